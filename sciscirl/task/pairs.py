@@ -36,7 +36,7 @@ def match_pairs(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:
     Example:
         >>> sleep = [Candidate(f"W{n}", n % 2, "Medicine", 2000 + n, 10) for n in range(4)]
         >>> match_pairs([*sleep, Candidate("W9", 0, "Physics", 2000, 10), Candidate("W8", 1, "Medicine", 2000, 90)])
-        [('W1', 'W0'), ('W2', 'W3')]
+        [('W3', 'W2'), ('W0', 'W1')]
     """
     free: dict[tuple[str, int], dict[Candidate, None]] = defaultdict(dict)  # in order
     ordered = sorted(candidates, key=lambda one: _hash(one.name))
