@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple, cast
 
 import tinker
 import torch
+from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_completer import pad_left
@@ -33,10 +34,10 @@ def count_shared(endings: Sequence[Ending]) -> int:
 def score_here(model: Any, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:  # noqa: ANN401
     """Return the log-probability of each ending after each prompt, summed over the tokens that count.
 
-    Each prompt is read once; the endings share its cache. ``model`` is a PreTrainedModel or PeftModel.
+    Each prompt is read once; the endings share its cache. Models with linear attention read it once for each ending.
 
     Args:
-        model: asked in the mode in which it is.
+        model: a PreTrainedModel or PeftModel, asked in the mode in which it is.
         prompts: tokens.
         endings: they differ, and none begins another.
 
@@ -57,16 +58,24 @@ def score_here(model: Any, prompts: Sequence[Sequence[int]], endings: Sequence[E
         output = model(input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         logprobs = output.logits[:, -1].float().log_softmax(dim=-1)[:, said[:, 0]][:, :, None]
         if width > 1:
-            cache = output.past_key_values
-            cache.batch_repeat_interleave(n_endings)
-            steps = torch.arange(1, width, device=device)
+            each = torch.arange(len(rows), device=device).repeat_interleave(n_endings)
             mask = torch.cat([mask, torch.ones_like(mask[:, :1]).expand(-1, width - 1)], dim=1)
+            inputs = said[:, :-1].repeat(len(rows), 1)
+            places = (positions[:, -1:] + torch.arange(1, width, device=device))[each]
+            cache = output.past_key_values
+            if any(isinstance(layer, LinearAttentionCacheLayerMixin) for layer in cache.layers):
+                # Such layers go on from a cache by one token only: with more they forget the prompt.
+                cache, inputs = None, torch.cat([tokens[each], inputs], dim=1)
+                places = torch.cat([positions[each], places], dim=1)
+            else:
+                cache.reorder_cache(each)
             later = model(
-                input_ids=said[:, :-1].repeat(len(rows), 1),
-                attention_mask=mask.repeat_interleave(n_endings, dim=0),
-                position_ids=(positions[:, -1:] + steps).repeat_interleave(n_endings, dim=0),
+                input_ids=inputs,
+                attention_mask=mask[each],
+                position_ids=places,
                 past_key_values=cache,
-                use_cache=True,
+                use_cache=cache is not None,
+                logits_to_keep=width - 1,
             ).logits.float()
             later = later.log_softmax(dim=-1).gather(2, said[:, 1:].repeat(len(rows), 1)[:, :, None])[:, :, 0]
             logprobs = torch.cat([logprobs, later.reshape(len(rows), n_endings, -1)], dim=2)

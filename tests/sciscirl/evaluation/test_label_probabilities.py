@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import polars as pl
 import pytest
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
+from transformers import Qwen3Config, Qwen3ForCausalLM, Qwen3NextConfig, Qwen3NextForCausalLM
 
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
@@ -173,6 +173,23 @@ def test_a_server_is_asked_for_the_same_numbers(model, papers, toy_renderer):
     assert old.n_refused == 1
     with pytest.raises(SciSciRLError, match=r"does not state the log-probabilities.*answers=sampled"):
         asyncio.run(score_on_server(Server(model, is_mute=True), prompts, endings))
+
+
+def test_layers_that_cannot_go_on_from_a_cache_read_the_prompt_again(papers, toy_renderer):
+    torch.manual_seed(0)
+    shape = {
+        "vocab_size": 260, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "head_dim": 8,
+        "num_attention_heads": 2, "num_key_value_heads": 1, "layer_types": ["linear_attention", "full_attention"],
+        "linear_num_key_heads": 1, "linear_num_value_heads": 1, "linear_key_head_dim": 8, "linear_value_head_dim": 8,
+        "num_experts": 2, "num_experts_per_tok": 1, "moe_intermediate_size": 8, "shared_expert_intermediate_size": 8,
+    }  # fmt: skip
+    mixed = Qwen3NextForCausalLM(Qwen3NextConfig(**shape)).eval()
+    for weights in (weights for weights in mixed.parameters() if weights.dim() > 1):
+        torch.nn.init.normal_(weights, std=0.3)
+    frame, _ = ask(mixed, papers[:2], TWO_KEYS, toy_renderer)
+    for paper, row in zip(papers[:2], frame.iter_rows(named=True), strict=True):
+        totals = {label: total for (label,), total in add_logprobs(mixed, paper, TWO_KEYS, toy_renderer).items()}
+        assert json.loads(row["text"]) == pytest.approx(totals, abs=1e-3)
 
 
 def test_labels_of_one_token_take_one_pass(model):
