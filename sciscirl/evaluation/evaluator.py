@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import polars as pl
 import tinker
@@ -51,7 +51,9 @@ class LabelEvaluator(RLTestSetEvaluator):
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
     adds metrics, and may end the run. Without opponents the answers are not challenged. With ``scoring``, the model is
     asked for its probability of each label, and writes nothing. ``predictions`` has one row for each answer of the last
-    evaluation, ``judged`` step and metrics of the last one that did not end the run, ``prior`` what was divided out.
+    evaluation, ``judged`` step and metrics of the last one that did not end the run, ``prior`` what was divided out. At
+    ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has saved the last weights, and
+    the run judges them when they are saved.
     ReleaseError if there is no paper.
     """
 
@@ -99,6 +101,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.prior: dict[str, float] = {}
         self.predictions: pl.DataFrame | None = None
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
+        self.end_step: int | None = None
 
     async def __call__(
         self,
@@ -108,12 +111,18 @@ class LabelEvaluator(RLTestSetEvaluator):
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
         """Judge a model on a Tinker server; see ``eval_token_completer``."""
+        if self.is_left_out(rollout_summary_export):
+            return {}
         if self.scoring is not None:
             score = partial(score_on_server, sampling_client)
             return self._conclude(await self._score(score, self.scoring), rollout_summary_export)
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
         policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
+
+    def is_left_out(self, export: RolloutSummaryExportConfig | None) -> bool:
+        """Say whether this is the step at which nothing is judged."""
+        return export is not None and export.iteration == self.end_step
 
     async def eval_token_completer(
         self,
@@ -131,7 +140,7 @@ class LabelEvaluator(RLTestSetEvaluator):
             if not isinstance(policy, LocalCompleter):
                 msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
                 raise SciSciRLError(msg)
-            return self._conclude(await self._score(_score_with(policy.model), self.scoring), rollout_summary_export)
+            return self._conclude(await self._score(_score_with(policy), self.scoring), rollout_summary_export)
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
         )
@@ -177,9 +186,9 @@ class LabelEvaluator(RLTestSetEvaluator):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
 
 
-def _score_with(model: Any) -> Score:  # noqa: ANN401 (PreTrainedModel or PeftModel)
+def _score_with(completer: LocalCompleter) -> Score:
     async def score(prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
-        return score_here(model, prompts, endings)
+        return score_here(completer.model, prompts, endings, batch_size=completer.batch_size)
 
     return score
 

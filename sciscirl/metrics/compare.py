@@ -23,7 +23,7 @@ COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 #: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
 ASKED: Final = (
     "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
-    "renderer", "hide", "answers", "prior_correction",
+    "renderer", "dtype", "hide", "answers", "prior_correction",
 )  # fmt: skip
 #: What runs and evaluations did before they stated it.
 _UNSTATED: Final[Mapping[str, Any]] = MappingProxyType({"hide": [], "answers": "sampled", "prior_correction": ""})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import tinker
 import torch
@@ -13,8 +13,6 @@ from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_completer import pad_left
-
-_ROWS: Final = 32  # endings in one pass
 
 
 class Ending(NamedTuple):
@@ -31,7 +29,13 @@ def count_shared(endings: Sequence[Ending]) -> int:
 
 
 @torch.no_grad()
-def score_here(model: Any, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:  # noqa: ANN401
+def score_here(
+    model: Any,  # noqa: ANN401
+    prompts: Sequence[Sequence[int]],
+    endings: Sequence[Ending],
+    *,
+    batch_size: int = 8,
+) -> list[list[float]]:
     """Return the log-probability of each ending after each prompt, summed over the tokens that count.
 
     Each prompt is read once; the endings share its cache. Models with linear attention read it once for each ending.
@@ -40,6 +44,7 @@ def score_here(model: Any, prompts: Sequence[Sequence[int]], endings: Sequence[E
         model: a PreTrainedModel or PeftModel, asked in the mode in which it is.
         prompts: tokens.
         endings: they differ, and none begins another.
+        batch_size: prompts in one pass.
 
     Returns:
         For each prompt a number for each ending, without the tokens that all endings begin with.
@@ -51,9 +56,8 @@ def score_here(model: Any, prompts: Sequence[Sequence[int]], endings: Sequence[E
     said = torch.tensor([[*rest, *[0] * (width - len(rest))] for rest in rests], device=device)
     counts = torch.tensor([[n_shared + n in ending.counted for n in range(width)] for ending in endings], device=device)
     scores: list[list[float]] = []
-    size = max(1, _ROWS // n_endings)
-    for start in range(0, len(prompts), size):
-        rows = [[*prompt, *endings[0].tokens[:n_shared]] for prompt in prompts[start : start + size]]
+    for start in range(0, len(prompts), batch_size):
+        rows = [[*prompt, *endings[0].tokens[:n_shared]] for prompt in prompts[start : start + batch_size]]
         tokens, mask, positions = pad_left(rows, device)
         output = model(input_ids=tokens, attention_mask=mask, position_ids=positions, use_cache=True, logits_to_keep=1)
         logprobs = output.logits[:, -1].float().log_softmax(dim=-1)[:, said[:, 0]][:, :, None]
