@@ -24,6 +24,12 @@ TopP = Annotated[float, Meta(gt=0, le=1)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
+#: How answers are found: the model writes them, or its probabilities of the labels are compared.
+AnswersBy = Literal["sampled", "logprobs"]
+#: By which papers a model's own bias for a label is measured.
+PriorCorrection = Literal["content_free", "train"]
+#: What supervised training learns: whole answers, or the tokens that say the label.
+LossOn = Literal["answer", "label"]
 #: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
 Pairs = tuple[str, ...]
 #: How a run of a sweep is trained: by reward, on gold answers, or by reward after gold answers.
@@ -40,8 +46,8 @@ class TaskOptions:
     """Options over those of a preset: what is asked, how it is answered, and what an answer earns.
 
     Attributes:
-        target: the labels that are asked for: disruption, novelty, joint, or an own label of the release, by its name
-            or as "label"; None: the preset's.
+        target: the labels that are asked for: disruption, novelty, joint, pairs (which of two papers is the more
+            disruptive one), or an own label of the release, by its name or as "label"; None: the preset's.
         style: the prompt: plain, ontology, checklist, or one of your own; None: the preset's.
         contract: the keys of an answer; None: the preset's.
         reward: a name in the table of rewards; None: the preset's. The next options change its numbers.
@@ -57,6 +63,7 @@ class TaskOptions:
         share_penalty: cost of labels that are said too often; None: the reward's.
         max_tokens: longest answer that is sampled; None: the preset's.
         max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
+        hide: fields of a paper that neither prompt nor baselines see, such as cited_by_count; None: the preset's.
         plugin: run this Python file first, which registers presets, rewards or prompts of your own.
 
     Raises:
@@ -79,6 +86,7 @@ class TaskOptions:
     share_penalty: float | None = None
     max_tokens: PositiveInt | None = None
     max_paper_tokens: PositiveInt | None = None
+    hide: tuple[str, ...] | None = None
     plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
@@ -214,6 +222,8 @@ class SftOptions(RunOptions):
         adam_beta2: of the optimizer; None: the preset's.
         adam_eps: of the optimizer; None: the preset's.
         confidence: in every target answer, because a release has no gold for it.
+        loss_on: answer: every token of the answer; label: only those that say the label. Then evaluations score the
+            labels too, because nothing teaches the rest of the answer.
     """
 
     preset: str = "exp4"
@@ -223,6 +233,7 @@ class SftOptions(RunOptions):
     adam_beta2: _Beta | None = None
     adam_eps: _Positive | None = None
     confidence: float = 1.0
+    loss_on: LossOn = "answer"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ from sciscidata._support.validate import PositiveInt, Share, check_fields, check
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
-from sciscirl.task.papers import OwnTarget, list_labels, read_own_target
+from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.registry import add_entry
 from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
@@ -297,6 +297,13 @@ _OURS: Final = (
     ),
     _JUST_RL,
     _DAPO,
+    replace(
+        _EXP6,
+        name="pairs",
+        base="exp6",
+        change="which of two papers is more disruptive; field, year and citations match",
+        rules=replace(_EXP6.rules, target=PAIRS, reward="strong", max_paper_tokens=2048),
+    ),
 )
 _PRESETS: Final = {preset.name: preset for preset in (*_PUBLISHED, *_OURS)}
 #: Every experiment by name, in the order of the notes, then ours, then those of ``register_preset``.
@@ -326,7 +333,7 @@ REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "share_penalty": "share_penalty",
     }
 )
-_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens")
+_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide")
 _OPPONENTS: Final = ("challenger", "judge")
 _OF_PRESET: Final = tuple(
     one.name for one in fields(Preset) if one.name not in {"name", "base", "rules", "adversarial"}
@@ -473,6 +480,8 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         sciscirl.errors.SciSciRLError: class_weights of 'novel' has no effect: the labels are disruptive, ...
     """
     rules = {name: changes[name] for name in _OF_RULES if name in changes}
+    if rules.get("target") == PAIRS:
+        rules["target"] = PAIRS  # of its name, as a file has it
     numbers = {own: changes[name] for name, own in REWARD_NAMES.items() if name in changes}
     own = {name: changes[name] for name in _OF_PRESET if name in changes}
     for name in ("reward", *REWARD_NAMES):
@@ -601,7 +610,8 @@ def find_alias(name: str) -> str:
 
 def _flatten(preset: Preset) -> dict[str, object]:
     own: dict[str, object] = {one.name: getattr(preset, one.name) for one in fields(Preset) if one.name != "rules"}
-    own |= {name: getattr(preset.rules, name) for name in _OF_RULES} | {"target": str(preset.rules.target)}
+    own |= {name: getattr(preset.rules, name) for name in _OF_RULES}
+    own |= {"target": str(preset.rules.target), "hide": [*preset.rules.hide]}
     own["loss_fn_config"] = dict(preset.loss_fn_config)
     return own | {"adversarial": preset.adversarial and asdict(preset.adversarial)}
 
@@ -628,6 +638,7 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
     return {
         **{name: getattr(rules, name) for name in _OF_RULES},
         "target": str(target),
+        "hide": [*rules.hide],
         **own,
         "prompt_sha256": prompt.sha256,
         "reward_table": table | {"class_weights": dict(table["class_weights"])},

@@ -115,7 +115,7 @@ def evaluate(
 
     Args:
         config: what to judge.
-        baselines: judge three simple baselines too: majority, random by prior, regression on TF-IDF.
+        baselines: judge four baselines too: majority, random by prior, regression on TF-IDF, trees on metadata.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
 
     Example:
@@ -144,6 +144,23 @@ def evaluate(
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
     show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
+
+
+def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
+    """Calibrate probabilities by one temperature, found on development papers.
+
+    Args:
+        evaluation: the folder of an evaluation.
+        on: that of an evaluation of the same model on other papers, such as dev.
+        out: the folder of the result; None: calibrated, in that of the evaluation.
+
+    Example:
+        sciscirl calibrate evaluations/test --on evaluations/dev
+    """
+    from sciscirl.evaluation.calibrate import calibrate_evaluation, render_calibration
+
+    result = calibrate_evaluation(evaluation, on, out)
+    show(f"{render_calibration(result)}\nresult: {result.out}")
 
 
 def compare(
@@ -248,7 +265,7 @@ def serve(
     from sciscirl.local_server import server
     from sciscirl.local_server.environment import set_up_environment
     from sciscirl.local_server.tiny_model import TINY_RENDERER, get_tiny_model
-    from sciscirl.task.papers import read_split
+    from sciscirl.task.papers import PaperView, read_split
 
     if tiny == ("model" in config.keywords):
         msg = "serve needs one of --tiny and --model."
@@ -256,7 +273,8 @@ def serve(
     logging.basicConfig(format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
     if tiny:
-        views = [paper.view for paper in read_split(release, "train")[:_N_PAPERS]] if release else []
+        papers = read_split(release, "train")[:_N_PAPERS] if release else []
+        views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
         config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
     options = config()
     python = set_up_environment(cuda=cuda, cache=cache)
@@ -466,6 +484,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "train": train,
         "sft": sft,
         "evaluate": evaluate,
+        "calibrate": calibrate,
         "compare": compare,
         "select": select,
         "report": report,
@@ -485,7 +504,8 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
     {
         "train": f"{_RUN} group_size",
         "sft": f"{_RUN} backend n_epochs",
-        "evaluate": "run release model local_model split preset temperature n_papers baselines out from_predictions",
+        "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
+        "from_predictions",
         "demo": "release model out short dry_run",
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",

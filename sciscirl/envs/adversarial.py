@@ -42,7 +42,7 @@ from sciscirl.task.adversarial_rewards import (
     score_episode,
 )
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import Paper, TargetName
+from sciscirl.task.papers import Paper, PaperView, TargetName
 from sciscirl.task.prompts import escape_markup, render_question
 from sciscirl.task.rules import TaskRules
 
@@ -70,7 +70,7 @@ class AdversarialEnv(LabelEnv):
     def __init__(self, paper: Paper, rules: TaskRules, renderer: Renderer, opponents: Opponents) -> None:
         super().__init__(paper, rules, renderer)
         self.opponents = opponents
-        self.view = show_view(paper, rules, renderer)
+        self.view = cast("PaperView", show_view(paper, rules, renderer))  # no pairs, as no own label
         self._first: tuple[Answer, str] | None = None
         self._challenge = ""
 

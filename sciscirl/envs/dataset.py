@@ -36,6 +36,7 @@ from sciscirl.task.papers import (
     Target,
     choose_eval_split,
     class_of,
+    hide_fields,
     list_labels,
     read_part,
     read_split,
@@ -47,7 +48,7 @@ from sciscirl.task.rules import TaskRules, check_positive
 from sciscirl.task.templates import PromptTemplate
 
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
-_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "own_prompt", "own_reward")
+_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide", "own_prompt", "own_reward")
 
 
 def order_papers(
@@ -132,7 +133,7 @@ def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> 
     """Check before a run that every paper fits into its prompt, at least without its abstract (PromptError)."""
     for paper in papers.papers if isinstance(papers, Epochs) else papers:
         # A token has at least one byte, so for most papers no token has to be counted.
-        if len(render_record(replace(paper.view, abstract=None)).encode()) > rules.max_paper_tokens:
+        if len(render_record(hide_fields(paper.view, ["abstract"])).encode()) > rules.max_paper_tokens:
             build_messages(paper, rules, renderer)
 
 
@@ -263,7 +264,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         release: the folder of the release.
         model_name: whose tokenizer is used: a name on the Hugging Face hub, or a folder.
         renderer_name: the chat format.
-        target: as in TaskRules; also the next six.
+        target: as in TaskRules; also the next seven.
         batch_size: papers in a step.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
@@ -289,6 +290,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     contract: ContractName = "four_keys"
     reward: str = "soft"
     max_paper_tokens: int = 1024
+    hide: tuple[str, ...] = ()
     own_prompt: PromptTemplate | None = None
     own_reward: RewardTable | None = None
     batch_size: int = 16

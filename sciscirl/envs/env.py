@@ -29,7 +29,7 @@ from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
 from sciscirl.metrics.metrics import GROUP_SQUARE, merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import Paper, PaperView, list_labels, short_name
+from sciscirl.task.papers import Paper, View, list_labels, short_name
 from sciscirl.task.prompts import cap_view
 from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
 from sciscirl.task.rules import TaskRules
@@ -185,10 +185,12 @@ def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[M
     return [Message(role=message["role"], content=message["content"]) for message in messages]
 
 
-def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> PaperView:
-    """Return what the model sees of a paper: cut to ``rules.max_paper_tokens`` of the renderer's tokenizer."""
+def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> View:
+    """Return what the model sees of a paper: without what is hidden, and cut to ``rules.max_paper_tokens``."""
     return cap_view(
-        paper.view, rules.max_paper_tokens, lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False))
+        rules.see(paper.view),
+        rules.max_paper_tokens,
+        lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False)),
     )
 
 

@@ -12,7 +12,7 @@ from sciscirl.envs.adversarial import Opponents, continue_conversation, make_opp
 from sciscirl.envs.adversarial_opponents import Seen, ask_challenger, ask_judge
 from sciscirl.presets import Preset
 from sciscirl.task.adversarial_rewards import Episode, judge_by_rubric, score_episode
-from sciscirl.task.papers import Paper, TargetName
+from sciscirl.task.papers import Paper, PaperView, TargetName
 from sciscirl.task.prompts import escape_markup
 from sciscirl.task.rewards import score_answer
 
@@ -59,7 +59,8 @@ async def play_episode(
         {'parse': 0.0, 'contract': 0.05, 'task': 1.0, 'think': 0.0}
     """
     rules, gold = preset.rules, paper.labels(preset.rules.target)
-    turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(paper.view)]
+    shown = rules.see(paper.view)
+    turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(shown)]
     first_text = get_text_content(await policy(turns))
     first = rules.parse(first_text)
     if preset.adversarial is None:
@@ -68,14 +69,14 @@ async def play_episode(
         return PlayedEpisode(turns, named.pop("total"), named)
     if opponents is None:
         opponents = make_opponents(preset.adversarial, preset.model, None)
-    challenge = ""
+    challenge, view = "", cast("PaperView", shown)  # no pairs, as no own label
     if first.is_valid:
-        seen = Seen(paper.view, first_text, cast("TargetName", rules.target))
+        seen = Seen(view, first_text, cast("TargetName", rules.target))
         challenge = await ask_challenger(opponents.challenger, seen)
     turns = continue_conversation(turns, escape_markup(first_text), challenge, rules)
     final_text = get_text_content(await policy(turns))
     episode = Episode(
-        view=paper.view,
+        view=view,
         first=first,
         first_text=first_text,
         challenge=challenge,

@@ -1,11 +1,13 @@
-"""Baselines: three predictors without a language model, to compare every result with."""
+"""Baselines: four predictors without a language model, to compare every result with."""
 
 from __future__ import annotations
 
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
@@ -20,10 +22,12 @@ from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
 from sciscirl.presets import recall_preset
 from sciscirl.task.contracts import Answer, most_probable
-from sciscirl.task.papers import VOCABULARIES, Paper, PartName, list_labels, read_part
+from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
+_FIELD: Final = 2  # its column among the metadata
+_MOST_FIELDS: Final = 255  # that the trees take; OpenAlex has 26
 #: The label and the forecast (label names to probabilities) for each held-out paper.
 Verdicts = list[tuple[str, dict[str, float]]]
 #: The classes of an own label; None for disruption and novelty.
@@ -70,17 +74,56 @@ def predict_tfidf(
     """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
 
     Words and pairs of words that at least two training papers have; year, and citations as log(1 + n), standardised;
-    field as indicator. Nothing is tuned. The forecast is the model's probabilities.
+    field as indicator. Nothing is tuned. The forecast is the model's probabilities. A pair of papers is the difference
+    of the two, without an intercept.
     """
+    sides, asked_sides = _sides(train), _sides(test)
+    every = [view for side in sides for view in side]
     words = TfidfVectorizer(ngram_range=(1, 2), min_df=2 if len(train) > 50 else 1, sublinear_tf=True, dtype=np.float64)
-    facts, model = _Facts(train), LogisticRegression(max_iter=1000)
-    try:
-        seen = sparse.hstack([words.fit_transform(map(_text, train)), facts(train)])
-        model.fit(seen, [paper.gold.of(column) for paper in train])
-    except ValueError as error:  # no word that two papers have, or one class only
-        msg = f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
-        raise SciSciRLError(msg) from error
-    asked = sparse.hstack([words.transform(map(_text, test)), facts(test)])
+    facts, model = _Facts(every), LogisticRegression(max_iter=1000, fit_intercept=len(sides) == 1)
+
+    def see(views: Sequence[PaperView]) -> Any:  # noqa: ANN401 (a sparse matrix)
+        return sparse.hstack([words.transform(map(_text, views)), facts(views)]).tocsr()
+
+    with _teach_errors():
+        words.fit(map(_text, every))
+        model.fit(_subtract(sides, see), [paper.gold.of(column) for paper in train])
+    return _list_verdicts(model, _subtract(asked_sides, see), column, labels)
+
+
+def predict_metadata(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
+    """Gradient-boosted trees on what a prompt shows beside the text: year, citations as log(1 + n), field.
+
+    The defaults of scikit-learn; the random state is fixed. The forecast is the model's probabilities. A pair of papers
+    is the difference in year and citations; their fields are the same.
+    """
+    # Imported here, because it takes as long as all else.
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    sides = _sides(train)
+    fields = sorted({view.primary_field for side in sides for view in side if view.primary_field is not None})
+    fields = fields[:_MOST_FIELDS] if len(sides) == 1 else []
+
+    def see(views: Sequence[PaperView]) -> Any:  # noqa: ANN401 (an array)
+        codes = [fields.index(view.primary_field) if view.primary_field in fields else np.nan for view in views]
+        return np.column_stack([_Facts.numbers(views), codes])
+
+    seen, asked = _subtract(sides, see), _subtract(_sides(test), see)
+    known = ~np.isnan(seen).all(axis=0)
+    categorical: Any = [place for place, number in enumerate(np.flatnonzero(known)) if number == _FIELD]
+    model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)
+    golds = [paper.gold.of(column) for paper in train]
+    with _teach_errors():
+        if len({*golds}) < 2 or not known.any():
+            what = "one class only" if known.any() else "neither year, citations nor field is known"
+            raise ValueError(what)
+        model.fit(seen[:, known], golds)
+    return _list_verdicts(model, asked[:, known], column, labels)
+
+
+def _list_verdicts(model: Any, asked: Any, column: str, labels: Labels) -> Verdicts:  # noqa: ANN401 (scikit-learn)
     chances = cast("np.ndarray[Any, np.dtype[np.float64]]", model.predict_proba(asked))
     known = [{str(label): min(float(chance), 1.0) for label, chance in zip(model.classes_, row, strict=True)}
              for row in chances]  # fmt: skip
@@ -90,7 +133,14 @@ def predict_tfidf(
 
 #: Every baseline by name.
 BASELINES: Final[Mapping[str, Callable[[Sequence[Paper], Sequence[Paper], str, int, Labels], Verdicts]]] = (
-    MappingProxyType({"majority": predict_majority, "prior_random": predict_prior, "tfidf_logistic": predict_tfidf})
+    MappingProxyType(
+        {
+            "majority": predict_majority,
+            "prior_random": predict_prior,
+            "tfidf_logistic": predict_tfidf,
+            "metadata_boosting": predict_metadata,
+        }
+    )
 )
 
 
@@ -104,9 +154,10 @@ def run_baseline(
 ) -> pl.DataFrame:
     """Let a baseline judge the held-out papers, each label column on its own.
 
-    ``rules`` are as for a model; a balanced reward is fitted to ``train``. Returns predictions (``prediction_schema``)
-    in the order of ``test``; every answer is valid. Confidence is the forecast of the label; for two labels the
-    product.
+    ``rules`` are as for a model: what they hide, no baseline sees, and a balanced reward is fitted to ``train``.
+    Returns predictions (``prediction_schema``) in the order of ``test``; every answer is valid and has its forecast.
+    Confidence is the forecast of the label; for two labels the product. The reward is that of the contract: of the
+    forecast under ``probabilities``, else of the label.
 
     SciSciRLError if there is no training paper, or the classifier finds no words or only one class.
     """
@@ -114,6 +165,7 @@ def run_baseline(
         msg = "the release has no training papers to learn from. Build one with n_train > 0."
         raise SciSciRLError(msg)
     table = rules.fitted(train).table
+    train, test = ([replace(paper, view=rules.see(paper.view)) for paper in papers] for papers in (train, test))
     columns = list_labels(rules.target)
     verdicts = [BASELINES[name](train, test, column, seed, labels) for column, labels in columns.items()]
     rows = []
@@ -122,12 +174,13 @@ def run_baseline(
         forecast = {label: chance for _, chances in said for label, chance in chances.items()}
         confidence = math.prod(forecast[label] for label in labels.values())
         answer = Answer(
-            target=rules.target, labels=labels, forecast=forecast if rules.contract == "probabilities" else {},
+            target=rules.target, labels=labels, forecast=forecast,
             confidence=confidence, is_json=True, is_valid=True, tolerant_labels=labels,
             tolerant_confidence=confidence, has_think=False, problem="",
         )  # fmt: skip
         gold = paper.labels(rules.target)
-        rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(answer, gold, table), ""))
+        paid = answer if rules.contract == "probabilities" else replace(answer, forecast={})
+        rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(paid, gold, table), ""))
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
 
 
@@ -165,8 +218,30 @@ def run_baselines(
     return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
 
 
-def _text(paper: Paper) -> str:
-    return f"{paper.view.title or ''} {paper.view.abstract or ''}"
+def _text(view: PaperView) -> str:
+    return f"{view.title or ''} {view.abstract or ''}"
+
+
+def _sides(papers: Sequence[Paper]) -> list[list[PaperView]]:
+    """List the papers, or of pairs the first ones and the second ones."""
+    pairs = [view for paper in papers if isinstance(view := paper.view, PairView)]
+    if pairs:
+        return [[pair.A for pair in pairs], [pair.B for pair in pairs]]
+    return [[view for paper in papers if isinstance(view := paper.view, PaperView)]]
+
+
+def _subtract(sides: Sequence[Sequence[PaperView]], see: Callable[[Sequence[PaperView]], Any]) -> Any:  # noqa: ANN401
+    first, *others = map(see, sides)
+    return first - others[0] if others else first
+
+
+@contextmanager
+def _teach_errors() -> Generator[None]:
+    try:
+        yield
+    except ValueError as error:  # no word that two papers have, or one class only
+        msg = f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
+        raise SciSciRLError(msg) from error
 
 
 def _shares(papers: Sequence[Paper], column: str, labels: Labels) -> dict[str, float]:
@@ -177,20 +252,20 @@ def _shares(papers: Sequence[Paper], column: str, labels: Labels) -> dict[str, f
 class _Facts:
     """Year, citations and field as columns, scaled by what training papers have."""
 
-    def __init__(self, train: Sequence[Paper]) -> None:
-        known = [column[~np.isnan(column)] for column in self._numbers(train).T]
+    def __init__(self, train: Sequence[PaperView]) -> None:
+        known = [column[~np.isnan(column)] for column in self.numbers(train).T]
         self.mean = np.array([column.mean() if len(column) else 0.0 for column in known])
         self.spread = np.array([column.std() if len(column) and column.std() > 0 else 1.0 for column in known])
-        self.fields = sorted({paper.view.primary_field for paper in train if paper.view.primary_field is not None})
+        self.fields = sorted({view.primary_field for view in train if view.primary_field is not None})
 
-    def __call__(self, papers: Sequence[Paper]) -> sparse.csr_matrix:
-        scaled = np.nan_to_num((self._numbers(papers) - self.mean) / self.spread)  # unknown: as the average paper
-        fields = [[float(paper.view.primary_field == field) for field in self.fields] for paper in papers]
-        return sparse.csr_matrix(np.hstack([scaled, np.array(fields).reshape(len(papers), len(self.fields))]))
+    def __call__(self, views: Sequence[PaperView]) -> sparse.csr_matrix:
+        scaled = np.nan_to_num((self.numbers(views) - self.mean) / self.spread)  # unknown: as the average paper
+        fields = [[float(view.primary_field == field) for field in self.fields] for view in views]
+        return sparse.csr_matrix(np.hstack([scaled, np.array(fields).reshape(len(views), len(self.fields))]))
 
     @staticmethod
-    def _numbers(papers: Sequence[Paper]) -> np.ndarray[Any, np.dtype[np.float64]]:
-        views = [paper.view for paper in papers]
+    def numbers(views: Sequence[PaperView]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return year, and citations as log(1 + n); NaN where unknown."""
         years = [np.nan if view.publication_year is None else float(view.publication_year) for view in views]
         cited = [np.nan if view.cited_by_count is None else np.log1p(view.cited_by_count) for view in views]
         return np.column_stack([years, cited])

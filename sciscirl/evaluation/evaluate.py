@@ -29,7 +29,16 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
-from sciscirl.options import OF_EVALUATION, TaskOptions, Temperature, Threads, TopP, resolve_preset
+from sciscirl.options import (
+    OF_EVALUATION,
+    AnswersBy,
+    PriorCorrection,
+    TaskOptions,
+    Temperature,
+    Threads,
+    TopP,
+    resolve_preset,
+)
 from sciscirl.presets import Preset, describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
@@ -45,6 +54,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.local_model import Precision
 from sciscirl.task.papers import (
+    PAIRS,
     VOCABULARIES,
     EvalSplit,
     OwnTarget,
@@ -58,6 +68,7 @@ from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
     from sciscirl.evaluation.evaluator import LabelEvaluator
+    from sciscirl.evaluation.label_probabilities import LabelScoring
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
@@ -93,6 +104,11 @@ class EvaluationConfig(TaskOptions):
         top_p: of sampling, from the most probable tokens with this share; None: the preset's.
         n_papers: evaluate only so many papers, each class in its share; None: all.
         group_size: answers to each paper; None: the preset's.
+        answers: sampled: the model writes its answer; logprobs: the probabilities of the labels in its place, and
+            nothing is written. None: as the run was judged, else sampled.
+        prior_correction: with logprobs: divide each label's probability by its mean over records without content
+            (content_free) or over training papers (train); None: none.
+        n_prior: over so many training papers, each class in its share.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
         batch_size: prompts in one pass of a local model; None: as many as its completer takes.
@@ -119,6 +135,9 @@ class EvaluationConfig(TaskOptions):
     top_p: TopP | None = None
     n_papers: PositiveInt | None = None
     group_size: PositiveInt | None = None
+    answers: AnswersBy | None = None
+    prior_correction: PriorCorrection | None = None
+    n_prior: PositiveInt = 64
     challenger: str | None = None
     judge: str | None = None
     batch_size: PositiveInt | None = None
@@ -142,6 +161,8 @@ class EvaluationConfig(TaskOptions):
             from sciscirl.runs.server_checks import check_weights  # loads the SDK, which judging a file need not
 
             check_weights(checkpoint=self.checkpoint)
+        if self.answers is not None or self.run is None:
+            _check_answers(self, self.answers or "sampled")
         if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
             resolve_preset(self, find_preset(self.preset or "baseline"), _NAMES)
 
@@ -158,6 +179,16 @@ class EvaluationConfig(TaskOptions):
         """The folder below which the results of the baselines go: all of a release go to one place."""
         is_named = self.out == self._default_out and (self.run or self.local_model or self.checkpoint or self.model)
         return self.out.parent if is_named else self.out
+
+
+def _check_answers(config: EvaluationConfig, answers: AnswersBy) -> None:
+    if answers == "sampled" and config.prior_correction is not None:
+        msg = "EvaluationConfig.prior_correction has no effect on sampled answers. Set answers=logprobs."
+        raise SciSciRLError(msg)
+    given = [name for name in ("max_tokens", *OF_EVALUATION) if getattr(config, name) is not None]
+    if answers == "logprobs" and given:
+        msg = f"EvaluationConfig.{given[0]} has no effect: answers=logprobs samples nothing. Leave it out."
+        raise SciSciRLError(msg)
 
 
 async def evaluate_model(
@@ -183,7 +214,7 @@ async def evaluate_model(
     from sciscirl.runs.chat_format import choose_renderer, make_renderer, warn_of_renderer
     from sciscirl.runs.server_checks import check_opponents, check_server
 
-    _check_unused(config.out)
+    check_unused(config.out)
     subject = find_subject(config)
     _compare_releases(subject, config.release)
     preset, base = subject.preset, subject.preset.model
@@ -206,6 +237,8 @@ async def evaluate_model(
     opponents = None
     if preset.adversarial is not None:
         opponents = make_opponents(preset.adversarial, base, renderer_name, config.base_url)
+    scoring = _find_scoring(config, subject)
+    check_fit(scoring.prior_papers if scoring else (), preset.rules, renderer)
     rules = fit_rules(preset.rules, config.release, subject.n_train, subject.n_held_out)
     sampling: dict[str, Any] = {
         "max_tokens": preset.max_tokens,
@@ -213,14 +246,16 @@ async def evaluate_model(
         "top_p": preset.eval_top_p,
         "group_size": preset.eval_group_size,
     }
-    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, opponents=opponents)
+    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, opponents=opponents, scoring=scoring)
     settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name}
     settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
-    settings |= {**sampling, "preset": preset.name, "trained_on": subject.trained_on} | describe_rules(preset.rules)
+    settings |= {} if scoring else sampling
+    settings |= {"preset": preset.name, "trained_on": subject.trained_on} | describe_rules(preset.rules)
+    settings |= {"answers": "logprobs" if scoring else "sampled"}
     settings |= {"split": split, "n_papers": config.n_papers, **stated}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
     with locked_folder(config.out, user="evaluation", option=_OPTION):
-        _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
+        check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
             settings |= await _ask_here(evaluator, subject.local_model, config)
         else:
@@ -228,6 +263,8 @@ async def evaluate_model(
         if evaluator.predictions is None:
             msg = "an evaluation that returned has predictions"
             raise AssertionError(msg)
+        if evaluator.prior:
+            settings |= {"prior_correction": config.prior_correction, "prior": evaluator.prior}
         if config.run is not None and split == "test":
             looked = {"out": str(config.out), "step": config.step, "n_papers": len(papers)}
             settings["n_test_looks"] = note_test_look(config.run, **looked)
@@ -276,22 +313,41 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
 
 
 def _state_target(rules: TaskRules) -> dict[str, Any]:
-    """State an own label for the record; the other tasks are told by the preset or by the predictions."""
+    """State what is hidden, and an own label; the other tasks are told by the preset or by the predictions."""
     target = rules.target
-    return {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
+    own = {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
+    return {"hide": [*rules.hide], **own}
 
 
-def _check_unused(folder: Path) -> None:
+def check_unused(folder: Path, option: str = _OPTION) -> None:
     """Refuse to overwrite a result: answers cost money, and a run folder says what the run was."""
-    refuse_release(folder, _OPTION)
+    refuse_release(folder, option)
     if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
-        msg = f"{folder} holds a run or an evaluation already. Choose another {_OPTION}."
+        msg = f"{folder} holds a run or an evaluation already. Choose another {option}."
         raise SciSciRLError(msg)
 
 
 def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     part, target = config.split or subject.eval_split, subject.preset.rules.target
     return read_part(config.release, part, target=target, n_papers=config.n_papers, n_held_out=subject.n_held_out)
+
+
+def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | None:
+    """Say how labels are scored; None: answers are sampled."""
+    from sciscirl.evaluation.label_probabilities import LabelScoring, check_scorable, make_content_free
+
+    answers = config.answers or subject.answers
+    _check_answers(config, answers)
+    if answers == "sampled":
+        return None
+    check_scorable(subject.preset)
+    papers: list[Paper] = []
+    if config.prior_correction == "content_free":
+        papers = make_content_free()
+    elif config.prior_correction == "train":
+        target, n_held_out = subject.preset.rules.target, subject.n_held_out
+        papers = read_part(config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
+    return LabelScoring(tuple(papers))
 
 
 async def _ask_here(evaluator: LabelEvaluator, folder: Path, config: EvaluationConfig) -> dict[str, Any]:
@@ -345,6 +401,7 @@ class Subject:
     n_train: int | None = None  # training papers that a run used; None: all
     n_held_out: int = 0  # training papers that it kept out
     eval_split: EvalSplit = "test"  # by which it was judged
+    answers: AnswersBy = "sampled"  # how it was judged
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
@@ -390,6 +447,7 @@ class _Settings(msgspec.Struct):
     load_checkpoint: str | None = None
     target: str | None = None
     own_label: dict[str, Any] | None = None
+    answers: AnswersBy = "sampled"
     backend: object = None
 
 
@@ -416,7 +474,8 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
         raise SciSciRLError(msg) from error
     if settings.target is not None:
-        target = choose_target(str((settings.own_label or {}).get("name", settings.target)), release)
+        own_name = (settings.own_label or {}).get("name", settings.target)
+        target = choose_target(PAIRS if settings.target == PAIRS else str(own_name), release)
         stated = (settings.own_label or {}).get("classes")
         if isinstance(target, OwnTarget) and [*target.label.classes] != stated:
             classes = ", ".join(target.label.classes)
@@ -434,6 +493,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         n_train=settings.n_train,
         n_held_out=settings.n_held_out,
         eval_split=find_eval_split(folder),
+        answers=settings.answers,
     )
 
 

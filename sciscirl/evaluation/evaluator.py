@@ -21,12 +21,15 @@ from tinker_cookbook.utils import logtree
 from sciscirl.envs.adversarial import AdversarialDatasetBuilder, AdversarialGroupBuilder, Opponents
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
-from sciscirl.errors import ReleaseError
+from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.evaluation.label_probabilities import LabelScoring, Score, predict_labels
 from sciscirl.metrics.adversarial import adversarial_schema
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
+from sciscirl.runs.label_scores import Ending, score_here, score_on_server
+from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules
@@ -46,8 +49,9 @@ class LabelEvaluator(RLTestSetEvaluator):
     them down.
 
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
-    adds metrics, and may end the run. Without opponents the answers are not challenged. ``predictions`` has one row for
-    each answer of the last evaluation, ``judged`` step and metrics of the last one that did not end the run. At
+    adds metrics, and may end the run. Without opponents the answers are not challenged. With ``scoring``, the model is
+    asked for its probability of each label, and writes nothing. ``predictions`` has one row for each answer of the last
+    evaluation, ``judged`` step and metrics of the last one that did not end the run, ``prior`` what was divided out. At
     ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has saved the last weights, and
     the run judges them when they are saved.
     ReleaseError if there is no paper.
@@ -67,6 +71,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
         opponents: Opponents | None = None,
+        scoring: LabelScoring | None = None,
     ) -> None:
         if not papers:
             msg = f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
@@ -90,6 +95,10 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.top_p = top_p
         self.folder = folder
         self.alarm = alarm
+        self.papers = papers
+        self.rules = rules
+        self.scoring = scoring
+        self.prior: dict[str, float] = {}
         self.predictions: pl.DataFrame | None = None
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
         self.end_step: int | None = None
@@ -104,6 +113,9 @@ class LabelEvaluator(RLTestSetEvaluator):
         """Judge a model on a Tinker server; see ``eval_token_completer``."""
         if self.is_left_out(rollout_summary_export):
             return {}
+        if self.scoring is not None:
+            score = partial(score_on_server, sampling_client)
+            return self._conclude(await self._score(score, self.scoring), rollout_summary_export)
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
         policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
@@ -124,6 +136,11 @@ class LabelEvaluator(RLTestSetEvaluator):
         Returns the metrics of ``measure_predictions``, each after the name of this evaluator and a slash. CollapseError
         if the alarm ends the run; predictions and rollouts are written by then.
         """
+        if self.scoring is not None:
+            if not isinstance(policy, LocalCompleter):
+                msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
+                raise SciSciRLError(msg)
+            return self._conclude(await self._score(_score_with(policy), self.scoring), rollout_summary_export)
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
         )
@@ -135,7 +152,17 @@ class LabelEvaluator(RLTestSetEvaluator):
                 taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
             )
             store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
-        self.predictions = collect_predictions(groups, self.target, schema=self.schema)
+        return self._conclude(collect_predictions(groups, self.target, schema=self.schema), rollout_summary_export)
+
+    async def _score(self, score: Score, scoring: LabelScoring) -> pl.DataFrame:
+        predictions, self.prior = await predict_labels(self.papers, self.rules, self.renderer, score, scoring)
+        return predictions
+
+    def _conclude(
+        self, predictions: pl.DataFrame, rollout_summary_export: RolloutSummaryExportConfig | None
+    ) -> dict[str, float]:
+        """Write predictions down, measure them and sound the alarm."""
+        self.predictions = predictions
         step = rollout_summary_export.iteration if rollout_summary_export is not None else None
         if self.folder is not None:
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
@@ -159,6 +186,13 @@ class LabelEvaluator(RLTestSetEvaluator):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
 
 
+def _score_with(completer: LocalCompleter) -> Score:
+    async def score(prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
+        return score_here(completer.model, prompts, endings, batch_size=completer.batch_size)
+
+    return score
+
+
 Evaluator = TypeVar("Evaluator", bound=LabelEvaluator)
 
 
@@ -168,6 +202,7 @@ def build_evaluator(
     folder: Path,
     *,
     alarm: CollapseAlarm | None = None,
+    scoring: LabelScoring | None = None,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
     """Build the evaluator of a run in ``folder`` (PromptError if a paper does not fit)."""
@@ -184,5 +219,6 @@ def build_evaluator(
         name=builder.eval_split,
         folder=folder / "predictions",
         alarm=alarm,
+        scoring=scoring,
         opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
     )

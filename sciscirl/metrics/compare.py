@@ -23,8 +23,10 @@ COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 #: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
 ASKED: Final = (
     "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
-    "renderer", "dtype",
+    "renderer", "dtype", "hide", "answers", "prior_correction",
 )  # fmt: skip
+#: What runs and evaluations did before they stated it.
+_UNSTATED: Final[Mapping[str, Any]] = MappingProxyType({"hide": [], "answers": "sampled", "prior_correction": ""})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -88,17 +90,20 @@ class Comparison:
 
 
 def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a model was asked, from the settings of a run or an evaluation; a baseline was not.
+    """Return how a model was asked, from the settings of a run or an evaluation; of a baseline, what it did not see.
 
     Example:
         >>> list_asked({"learning_rate": 4e-5, "style": "plain", "temperature": 1.0, "eval_temperature": 0.0})
-        {'style': 'plain', 'temperature': 0.0}
+        {'style': 'plain', 'temperature': 0.0, 'hide': [], 'answers': 'sampled', 'prior_correction': ''}
     """
-    if "baseline" in settings:
+    if not settings:
         return {}
+    if "baseline" in settings:
+        return {"hide": settings.get("hide", [])}
     of_run = {"temperature": "eval_temperature", "top_p": "eval_top_p"} if "learning_rate" in settings else {}
     named = {name: of_run.get(name, name) for name in ASKED}
-    return {name: settings[stated] for name, stated in named.items() if settings.get(stated) is not None}
+    stated = {name: settings[given] for name, given in named.items() if settings.get(given) is not None}
+    return stated | {name: value for name, value in _UNSTATED.items() if name not in stated}
 
 
 def compare_predictions(

@@ -25,7 +25,7 @@ from sciscirl.report.figures import (
 from sciscirl.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
 from sciscirl.report.runs import Evaluation, Run, find_repeated, hash_release
 from sciscirl.report.tables import TRAIN, view_groups
-from sciscirl.task.papers import VOCABULARIES, Paper, SplitName, read_split, short_name
+from sciscirl.task.papers import VOCABULARIES, Paper, PaperView, SplitName, read_split, short_name
 
 _FLIPS: Final = {
     "flip/kept_right": "kept right",
@@ -257,7 +257,11 @@ def _confusion(run: Run, one: Evaluation, label: str) -> dict[str, dict[str, int
     }
 
 
-_LOSS: Final = "train_mean_nll"  # of supervised runs
+#: Of supervised runs: by metric the name of the picture, its title and its unit.
+_LOSSES: Final = {
+    "train_mean_nll": ("train_loss", "Loss on the answers learned from", "nats per token"),
+    "label_nll": ("label_loss", "Loss on the label alone; ln 3 = 1.099 is a guess among three", "nats per answer"),
+}
 _NAN: Final = float("nan")
 
 
@@ -286,12 +290,13 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
                         plot_lines(lines, title=title, y_label="share", colours={**COLOURS, INVALID: "#111111"}),
                         f"Predicted shares of {run.name} over training steps: {said}.")
             )  # fmt: skip
-    losses = {run.name: _logged(run, _LOSS) for run in runs if any(_LOSS in row for row in run.rows)}
-    if losses:
-        said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in losses.items())
-        title = "Loss on the answers learned from"
-        picture = plot_lines(losses, title=title, y_label="nats per token", is_share=False)
-        pictures.append(Picture("train_loss", picture, f"{title} over steps: {said}."))
+    for metric, (name, title, unit) in _LOSSES.items():
+        losses = {run.name: _logged(run, metric) for run in runs if any(metric in row for row in run.rows)}
+        if losses:
+            ends = {one: (line.values[0], line.values[-1]) for one, line in losses.items()}
+            said = "; ".join(f"{one} from {first:.3f} to {last:.3f}" for one, (first, last) in ends.items())
+            picture = plot_lines(losses, title=title, y_label=unit, is_share=False)
+            pictures.append(Picture(name, picture, f"{title} over steps: {said}."))
     text = (
         "Held-out figures over training steps; bars are 95 % intervals. Of several seeds, the line is the mean, and "
         "bars reach from the least to the most. Step 0 is the model before training."
@@ -471,7 +476,8 @@ def _choose(table: pl.DataFrame, n_each: int) -> list[tuple[str, dict[str, Any]]
 def _make_example(outcome: str, row: Mapping[str, Any], papers: Mapping[str, Paper]) -> Example:
     golds = [value for name, value in row.items() if name.startswith("gold")]
     labels = [value for name, value in row.items() if name.startswith("label")]
-    view = papers[row["openalex_id"]].view if row.get("openalex_id") in papers else None
+    paper = papers.get(row.get("openalex_id", ""))
+    view = paper.view if paper and isinstance(paper.view, PaperView) else None
     facts = {
         "paper": str(row.get("openalex_id", ABSENT)),
         "gold": ", ".join(golds),

@@ -24,6 +24,7 @@ _SHOWN: Final = {
     f"{_TRAIN}label_match": ("match", "{:.3f}"),
     f"{_TRAIN}reward_uniform_group_rate": ("ties", "{:.0%}"),
     "train_mean_nll": ("loss", "{:.4f}"),
+    "label_nll": ("label", "{:.4f}"),
 }
 _JUDGED: Final = {
     "label_match": ("match", "{:.3f}"),

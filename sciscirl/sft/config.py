@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
+from sciscirl.evaluation.label_probabilities import LabelScoring
 from sciscirl.options import SftOptions, TinkerSftOptions
 from sciscirl.options import resolve_preset as lay_options
 from sciscirl.presets import Preset, describe, find_preset
@@ -58,21 +59,25 @@ def make_examples(options: SftOptions) -> GoldExamples:
     check_fit(papers, rules, renderer)
     n_steps = min(len(papers) // batch_size, options.max_steps or len(papers))
     shown = papers.first(n_steps * batch_size)
-    examples = GoldExamples(papers=shown, rules=rules, renderer=renderer, confidence=options.confidence)
+    examples = GoldExamples(
+        papers=shown, rules=rules, renderer=renderer, confidence=options.confidence, loss_on=options.loss_on
+    )
     _ = examples[0]  # a renderer that does not do is said before anything is loaded
     return examples
 
 
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
     """Return the evaluator of the run, the same as in reinforcement learning."""
-    return build_evaluator(make_papers_builder(options), resolve_preset(options), folder)
+    scoring = LabelScoring() if options.loss_on == "label" else None
+    return build_evaluator(make_papers_builder(options), resolve_preset(options), folder, scoring=scoring)
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
-    own = ("confidence", "n_train", "n_test", "n_epochs", "max_steps")
+    own = ("confidence", "loss_on", "n_train", "n_test", "n_epochs", "max_steps")
     chosen = {name: getattr(options, name) for name in own}
     builder = make_papers_builder(options)
+    chosen["answers"] = "logprobs" if options.loss_on == "label" else "sampled"
     chosen |= {"renderer": builder.renderer_name, "backend": backend} | builder.state_eval_split()
     return describe(resolve_preset(options)) | chosen | more
 
@@ -82,7 +87,7 @@ def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
     examples, batch_size = make_examples(options), resolve_preset(options).batch_size
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
-    n_trained = statistics.fmean(len(example.tokens) - example.n_prompt for example in shown)
+    n_trained = statistics.fmean(len(example.learned) for example in shown)
     n_read = round(statistics.fmean(lengths) * len(examples))
     cost = ""
     if isinstance(options, TinkerSftOptions):
@@ -94,7 +99,7 @@ def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
             json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
             *(
                 f"--- example {number} of {example.openalex_id}, {len(example.tokens):,} tokens, "
-                f"{len(example.tokens) - example.n_prompt:,} trained on, between {MARKS[0]} and {MARKS[1]} ---\n"
+                f"{len(example.learned):,} trained on, between {MARKS[0]} and {MARKS[1]} ---\n"
                 f"{show_example(example, examples.renderer.tokenizer)}"
                 for number, example in enumerate(shown, 1)
             ),

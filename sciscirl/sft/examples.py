@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import overload
 
 import tinker
 import torch
-from tinker_cookbook.exceptions import RendererError
-from tinker_cookbook.renderers import Message, Renderer
+from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 from tinker_cookbook.tokenizer_utils import Tokenizer
 
-from sciscirl.envs.env import build_messages, read_action
+from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
+from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
+from sciscirl.options import LossOn
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import Paper, list_labels
 from sciscirl.task.rules import TaskRules
@@ -29,7 +31,14 @@ class Example:
 
     openalex_id: str
     tokens: tuple[int, ...]  # the prompt as for sampling, then the answer and the end of the turn
-    n_prompt: int  # the first so many tokens are the prompt; only the others are trained on
+    n_prompt: int  # the first so many tokens are the prompt
+    labels: tuple[int, ...] = ()  # the places of the tokens that say the labels
+    loss_on: LossOn = "answer"
+
+    @property
+    def learned(self) -> tuple[int, ...]:
+        """The places of the tokens that are trained on."""
+        return self.labels if self.loss_on == "label" else tuple(range(self.n_prompt, len(self.tokens)))
 
 
 def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
@@ -50,19 +59,24 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     return answer
 
 
-def build_example(paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0) -> Example:
+def build_example(
+    paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0, loss_on: LossOn = "answer"
+) -> Example:
     """Put the gold answer after the prompt that evaluations and reinforcement learning show."""
-    question = build_messages(paper, rules, renderer)
-    prompt = renderer.build_generation_prompt(question).to_ints()
     answer = gold_answer(paper, rules, confidence)
-    try:
-        tokens = renderer.build_supervised_example([*question, Message(role="assistant", content=answer)])[0].to_ints()
-    except RendererError as error:
-        raise _unfit(renderer) from error
-    # Some renderers put thinking between the two, or mark turns differently: a model would learn that.
-    if tokens[: len(prompt)] != prompt or read_action(tokens[len(prompt) :], renderer) != (answer, True):
-        raise _unfit(renderer)
-    return Example(openalex_id=paper.openalex_id, tokens=tuple(tokens), n_prompt=len(prompt))
+    prompt, tokens = place_answer(build_messages(paper, rules, renderer), answer, renderer)
+    labels = find_label_tokens(tokens, list_labels(rules.target), renderer.tokenizer)
+    if loss_on == "label" and not labels:
+        msg = "loss_on=label trains on one label, and under probabilities an answer has all. Set contract=two_keys."
+        raise SciSciRLError(msg)
+    n_prompt = len(prompt)
+    return Example(
+        openalex_id=paper.openalex_id,
+        tokens=(*prompt, *tokens),
+        n_prompt=n_prompt,
+        labels=tuple(n_prompt + place for place in labels),
+        loss_on=loss_on,
+    )
 
 
 @dataclass(eq=False, kw_only=True)
@@ -73,6 +87,7 @@ class GoldExamples(Sequence[Example]):
     rules: TaskRules
     renderer: Renderer
     confidence: float
+    loss_on: LossOn = "answer"
 
     def __len__(self) -> int:
         return len(self.papers)
@@ -87,11 +102,13 @@ class GoldExamples(Sequence[Example]):
         return self._build(self.papers[index])
 
     def _build(self, paper: Paper) -> Example:
-        return build_example(paper, self.rules, self.renderer, confidence=self.confidence)
+        return build_example(paper, self.rules, self.renderer, confidence=self.confidence, loss_on=self.loss_on)
 
 
 def to_datum(example: Example) -> tinker.Datum:
     """Turn an example into Tinker's form: each example has weight 1, shared equally by its answer's tokens.
+
+    Where the loss is on the label alone, each of its tokens has weight 1, so that the loss is -log p(label).
 
     Example:
         >>> datum = to_datum(Example(openalex_id="W1", tokens=(7, 8, 9, 10), n_prompt=2))
@@ -101,18 +118,17 @@ def to_datum(example: Example) -> tinker.Datum:
         [0.0, 0.5, 0.5]
     """
     weights = torch.zeros(len(example.tokens))
-    weights[example.n_prompt :] = 1
-    return datum_from_model_input_weights(tinker.ModelInput.from_ints(list(example.tokens)), weights, reduction="mean")
+    weights[list(example.learned)] = 1
+    model_input = tinker.ModelInput.from_ints(list(example.tokens))
+    return datum_from_model_input_weights(
+        model_input, weights, reduction="none" if example.loss_on == "label" else "mean"
+    )
 
 
 def show_example(example: Example, tokenizer: Tokenizer) -> str:
     """Decode an example, with what is trained on between ⟦ and ⟧."""
-    prompt, answer = example.tokens[: example.n_prompt], example.tokens[example.n_prompt :]
-    return f"{tokenizer.decode(list(prompt))}{MARKS[0]}{tokenizer.decode(list(answer))}{MARKS[1]}"
-
-
-def _unfit(renderer: Renderer) -> SciSciRLError:
-    return SciSciRLError(
-        f"{type(renderer).__name__} does not write exactly the gold answer behind the prompt that it samples from, so "
-        "a model would learn something else. Name another: renderer=, without thinking if there is one."
-    )
+    learned, shown = set(example.learned), ""
+    for is_learned, places in groupby(range(len(example.tokens)), learned.__contains__):
+        text = str(tokenizer.decode([example.tokens[place] for place in places]))
+        shown += f"{MARKS[0]}{text}{MARKS[1]}" if is_learned else text
+    return shown

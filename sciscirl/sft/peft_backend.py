@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -90,7 +90,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
         model = make_model(options, arguments)
-        trainer = Trainer(model=model, args=arguments, train_dataset=examples, data_collator=collate)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
+        trainer = GoldTrainer(model=model, args=arguments, train_dataset=examples, data_collator=collate_labels)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
@@ -227,16 +227,68 @@ def collate(examples: Sequence[Example]) -> dict[str, Any]:
         >>> batch["logits_to_keep"], batch["labels"].tolist()
         (3, [[-100, 7, 8], [-100, -100, 9]])
     """
-    answers = [example.tokens[example.n_prompt :] for example in examples]
-    kept = max(map(len, answers)) + 1
+    kept = _count_kept(examples)
     tokens, mask, positions = pad_left([example.tokens for example in examples])
     return {
         "input_ids": tokens,
         "attention_mask": mask,
         "position_ids": positions,
-        "labels": torch.tensor([[_IGNORED] * (kept - len(answer)) + [*answer] for answer in answers]),
+        "labels": tokens[:, -kept:].masked_fill(~_mark(examples, kept, lambda example: example.learned), _IGNORED),
         "logits_to_keep": kept,
     }
+
+
+def collate_labels(examples: Sequence[Example]) -> dict[str, Any]:
+    """Return the batch of ``collate``, and as ``says_label`` which of the kept tokens say a label."""
+    return collate(examples) | {"says_label": _mark(examples, _count_kept(examples), lambda example: example.labels)}
+
+
+def _count_kept(examples: Sequence[Example]) -> int:
+    return max(len(example.tokens) - example.n_prompt for example in examples) + 1
+
+
+def _mark(examples: Sequence[Example], kept: int, find: Callable[[Example], Sequence[int]]) -> torch.Tensor:
+    """Mark places in the last ``kept`` tokens of each example."""
+    marks = torch.zeros(len(examples), kept, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        for place in find(example):
+            marks[row, place - len(example.tokens) + kept] = True
+    return marks
+
+
+class GoldTrainer(Trainer):
+    """Transformers' loop, which also measures the tokens that say the label: ``label_nll`` beside the loss."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**options)
+        self._label_nll = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # sum, number of examples
+
+    def compute_loss(
+        self,
+        model: Any,  # noqa: ANN401
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Compute the loss of one pass."""
+        says_label = inputs.pop("says_label")[:, 1:]
+        computed: Any = super().compute_loss(model, inputs, True, num_items_in_batch)
+        loss, outputs = computed
+        with torch.no_grad():
+            said = inputs["input_ids"][:, -says_label.shape[1] :][says_label]
+            logits = outputs.logits[:, :-1][says_label].float()
+            nll = torch.nn.functional.cross_entropy(logits, said, reduction="sum").double()
+            self._label_nll += torch.stack([nll, torch.full_like(nll, len(says_label))])
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log a step, with the mean over all its examples on all devices."""
+        if "loss" in logs:
+            every: Any = self.accelerator.gather(self._label_nll)
+            total, n = every.view(-1, 2).sum(dim=0).tolist()
+            self._label_nll.zero_()
+            logs |= {"label_nll": total / n} if total else {}  # an answer without a label has none
+        super().log(logs, start_time)
 
 
 @dataclass(eq=False)
@@ -267,7 +319,8 @@ class Recorder(TrainerCallback):
             taken = state.global_step - 1
             batch = self.examples[taken * self.batch_size : state.global_step * self.batch_size]
             metrics["num_tokens"] = sum(len(example.tokens) - 1 for example in batch)  # the last one is only a target
-            metrics["num_loss_tokens"] = sum(len(example.tokens) - example.n_prompt for example in batch)
+            metrics["num_loss_tokens"] = sum(len(example.learned) for example in batch)
+            metrics |= {"label_nll": logs["label_nll"]} if "label_nll" in logs else {}
             open_store(self.folder).write_metrics(metrics, step=taken)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -19,6 +19,7 @@ from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.release.release import read_release
 from sciscidata.storage import hash_file
 from sciscirl.errors import ReleaseError
+from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 
 SplitName = Literal["train", "test", "dev"]
 #: By which papers a training run is judged on its way; ``held_out``: training papers that it does not train on.
@@ -78,6 +79,18 @@ class OwnTarget(str):
         return json.dumps({"name": self.label.name, "classes": [*self.label.classes]})
 
 
+class PairTarget(OwnTarget):
+    """The task that shows two papers and asks which is the more disruptive one; there is one, PAIRS."""
+
+    def __new__(cls, label: OwnLabel) -> PairTarget:
+        """Name the task."""
+        target = str.__new__(cls, "pairs")
+        target.label = label
+        return target
+
+
+#: The answer to a pair of papers is a label like others: the letter of the more disruptive one.
+PAIRS: Final = PairTarget(OwnLabel(name="choice_label", classes=("A", "B"), column="choice_label", hidden=()))
 Target: TypeAlias = TargetName | OwnTarget
 
 
@@ -93,6 +106,8 @@ def read_own_target(facts: object) -> OwnTarget:
         msg = "needs the name and the classes of a label"
         raise ValueError(msg)
     label = cast("dict[str, Any]", known)
+    if (label["name"], tuple(label["classes"])) == (PAIRS.label.name, PAIRS.label.classes):
+        return PAIRS
     return OwnTarget(OwnLabel(name=label["name"], classes=label["classes"], column=label["name"]))
 
 
@@ -109,7 +124,7 @@ def list_labels(target: Target) -> dict[str, tuple[str, ...]]:
 
 
 def choose_target(name: str, release_folder: str | Path) -> Target:
-    """Return the task of a name: ``"disruption"``, ``"novelty"``, ``"joint"``, or the own label of a release.
+    """Return the task of a name: disruption, novelty, joint, pairs, or the own label of a release.
 
     An own label is named in full, without its ending, or as ``"label"``. A ReleaseError says that the release has no
     label of this name.
@@ -120,11 +135,13 @@ def choose_target(name: str, release_folder: str | Path) -> Target:
     """
     if name in TARGETS:
         return cast("TargetName", name)
+    if name == PAIRS:
+        return PAIRS
     try:
         label = stated_label(read_release(release_folder).manifest)
     except (SciSciDataError, OSError) as error:
         raise ReleaseError(str(error)) from error
-    names = [*TARGETS] if label is None else [*TARGETS, short_name(label.name)]
+    names = [*TARGETS, PAIRS, *([] if label is None else [short_name(label.name)])]
     if label is None or name not in ("label", label.name, short_name(label.name)):
         msg = (
             f"target is {name!r}, and {release_folder} has {', '.join(names)}. Choose one of these, or build a release "
@@ -158,15 +175,40 @@ class Gold:
         return getattr(self, column if column in VOCABULARIES else "own_label")
 
 
-_SEEN: Final = tuple(field.name for field in fields(PaperView))
+@dataclass(frozen=True, slots=True)
+class PairView:
+    """What a prompt may say about two papers. The names are the letters that an answer has."""
+
+    A: PaperView
+    B: PaperView
+
+
+View: TypeAlias = PaperView | PairView
+#: What a prompt can show of a paper, and what can be hidden of it.
+SEEN: Final = tuple(field.name for field in fields(PaperView))
+
+
+def change_view(view: View, change: Callable[[PaperView], PaperView]) -> View:
+    """Change what is shown of a paper, or of each of two."""
+    return PairView(change(view.A), change(view.B)) if isinstance(view, PairView) else change(view)
+
+
+def hide_fields(view: View, hidden: Sequence[str]) -> View:
+    """Return what is left to see; a hidden field is None.
+
+    Example:
+        >>> hide_fields(PaperView("On sleep", "We sleep.", 2001, 3, None), ["cited_by_count", "title"])
+        PaperView(title=None, abstract='We sleep.', publication_year=2001, cited_by_count=None, primary_field=None)
+    """
+    return change_view(view, lambda one: replace(one, **dict.fromkeys(hidden))) if hidden else view
 
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One row of a release without its scores."""
+    """One row of a release without its scores, or two: then the id has both, with a plus sign between them."""
 
     openalex_id: str
-    view: PaperView
+    view: View
     gold: Gold
 
     def labels(self, target: Target) -> dict[str, str]:
@@ -267,10 +309,10 @@ def read_split(
     words: dict[str, tuple[str, ...]] = {**VOCABULARIES}
     if target is not None:
         words |= list_labels(target)
-        needs = tuple(list_labels(target))
+        needs = ("disruption_label",) if isinstance(target, PairTarget) else tuple(list_labels(target))
     rows: pl.DataFrame = getattr(release, split)
-    own = target.label if isinstance(target, OwnTarget) else stated_label(release.manifest)
-    hidden = own.hidden if own is not None and isinstance(target, OwnTarget) else ()
+    asked = target.label if isinstance(target, OwnTarget) and not isinstance(target, PairTarget) else None
+    own, hidden = asked or stated_label(release.manifest), asked.hidden if asked is not None else ()
     for column in needs:
         if column not in rows.columns:
             msg = f"{path} has no {column}. Build a release with this label (OwnLabel)."
@@ -285,7 +327,7 @@ def read_split(
     return [
         Paper(
             row["openalex_id"],
-            PaperView(**{name: None if name in hidden else row[name] for name in _SEEN}),
+            PaperView(**{name: None if name in hidden else row[name] for name in SEEN}),
             Gold(row["disruption_label"], row["novelty_label"], row.get(own.name) if own is not None else None),
         )
         for row in rows.iter_rows(named=True)
@@ -362,6 +404,31 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
     }
 
 
+def pair_papers(papers: Sequence[Paper]) -> list[Paper]:
+    """Make pairs of papers (``match_pairs``); the label of a pair is the letter of the more disruptive paper.
+
+    Disruption labels are cut-offs of one score, so a label nearer to *disruptive* means a higher score. A paper without
+    field, year, citations or label is in no pair.
+    """
+    by_id = {paper.openalex_id: paper for paper in papers}
+    ranks = {label: rank for rank, label in enumerate(("consolidating", "neutral", "disruptive"))}
+    candidates: list[Candidate] = []
+    for name, paper in by_id.items():
+        view, rank = cast("PaperView", paper.view), ranks.get(paper.gold.disruption_label or "")
+        field, year, citations = view.primary_field, view.publication_year, view.cited_by_count
+        if rank is not None and field is not None and year is not None and citations is not None:
+            candidates.append(Candidate(name, rank, field, year, citations))
+    rank_of = {one.name: one.rank for one in candidates}
+    return [
+        Paper(
+            f"{first}+{second}",
+            PairView(cast("PaperView", by_id[first].view), cast("PaperView", by_id[second].view)),
+            Gold(None, None, "A" if rank_of[first] > rank_of[second] else "B"),
+        )
+        for first, second in match_pairs(candidates)
+    ]
+
+
 def choose_eval_split(release_folder: str | Path) -> EvalSplit:
     """Return what a run on this release is judged by on its way: its development split, else held-out training papers.
 
@@ -395,4 +462,12 @@ def read_part(
         raise ReleaseError(msg)
     if n_held_out and part in {"train", "held_out"}:
         papers = hold_out(papers, n_held_out)[part == "held_out"]
+    if isinstance(target, PairTarget):
+        papers = pair_papers(papers)
+        if not papers:
+            msg = (
+                f"no two papers of {part} in {release_folder} make a pair: the same field, at most {YEARS_APART} years "
+                f"apart, citations within a factor of {CITATION_FACTOR}, another label. Build a larger release."
+            )
+            raise ReleaseError(msg)
     return take_head(papers, n_papers, target)

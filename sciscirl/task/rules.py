@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 
 from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import PositiveInt, check_fields
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import PromptError, SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer
-from sciscirl.task.papers import OwnTarget, Paper, PaperView, Target, count_labels
+from sciscirl.task.papers import SEEN, OwnTarget, PairTarget, Paper, Target, View, count_labels, hide_fields
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.rewards import BUILT_IN, REWARDS, RewardTable, balance, find_reward
 from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt, list_styles
@@ -21,7 +21,8 @@ class TaskRules:
 
     A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown; a reward
     with partial credit meets the contract ``probabilities``, whose quadratic score pays for nearly right answers
-    already; or a reward that names labels of disruption or novelty meets an own label.
+    already; or a reward that names labels of disruption or novelty meets an own label. PromptError if a prompt of one's
+    own shows a hidden field.
     """
 
     target: Target = "disruption"
@@ -29,6 +30,7 @@ class TaskRules:
     contract: ContractName = "four_keys"
     reward: str = "soft"  # a name in rewards.REWARDS, or of own_reward
     max_paper_tokens: PositiveInt = 1024  # the cap for a paper's record; a longer abstract is cut. Not published
+    hide: tuple[str, ...] = ()  # fields of PaperView that neither a prompt nor a baseline sees
     class_counts: tuple[tuple[str, int], ...] = ()  # training papers of each label; fitted sets it
     own_prompt: PromptTemplate | None = None  # None: that of the name
     own_reward: RewardTable | None = None  # None: that of the name
@@ -43,6 +45,7 @@ class TaskRules:
             known = list_styles()
             msg = f"style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
             raise SciSciRLError(msg)
+        self._check_hidden()
         for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
             if own is not None and own.name != name:
                 msg = f"TaskRules names {name!r} and holds {own.name!r} in its place. Name what it holds."
@@ -61,6 +64,27 @@ class TaskRules:
                 f"label {self.target.label.name}. Take a preset with another reward: {', '.join(others)}."
             )
             raise SciSciRLError(msg)
+
+    def _check_hidden(self) -> None:
+        for name in self.hide:
+            if name not in SEEN:
+                msg = f"hide names {name!r}, needs some of {', '.join(SEEN)}.{suggest(name, SEEN)}"
+                raise SciSciRLError(msg)
+        object.__setattr__(self, "hide", tuple(name for name in SEEN if name in self.hide))
+        if self.hide == SEEN:
+            msg = f"hide names every field of a paper. Leave one of {', '.join(SEEN)} to judge by."
+            raise SciSciRLError(msg)
+        shown = [name for name in (self.own_prompt.shown if self.own_prompt else ()) if name in self.hide]
+        if shown:
+            msg = f"prompt {self.style!r} shows ${shown[0]}, which hide names. Leave it out of one of them."
+            raise PromptError(msg)
+        if (
+            isinstance(self.target, PairTarget)
+            and self.own_prompt is not None
+            and "record" not in self.own_prompt.shown
+        ):
+            msg = f"prompt {self.style!r} shows single fields, and a pair has two of each. Show $record instead."
+            raise PromptError(msg)
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
@@ -82,13 +106,17 @@ class TaskRules:
     @property
     def prompt(self) -> PromptTemplate:
         """The prompt, as a template that needs nothing but the paper."""
-        return describe_prompt(self.style, self.own_prompt, self.contract, self.target)
+        return describe_prompt(self.style, self.own_prompt, self.contract, self.target, self.hide)
 
-    def render(self, view: PaperView) -> list[dict[str, str]]:
+    def see(self, view: View) -> View:
+        """Return a paper without what is hidden."""
+        return hide_fields(view, self.hide)
+
+    def render(self, view: View) -> list[dict[str, str]]:
         """Write the messages that ask about one paper: system, then user."""
         if self.own_prompt is not None:
-            return self.own_prompt.render(view, self.contract, self.target)
-        return render_prompt(view, self.style, self.contract, self.target)
+            return self.own_prompt.render(view, self.contract, self.target, self.hide)
+        return render_prompt(view, self.style, self.contract, self.target, self.hide)
 
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)

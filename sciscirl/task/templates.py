@@ -10,8 +10,8 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from string import Template
 from types import MappingProxyType
 from typing import Annotated, Final
@@ -22,7 +22,7 @@ from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import check_fields
 from sciscirl.errors import PromptError
 from sciscirl.task.contracts import ContractName
-from sciscirl.task.papers import PaperView, Target
+from sciscirl.task.papers import SEEN, PaperView, Target, View, hide_fields
 from sciscirl.task.prompts import (
     STYLES,
     escape_markup,
@@ -33,9 +33,8 @@ from sciscirl.task.prompts import (
 )
 from sciscirl.task.registry import add_entry
 
-_FIELDS: Final = tuple(one.name for one in fields(PaperView))
 #: What a user message may show of a paper: its whole record as one line of JSON, or single fields, each as JSON.
-PAPER_NAMES: Final = ("record", *_FIELDS)
+PAPER_NAMES: Final = ("record", *SEEN)
 #: What both messages may say about the task, in the words of the built-in prompts.
 TASK_NAMES: Final = (*render_parts("two_keys", "disruption"), "question")
 _Text = Annotated[str, Meta(min_length=1)]
@@ -66,16 +65,20 @@ class PromptTemplate:
 
     def __post_init__(self) -> None:
         check_fields(self, PromptError)
-        shown = Counter(self._names("user", (*PAPER_NAMES, *TASK_NAMES)))
         self._names("system", TASK_NAMES)
-        of_paper = [name for name in shown.elements() if name in PAPER_NAMES]
+        shown = Counter(of_paper := self.shown)
         if not of_paper or len(of_paper) > len(set(of_paper)) or ("record" in shown and len(of_paper) > 1):
             found = " ".join(f"${name}" for name in of_paper) or "nothing of it"
             msg = (
                 f"prompt {self.name!r}: its user message shows {found}. Needs the paper once: $record, or some of "
-                f"{_list(_FIELDS)}."
+                f"{_list(SEEN)}."
             )
             raise PromptError(msg)
+
+    @property
+    def shown(self) -> list[str]:
+        """What the user message shows of the paper, among PAPER_NAMES."""
+        return [name for name in self._names("user", (*PAPER_NAMES, *TASK_NAMES)) if name in PAPER_NAMES]
 
     def _names(self, message: str, allowed: tuple[str, ...]) -> list[str]:
         """Return the names that a message asks for, checked."""
@@ -94,9 +97,9 @@ class PromptTemplate:
                 raise PromptError(msg)
         return found
 
-    def filled(self, contract: ContractName, target: Target) -> PromptTemplate:
+    def filled(self, contract: ContractName, target: Target, hide: Sequence[str] = ()) -> PromptTemplate:
         """Return this prompt with the words of the task in it, so that only names of the paper are left."""
-        words = render_parts(contract, target) | {"question": render_question(contract, target)}
+        words = render_parts(contract, target, hide) | {"question": render_question(contract, target)}
         words = {name: text.replace("$", "$$") for name, text in words.items()}
 
         def fill(match: re.Match[str]) -> str:
@@ -105,9 +108,11 @@ class PromptTemplate:
         system, user = (Template.pattern.sub(fill, text) for text in (self.system, self.user))
         return PromptTemplate(name=self.name, system=system, user=user)
 
-    def render(self, view: PaperView, contract: ContractName, target: Target) -> list[dict[str, str]]:
-        """Write the messages about one paper: system, then user."""
-        whole = self.filled(contract, target)
+    def render(
+        self, view: View, contract: ContractName, target: Target, hide: Sequence[str] = ()
+    ) -> list[dict[str, str]]:
+        """Write the messages about one paper, without the fields in ``hide``: system, then user."""
+        whole, view = self.filled(contract, target, hide), hide_fields(view, hide)
         single = {name: escape_markup(json.dumps(value, ensure_ascii=False)) for name, value in asdict(view).items()}
         user = Template(whole.user).substitute(single, record=render_record(view))
         return [
@@ -161,7 +166,9 @@ def register_prompt(name: str, *, system: str, user: str) -> PromptTemplate:
     return prompt
 
 
-def describe_prompt(style: str, own: PromptTemplate | None, contract: ContractName, target: Target) -> PromptTemplate:
+def describe_prompt(
+    style: str, own: PromptTemplate | None, contract: ContractName, target: Target, hide: Sequence[str] = ()
+) -> PromptTemplate:
     """Return any prompt as a template that needs nothing but the paper, for the record of a run.
 
     Example:
@@ -171,8 +178,8 @@ def describe_prompt(style: str, own: PromptTemplate | None, contract: ContractNa
         True
     """
     if own is not None:
-        return own.filled(contract, target)
+        return own.filled(contract, target, hide)
     nothing = PaperView(None, None, None, None, None)
-    system, user = (message["content"] for message in render_prompt(nothing, style, contract, target))
+    system, user = (message["content"] for message in render_prompt(nothing, style, contract, target, hide))
     user = user.replace("$", "$$").replace(render_record(nothing), "$record")
     return PromptTemplate(name=style, system=system.replace("$", "$$"), user=user)

@@ -19,7 +19,7 @@ from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.papers import PAIRS, TARGETS, VOCABULARIES, pair_papers, read_split
 from sciscirl.task.rewards import REWARDS
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, Scripted, say
@@ -62,6 +62,8 @@ def test_the_cookbook_rolls_a_group_out_and_centres_its_rewards(papers, toy_rend
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_the_gold_answer_earns_the_maximum_on_every_paper_under_every_preset(papers, toy_renderer, preset):
+    papers = pair_papers(papers) if preset.rules.target == PAIRS else papers
+    assert papers
     rules = preset.rules.fitted(papers)
     for paper in papers:
         gold = paper.labels(rules.target)

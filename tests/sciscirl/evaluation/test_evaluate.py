@@ -18,7 +18,14 @@ from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import StorageError
 from sciscirl.errors import PredictionsError, PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.baselines import BASELINES, predict_majority, predict_prior, predict_tfidf, run_baseline
+from sciscirl.evaluation.baselines import (
+    BASELINES,
+    predict_majority,
+    predict_metadata,
+    predict_prior,
+    predict_tfidf,
+    run_baseline,
+)
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
     evaluate_baselines,
@@ -236,10 +243,30 @@ def test_a_baseline_judges_each_label_of_a_joint_task_and_says_probabilities_whe
     assert 0 < metrics["forecast_brier"] < 1 / 3
     hard = run_baseline("tfidf_logistic", train, test, rules=replace(rules, contract="two_keys"))
     assert measure_predictions(hard)["reward"] == pytest.approx(1.05, abs=0.05)  # the training split is nearly balanced
-    assert "forecast_brier" not in measure_predictions(hard)
+    assert measure_predictions(hard)["forecast_brier"] == metrics["forecast_brier"]  # stated, but not paid for
     assert hard["confidence"].equals(frame["confidence"])
     novelty = run_baseline("tfidf_logistic", train, test, rules=TaskRules(target="novelty"))
     assert novelty["gold"].equals(frame["gold_novelty"].rename("gold"))
+
+
+def test_trees_learn_what_year_citations_and_field_tell_and_repeat_themselves():
+    def make(first, last):
+        papers = []
+        for number in range(first, last):
+            year, field = 1990 + number % 20, ("Chemistry", "Medicine", None)[number % 3]
+            label = LABELS[0] if year < 2000 else LABELS[1 + (field == "Medicine")]
+            papers.append(Paper(f"W{number}", PaperView(None, None, year, number % 7, field), Gold(label, None)))
+        return papers
+
+    train, test = make(0, 400), make(400, 460)
+    verdicts = predict_metadata(train, test, COLUMN)
+    assert [label for label, _ in verdicts] == [paper.gold.disruption_label for paper in test]
+    assert all(sum(forecast.values()) == pytest.approx(1) and tuple(forecast) == LABELS for _, forecast in verdicts)
+    assert predict_metadata(train, test, COLUMN) == verdicts
+    worded = [replace(paper, view=replace(paper.view, title="On disruption")) for paper in test]
+    assert predict_metadata(train, worded, COLUMN) == verdicts
+    with pytest.raises(SciSciRLError, match="one class only"):
+        predict_metadata(make_papers(["neutral"] * 4), test, COLUMN)
 
 
 def test_the_prior_as_a_forecast_is_the_reference_of_the_quadratic_score(toy_slice):

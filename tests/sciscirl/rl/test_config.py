@@ -73,7 +73,7 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
                                   and PRESETS[name].adversarial is None])  # fmt: skip
 def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
-    options = TrainOptions(**options | {"preset": name}, max_steps=1)
+    options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1)
     config, preset = make_config(options), PRESETS[name]
     train, _ = asyncio.run(config.dataset_builder())
     rules = train.get_batch(0)[0].rules

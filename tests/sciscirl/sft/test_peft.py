@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -100,6 +101,9 @@ def test_a_model_that_was_wrong_about_eight_papers_gets_them_all_right(run, toy_
     nll = [row["train_mean_nll"] for row in read_rows(run) if "train_mean_nll" in row]
     assert len(nll) == N_STEPS
     assert nll[-1] < 0.01 < 0.2 < nll[0]
+    labels = [row["label_nll"] for row in read_rows(run) if "label_nll" in row]
+    assert len(labels) == N_STEPS
+    assert labels[-1] < 0.1 < math.log(3) < labels[0]  # at first worse than a guess
     before = judge(
         toy_slice, tmp_path / "before", local_model=Path(contrary_model), preset="baseline", renderer=RENDERER
     )
@@ -227,6 +231,36 @@ def test_the_loss_of_a_batch_is_that_of_its_answers_alone(toy_slice, contrary_mo
             count += 1
     with torch.no_grad():
         assert model(**collate(examples)).loss.item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_the_loss_on_the_label_is_learned_alone_and_logged_beside_the_loss(toy_slice, contrary_model, tmp_path):
+    options = PeftSftOptions(
+        **{**options_of(toy_slice, contrary_model, tmp_path / "run"), "loss_on": "label", "n_epochs": 20}
+    )
+    model, expected = load_base_model(contrary_model).eval(), 0.0
+    for example in make_examples(options)[:N_PAPERS]:
+        with torch.no_grad():
+            scores = model(torch.tensor([example.tokens])).logits[0].log_softmax(-1)
+        expected -= sum(scores[place - 1, example.tokens[place]].item() for place in example.labels) / N_PAPERS
+    train_with_peft(options)
+    rows = read_rows(tmp_path / "run")
+    labels = [row["label_nll"] for row in rows if "label_nll" in row]
+    assert labels[0] == pytest.approx(expected, rel=1e-3)
+    assert labels[-1] < 0.1 < math.log(3) < labels[0]
+    assert rows[1]["num_loss_tokens"] == sum(len(example.labels) for example in make_examples(options)[:N_PAPERS])
+    # Judged by scored labels, on the way and afterwards.
+    first, last = ([row for row in rows if "test/macro_f1" in row][place] for place in (0, -1))
+    assert first["test/format_strict_ok"] == last["test/format_strict_ok"] == 1
+    assert "test/forecast_brier" in first
+    after = asyncio.run(
+        evaluate_model(
+            EvaluationConfig(
+                release=toy_slice, out=tmp_path / "after", split="train", n_papers=N_PAPERS, run=tmp_path / "run"
+            )
+        )
+    )
+    assert after["label_match"] == 1
+    assert json.loads((tmp_path / "after" / "run.json").read_text("utf-8"))["settings"]["answers"] == "logprobs"
 
 
 def test_a_batch_that_devices_cannot_share_evenly_is_refused(toy_slice, contrary_model, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import subprocess
@@ -12,9 +13,12 @@ import pytest
 import torch
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.options import TinkerSftOptions
 from sciscirl.report.runs import read_run
 from sciscirl.runs.folder import list_weights
 from sciscirl.runs.local_model import load_base_model
+from sciscirl.sft.config import make_examples
 
 
 @pytest.mark.slow
@@ -89,6 +93,17 @@ def test_training_by_reward_starts_from_a_supervised_run_and_is_merged(tinker_se
     )
     logged = [json.loads(line) for line in (sft / "metrics.jsonl").read_text("utf-8").splitlines()]
     assert read_run(sft, "sft").usage.train == sum(row.get("num_tokens", 0) for row in logged) > 0
+    # The loss on the label of the first step is that of the base model.
+    options = dict(word.split("=") for word in words)
+    examples = make_examples(
+        TinkerSftOptions(
+            **{name: options[name] for name in ("preset", "release", "model", "renderer", "eval_split")},
+            max_paper_tokens=96, batch_size=8, n_train=16, n_epochs=1,
+        )
+    )  # fmt: skip
+    said = [list_logprobs(tinker_server.model, list(example.tokens)) for example in examples[:8]]
+    losses = [-sum(one[place - 1] for place in example.labels) for one, example in zip(said, examples[:8], strict=True)]
+    assert next(row["label_nll"] for row in logged if "label_nll" in row) == pytest.approx(sum(losses) / 8, rel=0.01)
     tinker_server.run("train_rl.py", *words, f"log_path={rl}", "batch_size=2", "max_steps=1", f"load_checkpoint={sft}")
     facts = json.loads((rl / "run.json").read_text("utf-8"))
     begun_from = facts["begun_from"]
@@ -114,3 +129,19 @@ def test_training_by_reward_starts_from_a_supervised_run_and_is_merged(tinker_se
     served = json.loads(asked.stdout)[1:]
     assert list_logprobs(str(merged), tokens) == pytest.approx(served, abs=0.01)
     assert list_logprobs(tinker_server.model, tokens) != pytest.approx(served, abs=0.1)
+
+    # Label probabilities of the server are those of the merged model here.
+    scored = {"answers": "logprobs", "prior_correction": "content_free", "n_papers": 3}
+    words = [f"{name}={value}" for name, value in scored.items()]
+    tinker_server.run(
+        "evaluate.py", f"run={rl}", f"release={tinker_server.release}", f"out={tmp_path / 'there'}", *words
+    )
+    here = EvaluationConfig(
+        release=tinker_server.release, out=tmp_path / "here", local_model=merged, preset="baseline",
+        renderer=tinker_server.renderer, max_paper_tokens=96, **scored,
+    )  # fmt: skip
+    asyncio.run(evaluate_model(here))
+    there, here = (pl.read_parquet(tmp_path / name / "predictions.parquet") for name in ("there", "here"))
+    assert here["openalex_id"].equals(there["openalex_id"])
+    for ours, theirs in zip(map(json.loads, here["forecast"]), map(json.loads, there["forecast"]), strict=True):
+        assert ours == pytest.approx(theirs, abs=0.01)

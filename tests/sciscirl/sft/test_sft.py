@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 import tinker
 from tinker_cookbook.supervised import train
+from tinker_cookbook.utils import ml_log
 
 from sciscirl.envs.env import LabelEnv, build_messages, read_action
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.options import SftOptions, TinkerSftOptions, TrainOptions
+from sciscirl.options import PeftSftOptions, SftOptions, TinkerSftOptions, TrainOptions
 from sciscirl.presets import PRESETS
 from sciscirl.rl.config import make_dataset_builder
 from sciscirl.rl.config import resolve_preset as resolve_rl_preset
@@ -21,15 +22,17 @@ from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
 from sciscirl.sft.config import list_settings, make_evaluator, make_examples, render_plan, resolve_preset
 from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
+from sciscirl.sft.peft_backend import collate, collate_labels
 from sciscirl.sft.tinker_backend import (
     GoldDatasetBuilder,
     NumberedEvaluator,
     make_config,
+    measured_labels,
     render_dry_run,
     train_on_tinker,
 )
 from sciscirl.task.contracts import CONTRACTS, parse_answer
-from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split
+from sciscirl.task.papers import Gold, Paper, PaperView, list_labels, read_split
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
@@ -82,11 +85,11 @@ def test_a_gold_answer_earns_the_most_there_is(paper, rules, toy_renderer):
 
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_has_a_gold_answer_that_its_contract_takes(name):
-    gold = Gold("neutral", "novel")
+    gold = Gold("neutral", "novel", "A")
     rules = resolve_preset(SftOptions(preset=name)).rules
     answer = rules.parse(gold_answer(Paper("W1", PaperView("t", "a", 2001, 3, None), gold), rules))
     assert answer.is_valid
-    assert {answer.labels[column] for column in TARGETS[rules.target]} <= {"neutral", "novel"}
+    assert {answer.labels[column] for column in list_labels(rules.target)} <= {"neutral", "novel", "A"}
 
 
 def test_only_the_answer_and_its_end_are_trained_on(paper, toy_renderer):
@@ -103,9 +106,79 @@ def test_only_the_answer_and_its_end_are_trained_on(paper, toy_renderer):
     assert datum.model_input.to_ints() == list(example.tokens[:-1])
 
 
+@pytest.mark.parametrize(("target", "said"), [("disruption", ['"']), ("joint", ['", "novelty_label": "', '"'])])
+def test_the_loss_on_the_label_alone_is_on_its_tokens_and_closing_quote(toy_slice, toy_renderer, target, said):
+    paper = read_split(toy_slice, "train", target=target)[0]
+    rules = TaskRules(contract="two_keys", target=target, reward="strong")
+    example = build_example(paper, rules, toy_renderer, loss_on="label")
+    datum = to_datum(example)
+    weights, targets = (datum.loss_fn_inputs[name].tolist() for name in ("weights", "target_tokens"))
+    trained = [token for token, weight in zip(targets, weights, strict=True) if weight > 0]
+    labels = paper.labels(rules.target).values()
+    assert toy_renderer.tokenizer.decode(trained) == "".join(f'{label}"' for label in labels)
+    assert {*weights} == {0, 1}  # so that the loss is -log p(label)
+    shown = show_example(example, toy_renderer.tokenizer)
+    assert all(f'{MARKS[0]}{label}"{MARKS[1]}' in shown for label in labels)
+    whole = build_example(paper, rules, toy_renderer)
+    assert whole.labels == example.labels == example.learned
+    assert len(whole.learned) == len(whole.tokens) - whole.n_prompt
+    batch, every = collate_labels([example, whole]), collate([whole])
+    assert [token for token in batch["labels"][0].tolist() if token != -100] == trained
+    assert batch["labels"][1].tolist() == every["labels"][0].tolist()
+    kept = batch["input_ids"][:, -batch["logits_to_keep"] :]
+    assert [row[marks].tolist() for row, marks in zip(kept, batch["says_label"], strict=True)] == [trained, trained]
+
+
+def test_a_run_on_the_label_alone_says_so_and_is_judged_by_scored_labels(options):
+    chosen = PeftSftOptions(**options, preset="exp4", loss_on="label", quantize="none")
+    settings = list_settings(chosen, "peft")
+    assert (settings["loss_on"], settings["answers"]) == ("label", "logprobs")
+    assert make_evaluator(chosen, Path(options["log_path"])).scoring is not None
+    whole = PeftSftOptions(**options, preset="exp4", quantize="none")
+    assert (list_settings(whole, "peft")["answers"], make_evaluator(whole, Path("run")).scoring) == ("sampled", None)
+    with pytest.raises(SciSciRLError, match=r"loss_on=label trains on one label.*contract=two_keys"):
+        make_examples(PeftSftOptions(**options, preset="exp4", contract="probabilities", loss_on="label"))
+
+
+@pytest.mark.parametrize("loss_on", ["answer", "label"])
+def test_the_loop_of_the_cookbook_logs_the_loss_on_the_label(toy_slice, toy_renderer, loss_on):
+    """Its two functions that are stood in for are called as its loop calls them."""
+    rules = TaskRules(contract="two_keys", target="joint", reward="strong")
+    examples = [
+        build_example(paper, rules, toy_renderer, loss_on=loss_on)
+        for paper in read_split(toy_slice, "train", target="joint")[:3]
+    ]
+    data = [to_datum(example) for example in examples]
+    targets, weights = ([datum.loss_fn_inputs[name] for datum in data] for name in ("target_tokens", "weights"))
+    logprobs = [
+        tinker.TensorData(data=[-place / 64 for place in range(len(one.data))], dtype="float32", shape=one.shape)
+        for one in targets
+    ]
+    rows = []
+
+    class Logger:
+        def log_metrics(self, metrics, step=None):
+            rows.append((step, metrics))
+
+    before = train.compute_bpb, ml_log.setup_logging
+    ml_log.setup_logging = lambda **_: Logger()
+    try:
+        with measured_labels(["disruption_label", "novelty_label"], loss_on):
+            logger = ml_log.setup_logging(log_dir="run")
+            measured = train.compute_bpb(logprobs, weights, targets, toy_renderer.tokenizer)
+            logger.log_metrics(metrics={"train_mean_nll": 0.5}, step=7)
+            logger.log_metrics(metrics={"test/n": 1}, step=8)
+    finally:
+        train.compute_bpb, ml_log.setup_logging = before
+    assert measured == before[0](logprobs, weights, targets, toy_renderer.tokenizer)
+    # The token at a place is the target of the place before it.
+    expected = [sum((place - 1) / 64 for place in example.labels) for example in examples]
+    assert rows == [(7, {"train_mean_nll": 0.5, "label_nll": pytest.approx(sum(expected) / 3)}), (8, {"test/n": 1})]
+
+
 def test_a_chat_format_that_puts_thinking_in_front_of_the_answer_is_refused(paper, toy_model):
     thinking = make_renderer(toy_model, "qwen3")
-    with pytest.raises(SciSciRLError, match=r"Qwen3Renderer does not write exactly the gold answer.*renderer="):
+    with pytest.raises(SciSciRLError, match=r"Qwen3Renderer does not write exactly the answer.*renderer="):
         build_example(paper, TaskRules(), thinking)
 
 
@@ -113,7 +186,7 @@ def test_a_chat_format_with_another_prompt_in_training_is_refused(paper, toy_ren
     prompt = toy_renderer.build_generation_prompt(build_messages(paper, TaskRules(), toy_renderer)).to_ints()
     other = tinker.ModelInput.from_ints([*prompt[:-1], prompt[-1] + 1])
     monkeypatch.setattr(type(toy_renderer), "build_generation_prompt", lambda *_, **__: other)
-    with pytest.raises(SciSciRLError, match="gold answer behind the prompt"):
+    with pytest.raises(SciSciRLError, match="exactly the answer behind the prompt"):
         build_example(paper, TaskRules(), toy_renderer)
 
 

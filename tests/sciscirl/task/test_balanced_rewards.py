@@ -18,7 +18,7 @@ from sciscirl.errors import RewardError
 from sciscirl.metrics.metrics import tie_metrics
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
+from sciscirl.task.papers import PAIRS, TARGETS, VOCABULARIES, pair_papers, read_split
 from sciscirl.task.rewards import (
     ADJACENT,
     MAX_WEIGHT,
@@ -71,6 +71,10 @@ def papers(tmp_path_factory):
 
 @pytest.mark.parametrize("preset", PRESETS.values(), ids=lambda preset: preset.name)
 def test_for_every_row_and_preset_the_gold_answer_earns_the_most_and_each_broken_form_its_value(papers, preset):
+    every = EVERY
+    if preset.rules.target == PAIRS:
+        papers, every = pair_papers(papers), [{"choice_label": letter} for letter in "AB"]
+    assert papers
     rules = preset.rules.fitted(papers)
     table, kind = rules.table, (rules.contract, rules.target)
     low, high = table.bounds
@@ -82,7 +86,7 @@ def test_for_every_row_and_preset_the_gold_answer_earns_the_most_and_each_broken
         def earn(text, gold=gold):
             return score_answer(rules.parse(text), gold, table).total
 
-        valid = [render_answer(labels, *kind, confidence=c) for labels in EVERY for c in (1.0, 0.5)]
+        valid = [render_answer(labels, *kind, confidence=c) for labels in every for c in (1.0, 0.5)]
         broken = [
             *({key: value for key, value in fields.items() if key != gone} for gone in fields),
             fields | {"extra": 1},

@@ -92,9 +92,9 @@ def test_an_own_label_is_named_in_three_ways_and_any_other_name_is_refused(relea
     assert choose_target(column, release) == choose_target(column.removesuffix("_label"), release) == target
     assert pickle.loads(pickle.dumps(target)).label.classes == labels
     assert choose_target("novelty", release) == "novelty"
-    with pytest.raises(ReleaseError, match=r"has disruption, novelty, joint, "):
+    with pytest.raises(ReleaseError, match=r"has disruption, novelty, joint, pairs, "):
         choose_target("impactful", release)
-    with pytest.raises(ReleaseError, match=r"has disruption, novelty, joint\. Choose"):
+    with pytest.raises(ReleaseError, match=r"has disruption, novelty, joint, pairs\. Choose"):
         choose_target("label", toy_slice)
 
 

@@ -1,0 +1,130 @@
+"""What is hidden is in no prompt and in no baseline, is recorded, and cannot be hidden by a slip."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.env import build_messages
+from sciscirl.errors import PromptError, SciSciRLError
+from sciscirl.evaluation.baselines import BASELINES, run_baseline
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines
+from sciscirl.metrics.compare import CompareConfig, list_asked
+from sciscirl.options import TrainOptions, resolve_preset
+from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
+from sciscirl.report.comparison import compare_files
+from sciscirl.task.contracts import CONTRACTS
+from sciscirl.task.papers import SEEN, TARGETS, PaperView, read_split
+from sciscirl.task.prompts import STYLES, render_prompt
+from sciscirl.task.rules import TaskRules
+from sciscirl.task.templates import PromptTemplate
+from tests.sciscirl.toy import RENDERER
+
+VIEW = PaperView("Zq title", "Zq abstract.", 1789, 65537, "Zq field")
+MARKS = dict(zip(SEEN, ("Zq title", "Zq abstract", "1789", "65537", "Zq field"), strict=True))
+HIDDEN = ("publication_year", "cited_by_count")
+
+
+def records_of(messages) -> list[dict]:
+    """Every record in a prompt: that of the paper and those of the examples."""
+    lines = [line for message in messages for line in message["content"].splitlines()]
+    return [json.loads(line) for line in lines if line.startswith('{"title"')]
+
+
+@pytest.mark.parametrize("name", SEEN)
+@pytest.mark.parametrize("style", STYLES)
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_hidden_field_is_null_in_every_record_of_a_prompt_which_says_so(name, style, target):
+    rules = TaskRules(target=target, style=style, hide=(name,))
+    messages = rules.render(VIEW)
+    text = json.dumps(messages)
+    assert [mark for mark in MARKS.values() if mark not in text] == [MARKS[name]]
+    records = records_of(messages)
+    assert len(records) == (4 if style == "checklist" else 1)
+    assert all(
+        record[name] is None and None not in [record[other] for other in SEEN if other != name] for record in records
+    )
+    assert "Not shown, and null there: " in messages[0]["content"]
+    assert rules.prompt.render(rules.see(VIEW), rules.contract, target) == messages
+
+
+@pytest.mark.parametrize("contract", CONTRACTS)
+def test_what_hides_nothing_leaves_every_byte_of_a_prompt(contract):
+    rules = TaskRules(style="checklist", contract=contract)
+    assert rules.render(VIEW) == render_prompt(VIEW, "checklist", contract)
+    assert "Not shown" not in rules.render(VIEW)[0]["content"]
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_no_baseline_sees_what_is_hidden(name, toy_slice):
+    train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
+
+    def scramble(papers):
+        return [
+            replace(paper, view=replace(paper.view, publication_year=1800 + number * 7 % 97, cited_by_count=number**2))
+            for number, paper in enumerate(papers)
+        ]
+
+    rules = TaskRules(hide=HIDDEN)
+    blind = run_baseline(name, train, test, rules=rules)
+    assert run_baseline(name, scramble(train), scramble(test), rules=rules).equals(blind)
+    if name == "tfidf_logistic":  # the only one whose probabilities these few papers change
+        assert not run_baseline(name, train, test).equals(blind)
+
+
+def test_trees_without_anything_to_see_are_an_error(toy_slice):
+    train = read_split(toy_slice, "train")
+    with pytest.raises(SciSciRLError, match="neither year, citations nor field is known"):
+        run_baseline("metadata_boosting", train, train, rules=TaskRules(hide=(*HIDDEN, "primary_field")))
+
+
+@pytest.mark.parametrize(
+    ("hide", "said"),
+    [
+        (("citations",), r"hide names 'citations', needs some of title, .*cited_by_count"),
+        (("cited_by_cuont",), r"Did you mean cited_by_count\?"),
+        (("cd_index",), r"hide names 'cd_index', needs some of"),
+        (SEEN, r"hide names every field of a paper. Leave one of"),
+    ],
+)
+def test_what_cannot_be_hidden_is_said(hide, said):
+    with pytest.raises(SciSciRLError, match=said):
+        resolve_preset(TrainOptions(preset="exp4", hide=hide))
+
+
+def test_a_prompt_of_ones_own_that_shows_a_hidden_field_is_refused_and_a_whole_record_is_not():
+    shows = PromptTemplate(name="own", system="$task", user="$title $cited_by_count")
+    with pytest.raises(PromptError, match=r"prompt 'own' shows \$cited_by_count, which hide names"):
+        TaskRules(style="own", own_prompt=shows, hide=HIDDEN)
+    whole = TaskRules(style="own", own_prompt=PromptTemplate(name="own", system="$task", user="$record"), hide=HIDDEN)
+    (record,) = records_of(whole.render(VIEW))
+    assert [name for name in SEEN if record[name] is None] == [*HIDDEN]
+    assert "citations so far" in whole.render(VIEW)[0]["content"].partition("Not shown")[2]
+
+
+def test_presets_options_and_records_of_runs_hold_what_is_hidden(toy_slice, toy_model, toy_renderer):
+    preset = make_preset("own", base="exp4", hide=["cited_by_count", "publication_year"])
+    assert preset.rules.hide == HIDDEN  # in the order of the record
+    assert preset.rules == resolve_preset(TrainOptions(preset="exp4", hide=HIDDEN)).rules
+    described = json.loads(json.dumps(describe(preset)))
+    assert described["hide"] == [*HIDDEN]
+    assert recall_preset(described).rules == preset.rules
+    assert described["prompt_sha256"] != describe(find_preset("exp4"))["prompt_sha256"]
+    assert all(describe(one)["hide"] == [] for one in PRESETS.values())
+    builder = LabelDatasetBuilder(release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, hide=HIDDEN)
+    (record,) = records_of(build_messages(builder.eval_papers()[0], builder.rules(), toy_renderer))
+    assert [record[name] for name in HIDDEN] == [None, None]
+
+
+def test_baselines_record_what_they_did_not_see_and_a_comparison_marks_it(toy_slice, tmp_path):
+    for name, hide in (("all", None), ("less", HIDDEN)):
+        evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / name, hide=hide))
+    settings = json.loads((tmp_path / "less" / "majority" / "run.json").read_text("utf-8"))["settings"]
+    assert settings["hide"] == [*HIDDEN]
+    words = [f"{name}={tmp_path / name / 'tfidf_logistic'}" for name in ("all", "less")]
+    (pair,) = compare_files(words, CompareConfig()).pairs
+    assert pair.asked_otherwise == ("hide",)
+    assert list_asked({"style": "plain"})["hide"] == list_asked({"baseline": "majority"})["hide"] == []
