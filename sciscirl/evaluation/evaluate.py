@@ -37,6 +37,7 @@ from sciscirl.runs.folder import (
     find_adapter,
     find_checkpoint,
     find_eval_split,
+    is_local,
     list_weights,
     locked_folder,
     note_test_look,
@@ -281,8 +282,9 @@ def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
 
 async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
     from sciscirl.runs.local_completer import LocalCompleter
-    from sciscirl.runs.local_model import load_local_model
+    from sciscirl.runs.local_model import fit_threads, load_local_model
 
+    fit_threads()
     tokenizer = evaluator.renderer.tokenizer
     model = load_local_model(folder)
     await evaluator.eval_token_completer(
@@ -360,7 +362,6 @@ class _Settings(msgspec.Struct):
     load_checkpoint: str | None = None
     target: str | None = None
     own_label: dict[str, Any] | None = None
-    backend: object = None
 
 
 class _Release(msgspec.Struct):
@@ -380,7 +381,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     try:
         content: Any = read_json(path)
         facts = msgspec.convert(content, _RunFacts)
-        settings, is_local = facts.settings, facts.settings.backend == "peft"
+        settings, is_here = facts.settings, is_local(content["settings"])
         preset = recall_preset(content["settings"])
     except (OSError, ValueError, LookupError, TypeError, SciSciRLError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
@@ -393,13 +394,13 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    is_base = step == 0 and not is_local and settings.load_checkpoint is None
+    is_base = step == 0 and not is_here and settings.load_checkpoint is None
     weights = None if step is None or is_base else _find_weights(folder, step)
     return Subject(
         preset=preset,
         renderer_name=settings.renderer,
-        checkpoint=None if is_local or is_base else weights or _find_checkpoint(folder),
-        local_model=(Path(weights) if weights else find_adapter(folder)) if is_local else None,
+        checkpoint=None if is_here or is_base else weights or _find_checkpoint(folder),
+        local_model=(Path(weights) if weights else find_adapter(folder)) if is_here else None,
         trained_on=facts.release.manifest_sha256,
         n_train=settings.n_train,
         n_held_out=settings.n_held_out,

@@ -18,6 +18,7 @@ from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compar
 from sciscirl.report.figures import plot_differences, plot_rates
 from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
 from sciscirl.report.runs import Run
+from sciscirl.runs.folder import is_local
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
@@ -378,7 +379,7 @@ def view_cost(runs: Sequence[Run]) -> Section:
     rows: list[list[str]] = []
     for run in runs:
         usage, seconds = run.usage, measure_seconds(run)
-        is_own_gpu = run.settings.get("backend") == "peft"
+        is_own_gpu = is_local(run.settings)
         dollars = usage.dollars(str(run.settings.get("model"))) if usage and not is_own_gpu else None
         tokens = [f"{n:,}" for n in (usage.prefill, usage.sample, usage.train)] if usage else [ABSENT] * 3
         rows.append(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import hashlib
+import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -13,6 +15,46 @@ import tinker
 import torch
 from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.tokenizer_utils import Tokenizer
+from transformers.cache_utils import Cache, DynamicLayer
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values of a layer with room for the tokens to come. Transformers' own copies everything at each token."""
+
+    def __init__(self, layer: DynamicLayer, n_rows: int, n_more: int) -> None:
+        super().__init__()
+        self.dtype, self.device, self.is_initialized = layer.dtype, layer.device, True
+        self._rooms = [self._make_room(old, n_rows, n_more) for old in (layer.keys, layer.values)]
+        self._show(layer.keys.shape[2])
+
+    @staticmethod
+    def _make_room(old: torch.Tensor, n_rows: int, n_more: int) -> torch.Tensor:
+        room = old.new_empty((n_rows, old.shape[1], old.shape[2] + n_more, old.shape[3]))
+        room[:, :, : old.shape[2]] = old
+        return room
+
+    def _show(self, length: int) -> None:
+        self.keys, self.values = (room[:, :, :length] for room in self._rooms)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add tokens, and return all so far."""
+        begin = self.keys.shape[2]
+        for room, new in zip(self._rooms, (key_states, value_states), strict=True):
+            room[:, :, begin : begin + new.shape[2]] = new
+        self._show(begin + key_states.shape[2])
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep some rows."""
+        self._rooms = [room[indices] for room in self._rooms]
+        self._show(self.keys.shape[2])
+
+
+def _is_plain(cache: Cache) -> bool:
+    """Whether every layer keeps all keys and values; windows and states of other kinds are left as they are."""
+    return all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def pad_left(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:
@@ -36,6 +78,9 @@ class _Request:
 class LocalCompleter(TokenCompleter):
     """Answers with a model in this process; requests made at the same time share a batch.
 
+    What all their prompts begin with is read once, and so is a prompt with several answers. Prompts of similar length
+    are in one batch. The weights may change between rounds of requests, not within one.
+
     Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
     hardware or batches add numbers in another order, which can still tip a tie.
     """
@@ -47,7 +92,8 @@ class LocalCompleter(TokenCompleter):
     temperature: float = 1.0  # 0 is greedy
     top_p: float = 1.0  # of the most probable tokens, those that together have this share; the last one counts too
     seed: int = 0
-    batch_size: int = 16  # prompts in one pass
+    batch_size: int = 32  # answers in one pass, at most
+    batch_tokens: int = 16_384  # of prompts, answers and padding in one pass: their keys and values take the memory
 
     def __post_init__(self) -> None:
         self._asked: Counter[tuple[int, ...]] = Counter()
@@ -76,48 +122,108 @@ class LocalCompleter(TokenCompleter):
     async def _work(self) -> None:
         await asyncio.sleep(0)  # let the others ask first
         while self._waiting:
-            batch, self._waiting = self._waiting[: self.batch_size], self._waiting[self.batch_size :]
+            # Equal prompts side by side, and little padding. What is asked meanwhile waits for the next round.
+            asked = sorted(self._waiting, key=lambda request: (len(request.prompt), request.prompt))
+            self._waiting = []
             try:
-                answers = self._complete(batch)
+                begin = self._read_beginning([request.prompt for request in asked])
+                for batch in self._split(asked):
+                    for request, answer in zip(batch, self._complete(batch, begin), strict=True):
+                        request.answer.set_result(answer)
+                    await asyncio.sleep(0)
             except Exception as error:
-                for request in (*batch, *self._waiting):
-                    request.answer.set_exception(error)
+                for request in (*asked, *self._waiting):
+                    if not request.answer.done():
+                        request.answer.set_exception(error)
                 self._waiting = []
                 return
-            for request, answer in zip(batch, answers, strict=True):
-                request.answer.set_result(answer)
-            await asyncio.sleep(0)
+
+    def _split(self, asked: Sequence[_Request]) -> Iterator[Sequence[_Request]]:
+        """Split requests, sorted by length, into batches of ``batch_size`` and ``batch_tokens`` at most."""
+        start = 0
+        for end in range(1, len(asked) + 1):
+            if end < len(asked):
+                width = len(asked[end].prompt) + max(request.n_tokens for request in asked[start : end + 1])
+                if end - start < self.batch_size and (end + 1 - start) * width <= self.batch_tokens:
+                    continue
+            yield asked[start:end]
+            start = end
 
     @torch.no_grad()
-    def _complete(self, batch: Sequence[_Request]) -> list[TokensWithLogprobs]:
+    def _read_beginning(self, prompts: Sequence[list[int]]) -> tuple[int, Cache | None]:
+        """Read what all prompts begin with, once; return its length and the cache. 0 if that saves nothing."""
+        # Every prompt keeps a token of its own, whose scores are needed.
+        shared = os.path.commonprefix([prompts[0][:-1], *prompts])
+        if not shared or prompts[0] == prompts[-1]:
+            return 0, None
+        tokens = torch.tensor([shared], device=self.model.device)
+        cache = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
+        return (len(shared), cache) if _is_plain(cache) else (0, None)
+
+    @torch.no_grad()
+    def _complete(self, batch: Sequence[_Request], begin: tuple[int, Cache | None]) -> list[TokensWithLogprobs]:
         answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
-        tokens, mask, positions = pad_left([request.prompt for request in batch], self.model.device)
-        cache = None
-        is_open = [True] * len(batch)
-        for place in range(max(request.n_tokens for request in batch)):
+        n_begin, cache = begin
+        prompts = [request.prompt for request in batch]
+        starts = [row for row in range(len(batch)) if row == 0 or prompts[row] != prompts[row - 1]]
+        tokens, mask, positions = pad_left([prompts[row][n_begin:] for row in starts], self.model.device)
+        if cache is not None:
+            cache = copy.deepcopy(cache)
+            cache.batch_repeat_interleave(len(starts))
+            mask = torch.cat([mask.new_ones((len(starts), n_begin)), mask], dim=1)
+        output = self.model(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions + n_begin,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        cache, scores, positions = output.past_key_values, output.logits[:, -1], positions[:, -1:] + n_begin
+        # Several answers to a prompt go on from one reading of it.
+        rows = torch.tensor([sum(start <= row for start in starts) - 1 for row in range(len(batch))])
+        rows = rows.to(self.model.device)
+        cache.batch_select_indices(rows)
+        scores, mask, positions = scores[rows], mask[rows], positions[rows]
+        n_most = max(request.n_tokens for request in batch)
+        if _is_plain(cache):
+            cache.layers = [_RoomyLayer(layer, len(batch), n_most - 1) for layer in cache.layers]
+        open_ = [*range(len(batch))]  # answers without an end, in the order of the rows
+        for place in range(n_most):
+            logprobs = scores.float().log_softmax(dim=-1)
+            chosen = self._choose(logprobs, [f"{batch[number].key}:{place}" for number in open_])
+            found = zip(open_, chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist(), strict=True)
+            for number, token, logprob in found:
+                request, answer = batch[number], answers[number]
+                if answer.stop_reason == "stop" or len(answer.tokens) == request.n_tokens:
+                    continue  # a row that goes on only with its batch
+                answer.tokens.append(token)
+                answer.logprobs.append(logprob)
+                if self._is_stopped(answer.tokens, request.stop):
+                    answer.stop_reason = "stop"
+            kept = [
+                row
+                for row, number in enumerate(open_)
+                if answers[number].stop_reason == "length" and len(answers[number].tokens) < batch[number].n_tokens
+            ]
+            if not kept:
+                break
+            if 2 * len(kept) <= len(open_):  # fewer rows are faster, and copying the cache is not free
+                rows = torch.tensor(kept, device=self.model.device)
+                cache.batch_select_indices(rows)
+                chosen, mask, positions = chosen[rows], mask[rows], positions[rows]
+                open_ = [open_[row] for row in kept]
+            mask = torch.cat([mask, mask.new_ones((len(open_), 1))], dim=1)
+            positions = positions + 1
             output = self.model(
-                input_ids=tokens,
+                input_ids=chosen[:, None],
                 attention_mask=mask,
                 position_ids=positions,
                 past_key_values=cache,
                 use_cache=True,
                 logits_to_keep=1,
             )
-            scores, cache = output.logits[:, -1].float().log_softmax(dim=-1), output.past_key_values
-            chosen = self._choose(scores, [f"{request.key}:{place}" for request in batch])
-            logprobs = scores.gather(1, chosen[:, None])[:, 0].tolist()
-            for row, (request, answer) in enumerate(zip(batch, answers, strict=True)):
-                if not is_open[row]:
-                    continue
-                answer.tokens.append(int(chosen[row]))
-                answer.logprobs.append(logprobs[row])
-                if self._is_stopped(answer.tokens, request.stop):
-                    answer.stop_reason = "stop"
-                is_open[row] = answer.stop_reason == "length" and len(answer.tokens) < request.n_tokens
-            if not any(is_open):
-                break
-            tokens, positions = chosen[:, None], positions[:, -1:] + 1
-            mask = torch.cat([mask, torch.ones_like(tokens)], dim=1)
+            cache, scores = output.past_key_values, output.logits[:, -1]
         return answers
 
     def _choose(self, scores: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:

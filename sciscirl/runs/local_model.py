@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,19 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
             f"{', '.join(missing)} is not installed. Install the extras {extras}: python3 scripts/install.py {extras}."
         )
         raise SciSciRLError(msg)
+
+
+def fit_threads() -> None:
+    """Compute with as many threads as there are cores at rest, at least one, unless OMP_NUM_THREADS says how many.
+
+    Threads that wait for each other on a busy machine are many times slower than one.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
+        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # cores at work in the last minute
+        n_resting = (os.cpu_count() or 1) - round(busy)
+        torch.set_num_threads(max(1, min(torch.get_num_threads(), n_resting)))
 
 
 def load_base_model(
