@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import hashlib
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
@@ -15,22 +15,78 @@ import tinker
 import torch
 from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.tokenizer_utils import Tokenizer
-from transformers.cache_utils import Cache, DynamicLayer
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.masking_utils import sdpa_mask
+
+#: PyTorch's attention without copies of keys and values for every head of a group.
+_GROUPED = "sdpa_grouped"
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Attend as Transformers' ``sdpa`` does, which copies keys where there is a mask: on a GPU, other kernels need it."""
+    attended = torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        scale=scaling,
+        is_causal=query.shape[2] > 1 and attention_mask is None,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return attended.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(_GROUPED, _attend)
+AttentionMaskInterface.register(_GROUPED, sdpa_mask)
+
+
+@contextmanager
+def _grouped_attention(model: Any) -> Generator[None]:  # noqa: ANN401
+    """On a CPU, attend without copies while the block runs; a kernel that was chosen stays."""
+    config = getattr(model, "config", None)
+    is_meant = config is not None and torch.device(model.device).type == "cpu" and config._attn_implementation == "sdpa"
+    if is_meant:
+        model.set_attn_implementation(_GROUPED)
+    try:
+        yield
+    finally:
+        if is_meant:
+            model.set_attn_implementation("sdpa")
 
 
 class _RoomyLayer(DynamicLayer):
     """Keys and values of a layer with room for the tokens to come. Transformers' own copies everything at each token."""
 
-    def __init__(self, layer: DynamicLayer, n_rows: int, n_more: int) -> None:
+    def __init__(self, parts: Sequence[DynamicLayer], copies: Sequence[torch.Tensor], n_more: int) -> None:
         super().__init__()
-        self.dtype, self.device, self.is_initialized = layer.dtype, layer.device, True
-        self._rooms = [self._make_room(old, n_rows, n_more) for old in (layer.keys, layer.values)]
-        self._show(layer.keys.shape[2])
+        self.dtype, self.device, self.is_initialized = parts[0].dtype, parts[0].device, True
+        width = max(part.keys.shape[2] for part in parts)
+        self._rooms = [self._put_together(states, copies, width, n_more) for states in
+                       ([part.keys for part in parts], [part.values for part in parts])]  # fmt: skip
+        self._show(width)
 
     @staticmethod
-    def _make_room(old: torch.Tensor, n_rows: int, n_more: int) -> torch.Tensor:
-        room = old.new_empty((n_rows, old.shape[1], old.shape[2] + n_more, old.shape[3]))
-        room[:, :, : old.shape[2]] = old
+    def _put_together(
+        parts: Sequence[torch.Tensor], copies: Sequence[torch.Tensor], width: int, n_more: int
+    ) -> torch.Tensor:
+        """Put parts below each other, so that all end together, each row as often as ``copies`` says."""
+        n_rows = sum(int(copy.sum()) for copy in copies)
+        room = parts[0].new_empty((n_rows, parts[0].shape[1], width + n_more, parts[0].shape[3]))
+        row = 0
+        for part, copy in zip(parts, copies, strict=True):
+            end, n_padded = row + int(copy.sum()), width - part.shape[2]
+            room[row:end, :, :n_padded] = 0  # what is masked must still be a number
+            room[row:end, :, n_padded:width] = part.repeat_interleave(copy, dim=0)
+            row = end
         return room
 
     def _show(self, length: int) -> None:
@@ -50,11 +106,6 @@ class _RoomyLayer(DynamicLayer):
         """Keep some rows."""
         self._rooms = [room[indices] for room in self._rooms]
         self._show(self.keys.shape[2])
-
-
-def _is_plain(cache: Cache) -> bool:
-    """Whether every layer keeps all keys and values; windows and states of other kinds are left as they are."""
-    return all(type(layer) is DynamicLayer for layer in cache.layers)
 
 
 def pad_left(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:
@@ -99,6 +150,10 @@ class LocalCompleter(TokenCompleter):
         self._asked: Counter[tuple[int, ...]] = Counter()
         self._waiting: list[_Request] = []
         self._worker: asyncio.Task[None] | None = None
+        # Whether every layer keeps all keys and values. Windows and states of other kinds are left as they are.
+        config = getattr(self.model, "config", None)
+        layers = [] if config is None else DynamicCache(config=config).layers
+        self._is_plain = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
 
     async def __call__(
         self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
@@ -128,7 +183,9 @@ class LocalCompleter(TokenCompleter):
             try:
                 begin = self._read_beginning([request.prompt for request in asked])
                 for batch in self._split(asked):
-                    for request, answer in zip(batch, self._complete(batch, begin), strict=True):
+                    with _grouped_attention(self.model):
+                        answers = self._complete(batch, begin)
+                    for request, answer in zip(batch, answers, strict=True):
                         request.answer.set_result(answer)
                     await asyncio.sleep(0)
             except Exception as error:
@@ -153,24 +210,61 @@ class LocalCompleter(TokenCompleter):
     def _read_beginning(self, prompts: Sequence[list[int]]) -> tuple[int, Cache | None]:
         """Read what all prompts begin with, once; return its length and the cache. 0 if that saves nothing."""
         # Every prompt keeps a token of its own, whose scores are needed.
-        shared = os.path.commonprefix([prompts[0][:-1], *prompts])
-        if not shared or prompts[0] == prompts[-1]:
+        whole = [prompts[0][:-1], *prompts]
+        n_shared = next(
+            (place for place, tokens in enumerate(zip(*whole, strict=False)) if len({*tokens}) > 1), len(whole[0])
+        )
+        if not self._is_plain or not n_shared or prompts[0] == prompts[-1]:
             return 0, None
-        tokens = torch.tensor([shared], device=self.model.device)
-        cache = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
-        return (len(shared), cache) if _is_plain(cache) else (0, None)
+        tokens = torch.tensor([whole[0][:n_shared]], device=self.model.device)
+        with _grouped_attention(self.model):
+            cache = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
+        return n_shared, cache
 
-    @torch.no_grad()
-    def _complete(self, batch: Sequence[_Request], begin: tuple[int, Cache | None]) -> list[TokensWithLogprobs]:
-        answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
+    def _read(
+        self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None], n_more: int
+    ) -> tuple[Cache, torch.Tensor, torch.Tensor]:
+        """Read prompts that are sorted by length: their cache, scores of the next token and mask, a row for each.
+
+        A prompt with several answers is read once, and prompts of about one length together: padding costs as much as
+        text. The cache has room for ``n_more`` tokens.
+        """
+        n_begin, _ = begin
+        if not self._is_plain:
+            return self._read_part(prompts, begin)
+        distinct = [prompt for place, prompt in enumerate(prompts) if place == 0 or prompt != prompts[place - 1]]
+        parts: list[tuple[Cache, torch.Tensor, torch.Tensor]] = []
+        copies: list[torch.Tensor] = []
+        start = 0
+        for end in range(1, len(distinct) + 1):
+            if end < len(distinct) and (len(distinct[end]) - n_begin) * 8 <= (len(distinct[start]) - n_begin) * 9:
+                continue
+            part = distinct[start:end]
+            parts.append(self._read_part(part, begin))
+            copies.append(torch.tensor([prompts.count(prompt) for prompt in part], device=self.model.device))
+            start = end
+        width = max(mask.shape[1] for *_, mask in parts)
+        masks = [torch.nn.functional.pad(mask, (width - mask.shape[1], 0)) for *_, mask in parts]
+        scores, mask = (
+            torch.cat([rows.repeat_interleave(copy, dim=0) for rows, copy in zip(found, copies, strict=True)])
+            for found in ([part[1] for part in parts], masks)
+        )
+        cache = parts[0][0]
+        cache.layers = [
+            _RoomyLayer([part[0].layers[number] for part in parts], copies, n_more)
+            for number in range(len(cache.layers))
+        ]
+        return cache, scores, mask
+
+    def _read_part(
+        self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None]
+    ) -> tuple[Cache, torch.Tensor, torch.Tensor]:
         n_begin, cache = begin
-        prompts = [request.prompt for request in batch]
-        starts = [row for row in range(len(batch)) if row == 0 or prompts[row] != prompts[row - 1]]
-        tokens, mask, positions = pad_left([prompts[row][n_begin:] for row in starts], self.model.device)
+        tokens, mask, positions = pad_left([prompt[n_begin:] for prompt in prompts], self.model.device)
         if cache is not None:
             cache = copy.deepcopy(cache)
-            cache.batch_repeat_interleave(len(starts))
-            mask = torch.cat([mask.new_ones((len(starts), n_begin)), mask], dim=1)
+            cache.batch_repeat_interleave(len(prompts))
+            mask = torch.cat([mask.new_ones((len(prompts), n_begin)), mask], dim=1)
         output = self.model(
             input_ids=tokens,
             attention_mask=mask,
@@ -179,15 +273,14 @@ class LocalCompleter(TokenCompleter):
             use_cache=True,
             logits_to_keep=1,
         )
-        cache, scores, positions = output.past_key_values, output.logits[:, -1], positions[:, -1:] + n_begin
-        # Several answers to a prompt go on from one reading of it.
-        rows = torch.tensor([sum(start <= row for start in starts) - 1 for row in range(len(batch))])
-        rows = rows.to(self.model.device)
-        cache.batch_select_indices(rows)
-        scores, mask, positions = scores[rows], mask[rows], positions[rows]
+        return output.past_key_values, output.logits[:, -1], mask
+
+    @torch.no_grad()
+    def _complete(self, batch: Sequence[_Request], begin: tuple[int, Cache | None]) -> list[TokensWithLogprobs]:
+        answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
         n_most = max(request.n_tokens for request in batch)
-        if _is_plain(cache):
-            cache.layers = [_RoomyLayer(layer, len(batch), n_most - 1) for layer in cache.layers]
+        cache, scores, mask = self._read([request.prompt for request in batch], begin, n_most - 1)
+        positions = mask.sum(dim=1, keepdim=True) - 1
         open_ = [*range(len(batch))]  # answers without an end, in the order of the rows
         for place in range(n_most):
             logprobs = scores.float().log_softmax(dim=-1)
