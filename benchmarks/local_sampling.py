@@ -57,7 +57,8 @@ def main() -> None:
         peak, loaded = torch.cuda.max_memory_allocated() // 1024, 0
     print(
         f"{torch.get_num_threads()} threads, {options.dtype}: {len(prompts)} answers to {len(papers)} papers, "
-        f"{n_read / len(prompts):,.0f} tokens a prompt, {n_sampled:,} sampled: {n_sampled / seconds:.0f} tokens a second, "
+        f"{n_read / len(prompts):,.0f} tokens a prompt, {n_sampled:,} sampled: "
+        f"{n_sampled / seconds:.0f} tokens a second, "
         f"{seconds / len(papers):.2f} s a paper ({cpu / len(papers):.2f} CPU s), "
         f"at most {peak / 2**20:.1f} GB ({loaded / 2**20:.1f} GB before)"
     )

@@ -394,8 +394,12 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    is_base = step == 0 and not is_here and settings.load_checkpoint is None
-    weights = None if step is None or is_base else _find_weights(folder, step)
+    is_base = step == 0 and settings.load_checkpoint is None
+    if is_base and is_here and content["settings"].get("quantize") == "none" and Path(preset.model).is_dir():
+        weights = preset.model
+    else:
+        is_base = is_base and not is_here
+        weights = None if step is None or is_base else _find_weights(folder, step)
     return Subject(
         preset=preset,
         renderer_name=settings.renderer,

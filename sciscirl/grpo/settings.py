@@ -1,11 +1,14 @@
-"""What TRL's loop is configured with, so that a step does what the cookbook's does; and options that it cannot honour."""
+"""Configure TRL's loop so that a step does what the cookbook's does, and refuse options that it cannot honour."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
+
+import torch
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.options import LocalTrainOptions, resolve_preset
@@ -14,7 +17,7 @@ from sciscirl.rl.config import check_preset, resolve_folder
 from sciscirl.sft.checkpoints import CHECKPOINTS
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
 #: Options of the adapter and its base model, which a run from other weights keeps.
 OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
@@ -52,11 +55,19 @@ def refuse_options(options: LocalTrainOptions) -> None:
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             msg = f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out."
             raise SciSciRLError(msg)
+    n_processes, n_gpus = int(os.environ.get("WORLD_SIZE", "1")), torch.cuda.device_count()
+    if n_processes > 1 or n_gpus > 1:
+        seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
+        msg = f"{seen}, but backend=local trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0."
+        raise SciSciRLError(msg)
     preset = resolve_preset(options)
     check_preset(preset)
     if preset.adversarial is not None:
-        msg = f"preset {preset.name} challenges answers, which backend=local cannot do: {NOT_HERE['judge']}."
-        raise SciSciRLError(f"{msg} Train on a server: backend=tinker.")
+        msg = (
+            f"preset {preset.name} challenges answers, which backend=local cannot do: {NOT_HERE['judge']}. Train on a "
+            "server: backend=tinker."
+        )
+        raise SciSciRLError(msg)
     no_other_reference = "TRL compares with the weights that the run begins with"
     refused = (
         ("num_substeps", 1, "a step of TRL is one update of the weights"),
@@ -110,8 +121,7 @@ def make_arguments(options: LocalTrainOptions, n_steps: int) -> GRPOConfig:
     TRL divides the summed loss of a step by answers times ``max_tokens``; Tinker does not divide it. Adam divides its
     steps by the size of the gradient, so that only its ``eps`` tells the two apart. It is divided likewise.
     """
-    import torch
-    from trl import GRPOConfig
+    from trl.trainer.grpo_config import GRPOConfig
 
     preset = resolve_preset(options)
     n_answers, has_cuda = preset.batch_size * preset.group_size, torch.cuda.is_available()

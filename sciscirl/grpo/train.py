@@ -47,7 +47,8 @@ from sciscirl.sft.checkpoints import enter_checkpoint, find_damage, recover_chec
 from sciscirl.sft.peft_backend import Judge, keep_adapter, make_model
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig, GRPOTrainer
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
 _SEEDS_APART = 1_000_003  # steps of runs with neighbouring seeds draw other numbers
 
@@ -80,9 +81,6 @@ def train_locally(options: LocalTrainOptions) -> Path:
         dataset, _ = asyncio.run(chz.replace(builder, run=str(folder), first_step=step)())
         n_steps = min(options.max_steps, len(dataset))
         arguments = make_arguments(options, n_steps)
-        if arguments.world_size > 1:
-            msg = f"{arguments.world_size} processes were started, but backend=local trains in one. Start one."
-            raise SciSciRLError(msg)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(options, folder)
@@ -116,7 +114,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
 def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrainer:  # noqa: ANN401 (PeftModel)
     """Put TRL's loop together: our papers and answers, its advantages, loss and update."""
     from datasets import Dataset
-    from trl import GRPOTrainer
+    from trl.trainer.grpo_trainer import GRPOTrainer
 
     n_shown = arguments.max_steps * player.preset.batch_size
     with warnings.catch_warnings():
@@ -161,7 +159,7 @@ def render_dry_run(options: LocalTrainOptions) -> str:
     return render_plan(options, make_dataset_builder(options, preset), asdict(options) | settings, has_price=False)
 
 
-def read_rewards(prompts: Sequence[str], *, reward: list[float], **_: object) -> list[float]:
+def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:
     """Return the rewards that the environments gave."""
     return reward
 
@@ -204,7 +202,7 @@ class Player:
             "reward": [reward for group in groups for reward in group.get_total_rewards()],
         }
 
-    def make_completer(self, model: Any, seed: int, **sampling: float) -> LocalCompleter:  # noqa: ANN401
+    def make_completer(self, model: Any, seed: int, *, temperature: float, top_p: float) -> LocalCompleter:  # noqa: ANN401
         """Return what asks the model as it is."""
         return LocalCompleter(
             model,
@@ -212,7 +210,8 @@ class Player:
             max_tokens=self.preset.max_tokens,
             seed=seed,
             batch_size=self.batch_size,
-            **sampling,
+            temperature=temperature,
+            top_p=top_p,
         )
 
     async def _play(self, builders: Sequence[EnvGroupBuilder], completer: LocalCompleter) -> list[TrajectoryGroup]:

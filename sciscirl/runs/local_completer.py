@@ -32,7 +32,7 @@ def _attend(
     scaling: float | None = None,
     **_: object,
 ) -> tuple[torch.Tensor, None]:
-    """Attend as Transformers' ``sdpa`` does, which copies keys where there is a mask: on a GPU, other kernels need it."""
+    """Attend as Transformers' ``sdpa``, which copies keys where there is a mask, because kernels of GPUs need that."""
     attended = torch.nn.functional.scaled_dot_product_attention(
         query,
         key,
@@ -63,31 +63,32 @@ def _grouped_attention(model: Any) -> Generator[None]:  # noqa: ANN401
             model.set_attn_implementation("sdpa")
 
 
-class _RoomyLayer(DynamicLayer):
-    """Keys and values of a layer with room for the tokens to come. Transformers' own copies everything at each token."""
+def _put_together(parts: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], width: int, n_more: int) -> torch.Tensor:
+    n_heads, size = parts[0].shape[1], parts[0].shape[3]
+    room = parts[0].new_empty((sum(map(len, rows)), n_heads, width + n_more, size))
+    row = 0
+    for part, taken in zip(parts, rows, strict=True):
+        end, n_padded = row + len(taken), width - part.shape[2]
+        room[row:end, :, :n_padded] = 0  # what is masked must still be a number
+        room[row:end, :, n_padded:width] = part[taken]
+        row = end
+    return room
 
-    def __init__(self, parts: Sequence[DynamicLayer], copies: Sequence[torch.Tensor], n_more: int) -> None:
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values of a layer, with room for tokens to come. Transformers' own copies everything at each token."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, parts: Sequence[Any], rows: Sequence[torch.Tensor], n_more: int) -> None:
+        """Put the ``rows`` of like layers of several caches below each other, so that all end together."""
         super().__init__()
         self.dtype, self.device, self.is_initialized = parts[0].dtype, parts[0].device, True
         width = max(part.keys.shape[2] for part in parts)
-        self._rooms = [self._put_together(states, copies, width, n_more) for states in
-                       ([part.keys for part in parts], [part.values for part in parts])]  # fmt: skip
+        keys, values = [part.keys for part in parts], [part.values for part in parts]
+        self._rooms = [_put_together(states, rows, width, n_more) for states in (keys, values)]
         self._show(width)
-
-    @staticmethod
-    def _put_together(
-        parts: Sequence[torch.Tensor], copies: Sequence[torch.Tensor], width: int, n_more: int
-    ) -> torch.Tensor:
-        """Put parts below each other, so that all end together, each row as often as ``copies`` says."""
-        n_rows = sum(int(copy.sum()) for copy in copies)
-        room = parts[0].new_empty((n_rows, parts[0].shape[1], width + n_more, parts[0].shape[3]))
-        row = 0
-        for part, copy in zip(parts, copies, strict=True):
-            end, n_padded = row + int(copy.sum()), width - part.shape[2]
-            room[row:end, :, :n_padded] = 0  # what is masked must still be a number
-            room[row:end, :, n_padded:width] = part.repeat_interleave(copy, dim=0)
-            row = end
-        return room
 
     def _show(self, length: int) -> None:
         self.keys, self.values = (room[:, :, :length] for room in self._rooms)
@@ -223,7 +224,7 @@ class LocalCompleter(TokenCompleter):
 
     def _read(
         self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None], n_more: int
-    ) -> tuple[Cache, torch.Tensor, torch.Tensor]:
+    ) -> tuple[Any, torch.Tensor, torch.Tensor]:
         """Read prompts that are sorted by length: their cache, scores of the next token and mask, a row for each.
 
         A prompt with several answers is read once, and prompts of about one length together: padding costs as much as
@@ -233,32 +234,30 @@ class LocalCompleter(TokenCompleter):
         if not self._is_plain:
             return self._read_part(prompts, begin)
         distinct = [prompt for place, prompt in enumerate(prompts) if place == 0 or prompt != prompts[place - 1]]
-        parts: list[tuple[Cache, torch.Tensor, torch.Tensor]] = []
-        copies: list[torch.Tensor] = []
+        parts: list[tuple[Any, torch.Tensor, torch.Tensor]] = []
+        rows: list[torch.Tensor] = []
         start = 0
         for end in range(1, len(distinct) + 1):
             if end < len(distinct) and (len(distinct[end]) - n_begin) * 8 <= (len(distinct[start]) - n_begin) * 9:
                 continue
             part = distinct[start:end]
             parts.append(self._read_part(part, begin))
-            copies.append(torch.tensor([prompts.count(prompt) for prompt in part], device=self.model.device))
+            taken = [row for row, prompt in enumerate(part) for _ in range(prompts.count(prompt))]
+            rows.append(torch.tensor(taken, device=self.model.device))
             start = end
         width = max(mask.shape[1] for *_, mask in parts)
+        scores = torch.cat([part[1][taken] for part, taken in zip(parts, rows, strict=True)])
         masks = [torch.nn.functional.pad(mask, (width - mask.shape[1], 0)) for *_, mask in parts]
-        scores, mask = (
-            torch.cat([rows.repeat_interleave(copy, dim=0) for rows, copy in zip(found, copies, strict=True)])
-            for found in ([part[1] for part in parts], masks)
-        )
+        mask = torch.cat([mask[taken] for mask, taken in zip(masks, rows, strict=True)])
         cache = parts[0][0]
         cache.layers = [
-            _RoomyLayer([part[0].layers[number] for part in parts], copies, n_more)
-            for number in range(len(cache.layers))
+            _RoomyLayer([part[0].layers[number] for part in parts], rows, n_more) for number in range(len(cache.layers))
         ]
         return cache, scores, mask
 
     def _read_part(
         self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None]
-    ) -> tuple[Cache, torch.Tensor, torch.Tensor]:
+    ) -> tuple[Any, torch.Tensor, torch.Tensor]:
         n_begin, cache = begin
         tokens, mask, positions = pad_left([prompt[n_begin:] for prompt in prompts], self.model.device)
         if cache is not None:

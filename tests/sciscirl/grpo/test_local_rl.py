@@ -20,7 +20,7 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.grpo import train as grpo
 from sciscirl.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
@@ -59,10 +59,10 @@ def tiny_model(toy_slice, tmp_path_factory) -> Path:
 def options_of(toy_slice, tiny_model):
     def options_of(folder, kind=LocalTrainOptions, **more):
         common = {
-            "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(tiny_model), "renderer": RENDERER,
-            "log_path": str(folder), "n_test": 3, "eval_split": "test", "batch_size": 3, "lora_rank": 2,
-            "learning_rate": 0.02, "max_tokens": 24, "eval_temperature": 0.0, "quantize": "none", "dtype": "float32",
-            "max_steps": N_STEPS, "save_every": 1, "eval_every": 2,
+            "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(tiny_model),
+            "renderer": RENDERER, "log_path": str(folder), "n_test": 3, "eval_split": "test", "batch_size": 3,
+            "lora_rank": 2, "learning_rate": 0.02, "max_tokens": 24, "eval_temperature": 0.0, "quantize": "none",
+            "dtype": "float32", "max_steps": N_STEPS, "save_every": 1, "eval_every": 2,
         }  # fmt: skip
         own = {"group_size": 4, "micro_batch_size": 6} if kind is LocalTrainOptions else {"micro_batch_size": 3}
         return kind(**{**common, **own, **more})
@@ -146,7 +146,7 @@ def test_a_step_has_the_advantages_and_the_gradient_of_the_cookbooks(options_of,
     for part in passes:
         part_loss = trainer.compute_loss(trainer.model, part)
         part_loss.backward()
-        loss_of_trl += float(part_loss)
+        loss_of_trl += float(part_loss.detach())
     found = gradients(trainer.model)
     # Tinker sums -ratio * advantage over all tokens; https://tinker-docs.thinkingmachines.ai/losses
     total = torch.zeros(())
@@ -205,6 +205,8 @@ def test_evaluation_selection_merge_and_report_take_the_run(run, toy_slice, tmp_
     judged = asyncio.run(evaluate_model(EvaluationConfig(release=toy_slice, run=run, step=2, out=tmp_path / "judged")))
     on_the_way = next(row for row in read_rows(run) if row["step"] == 2 and "test/macro_f1" in row)
     assert judged["reward"] == pytest.approx(on_the_way["test/reward"])
+    base = find_subject(EvaluationConfig(release=toy_slice, run=run, step=0))
+    assert base.local_model == Path(base.preset.model)
     assert {one.step for one in select_checkpoint(run).candidates} == {0, 2, N_STEPS}
     merged = merge_adapter(run, tmp_path / "merged", dtype="float32")
     assert "reinforcement" in (merged / "README.md").read_text("utf-8")
@@ -258,7 +260,7 @@ def test_training_goes_on_from_a_supervised_run(options_of, tmp_path, caplog):
     damaged = tmp_path / "damaged"
     shutil.copytree(sft, damaged)
     (damaged / "checkpoints" / "checkpoint-2" / "adapter_model.safetensors").write_bytes(b"half")
-    with pytest.raises(SciSciRLError, match="is damaged: adapter_model.safetensors is not what was written"):
+    with pytest.raises(SciSciRLError, match=r"is damaged: adapter_model\.safetensors is not what was written"):
         train_locally(replace(options, load_checkpoint=str(damaged), log_path=str(tmp_path / "other")))
     facts = json.loads((sft / "run.json").read_text("utf-8"))
     del facts["settings"]["backend"]
@@ -308,6 +310,16 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
     with pytest.raises(SciSciRLError, match=said):
         refuse_options(options_of(tmp_path / "run", **given))
+
+
+def test_several_processes_and_gpus_are_refused(options_of, tmp_path, monkeypatch):
+    options = options_of(tmp_path / "run")
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    with pytest.raises(SciSciRLError, match="3 GPUs are visible"):
+        refuse_options(options)
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(SciSciRLError, match="2 processes were started"):
+        refuse_options(options)
 
 
 def test_clip_thresholds_are_trls():
