@@ -17,7 +17,7 @@ from sciscirl.envs.env import build_messages
 from sciscirl.presets import find_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import fit_threads, load_local_model
+from sciscirl.runs.local_model import count_threads, load_local_model
 from sciscirl.task.papers import read_split
 
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=64, help="of an answer; none is stopped, so all have as many")
     parser.add_argument("--dtype", default="float32")
     options = parser.parse_args()
-    fit_threads()
+    torch.set_num_threads(count_threads())
     rules = find_preset(options.preset).rules
     renderer = make_renderer(options.model, choose_renderer(options.model))
     papers = read_split(options.release, options.split)[: options.papers]

@@ -281,10 +281,12 @@ def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
 
 
 async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
-    from sciscirl.runs.local_completer import LocalCompleter
-    from sciscirl.runs.local_model import fit_threads, load_local_model
+    import torch
 
-    fit_threads()
+    from sciscirl.runs.local_completer import LocalCompleter
+    from sciscirl.runs.local_model import count_threads, load_local_model
+
+    torch.set_num_threads(count_threads())
     tokenizer = evaluator.renderer.tokenizer
     model = load_local_model(folder)
     await evaluator.eval_token_completer(

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import chz
+import torch
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutStrategy
@@ -42,7 +43,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import fit_threads, require_packages
+from sciscirl.runs.local_model import count_threads, require_packages
 from sciscirl.sft.checkpoints import enter_checkpoint, find_damage, recover_checkpoint
 from sciscirl.sft.peft_backend import Judge, keep_adapter, make_model
 
@@ -71,7 +72,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
     begun_from = _find_start(options, folder, preset)
     evaluator = make_evaluator(options, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
-    fit_threads()
+    torch.set_num_threads(count_threads())
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
         settings, release = list_own_settings(options, begun_from), Path(options.release)

@@ -145,7 +145,7 @@ class LocalCompleter(TokenCompleter):
     top_p: float = 1.0  # of the most probable tokens, those that together have this share; the last one counts too
     seed: int = 0
     batch_size: int = 32  # answers in one pass, at most
-    batch_tokens: int = 16_384  # of prompts, answers and padding in one pass: their keys and values take the memory
+    batch_tokens: int = 32_768  # of prompts, answers and padding in one pass: their keys and values take the memory
 
     def __post_init__(self) -> None:
         self._asked: Counter[tuple[int, ...]] = Counter()

@@ -37,17 +37,17 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
         raise SciSciRLError(msg)
 
 
-def fit_threads() -> None:
-    """Compute with as many threads as there are cores at rest, at least one, unless OMP_NUM_THREADS says how many.
+def count_threads() -> int:
+    """Count the threads to compute with: as many as cores are at rest, at least one; OMP_NUM_THREADS goes before.
 
     Threads that wait for each other on a busy machine are many times slower than one.
     """
     import torch
 
-    if "OMP_NUM_THREADS" not in os.environ and not torch.cuda.is_available():
-        busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # cores at work in the last minute
-        n_resting = (os.cpu_count() or 1) - round(busy)
-        torch.set_num_threads(max(1, min(torch.get_num_threads(), n_resting)))
+    if "OMP_NUM_THREADS" in os.environ or torch.cuda.is_available():
+        return torch.get_num_threads()
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # cores at work in the last minute
+    return max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - round(busy)))
 
 
 def load_base_model(

@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.runs.local_completer import LocalCompleter
+from sciscirl.runs.local_model import count_threads
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']
@@ -232,3 +233,15 @@ def test_what_goes_wrong_reaches_everyone_who_waits(tokenizer):
         return await asyncio.gather(*(completer(one, []) for _ in range(5)), return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(ask_all())] == ["out of memory"] * 5
+
+
+@pytest.mark.parametrize(("cores", "load", "found"), [(8, 0.2, 4), (8, 5.1, 3), (2, 5.0, 1)])
+def test_only_cores_at_rest_compute(cores, load, found, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    assert count_threads() == found
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert count_threads() == 4
