@@ -16,13 +16,17 @@ from sciscirl.presets import CHANGES, LossName, Preset, find_preset, lay_over
 from sciscirl.runs.local_model import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
+from sciscirl.task.registry import load_plugin
 
 Temperature = Annotated[float, Meta(ge=0)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
+#: PyTorch starts as many, and crashes where the system has no more.
+Threads = Annotated[int, Meta(ge=1, le=1024)]
 _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
 #: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
 Pairs = tuple[str, ...]
+PluginFile = Annotated[str, Meta(min_length=1, title="FILE.py")]
 #: Tinker keeps a checkpoint for ten years at most.
 Days = Annotated[int, Meta(ge=1, le=3650)]
 #: Enough to end a run, read its evaluations and choose a checkpoint.
@@ -51,9 +55,10 @@ class TaskOptions:
         share_penalty: cost of labels that are said too often; None: the reward's.
         max_tokens: longest answer that is sampled; None: the preset's.
         max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
+        plugin: run this Python file first, which registers presets, rewards or prompts of your own.
 
     Raises:
-        SciSciRLError: on construction, if a value is impossible.
+        SciSciRLError: on construction, if a value is impossible, or the plugin fails.
     """
 
     target: str | None = None
@@ -72,9 +77,11 @@ class TaskOptions:
     share_penalty: float | None = None
     max_tokens: PositiveInt | None = None
     max_paper_tokens: PositiveInt | None = None
+    plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
+        load_plugin(self.plugin)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -312,7 +319,7 @@ NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
         "sft": dict.fromkeys((*_OF_RL, *_OPPONENTS), _ONE_ANSWER),
         "evaluate": dict.fromkeys(
             (
-                *("batch_size", "learning_rate", "lora_rank", "interleave"),
+                *("learning_rate", "lora_rank", "interleave"),
                 *(name for name in _OF_RL if name not in OF_EVALUATION),
                 *_ADAM,
             ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -17,7 +17,7 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns, suggest
+from sciscidata._support.terminal import align_columns, find_unknown, suggest
 from sciscidata._support.validate import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscirl.errors import SciSciRLError
@@ -432,7 +432,9 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
         if isinstance(changes.get(key), Mapping)
     }
     for key, allowed in {"": CHANGES, "prompt": ("system", "user"), "adversarial": _ADVERSARIAL_NAMES}.items():
-        _check_names(changes if not key else nested.get(key, {}), allowed, key)
+        where = f"[{key}] of a preset" if key else "a preset"
+        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where):
+            raise SciSciRLError(msg)
     if "prompt" in nested:
         texts = {text: str(nested["prompt"].get(text, "")) for text in ("system", "user")}
         preset = replace(preset, rules=replace(preset.rules, style=name, own_prompt=PromptTemplate(name=name, **texts)))
@@ -453,15 +455,6 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
 
 
 _ADVERSARIAL_NAMES: Final = tuple(one.name for one in fields(AdversarialRules))
-
-
-def _check_names(given: Iterable[str], allowed: Collection[str], table: str) -> None:
-    for name in given:
-        if name not in allowed:
-            where = f"[{table}] of a preset" if table else "a preset"
-            near = suggest(name, allowed) or f" It may have {', '.join(allowed)}."
-            msg = f"{where} has no {name!r}.{near}"
-            raise SciSciRLError(msg)
 
 
 def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
@@ -495,7 +488,7 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         own.setdefault("loss_fn_config", ())
     preset = replace(preset, **own, rules=replace(preset.rules, **rules))
     if numbers:
-        preset = _with_reward(preset, change_reward(preset.rules.table, numbers))
+        preset = _with_reward(preset, change_reward(preset.rules.table, numbers, target=preset.rules.target))
         _check_effect(preset, numbers)
     return replace(preset, adversarial=choose_opponents(preset, *(changes.get(name) for name in _OPPONENTS)))
 
@@ -661,7 +654,8 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
     if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
         rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})
     if reward not in BUILT_IN and isinstance(table := settings.get("reward_table"), Mapping):
-        rules["own_reward"] = change_reward(find_reward("strong"), cast("Mapping[str, Any]", table), reward)
+        numbers = cast("Mapping[str, Any]", table)
+        rules["own_reward"] = change_reward(find_reward("strong"), numbers, reward, rules.get("target"))
     own = {key: value for key in (*_OF_PRESET, "base") if (value := settings.get(key)) is not None}
     if "eval_temperature" not in own and "temperature" in own:  # of runs before it was stated
         own["eval_temperature"] = own["temperature"]

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -59,6 +59,22 @@ def suggest(word: object, known: Iterable[str]) -> str:
     """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
     close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
     return f" Did you mean {close[0]}?" if close else ""
+
+
+def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:
+    """Say that a name is not known where it is given, and what to write instead; "" if all are known.
+
+    Example:
+        >>> find_unknown(["n_trian"], ["n_train", "n_test"], where="section [split]", what="setting")
+        "section [split] has no setting 'n_trian'. Did you mean n_train?"
+        >>> find_unknown(["speed"], ["n_train", "n_test"], where="a preset")
+        "a preset has no 'speed'. It has n_train, n_test."
+    """
+    for name in names:
+        if name not in known:
+            remedy = suggest(name, known) or f" It has {', '.join(known)}."
+            return f"{where} has no {f'{what} ' if what else ''}{name!r}.{remedy}"
+    return ""
 
 
 class TextRecord(logging.LogRecord):

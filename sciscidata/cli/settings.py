@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
 from sciscidata._support.options import ARGUMENTS, Option, list_options, read_texts
-from sciscidata._support.terminal import suggest
+from sciscidata._support.terminal import find_unknown, suggest
 from sciscidata._support.validate import Hint, check_value, field_hints
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
@@ -185,12 +185,9 @@ def _prepared(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
         near = suggest(section, SECTIONS) or f" It has {', '.join(f'[{name}]' for name in SECTIONS)}."
         msg = f"the settings file has no section [{section}].{near}"
         raise ConfigError(msg)
-    for name in values:
-        if name not in known:
-            where = f"section [{section}]" if section else "top level"
-            near = suggest(name, known) or f" It has {', '.join(known)}."
-            msg = f"the {where} of the settings file has no setting {name!r}.{near}"
-            raise ConfigError(msg)
+    where = f"the {f'section [{section}]' if section else 'top level'} of the settings file"
+    if msg := find_unknown(values, known, where=where, what="setting"):
+        raise ConfigError(msg)
     return {name: known[name].prepare(value) for name, value in values.items()}
 
 

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import shlex
 import signal
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata._support.options import OptionParser
 from sciscidata._support.terminal import printable
-from sciscirl.cli.flags import Command, add_options
+from sciscidata._support.validate import PositiveInt
+from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
 from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
@@ -40,9 +41,11 @@ def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
     from sciscirl.report.runs import read_run
     from sciscirl.report.tables import render_end
+    from sciscirl.runs.folder import find_eval_split
 
     report = Path(f"{folder.name}.html")
     words = ["sciscirl", "report", str(folder), "--release", release, "--out", str(report)]
+    words += ["--final"] if find_eval_split(folder) != "test" else []  # test has not chosen the checkpoint
     show(f"run: {folder}\n{render_end(read_run(folder, folder.name))}; next: {shlex.join(words)}")
 
 
@@ -130,7 +133,6 @@ def evaluate(
     *,
     baselines: bool = False,
     from_predictions: Path | None = None,
-    seed: int = 0,
 ) -> None:
     """Judge a model, a checkpoint, a run or baselines on held-out papers.
 
@@ -138,7 +140,6 @@ def evaluate(
         config: what to judge.
         baselines: judge three simple baselines too: majority, random by prior, regression on TF-IDF.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
-        seed: of the random baseline.
 
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
@@ -161,7 +162,7 @@ def evaluate(
         )
         raise SciSciRLError(msg)
     options = config()
-    judged = evaluate_baselines(options, seed=seed) if baselines else {}  # first: an error of theirs costs nothing yet
+    judged = evaluate_baselines(options) if baselines else {}  # first: an error of theirs costs nothing yet
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
@@ -361,11 +362,77 @@ def sweep_group_sizes(options: sciscirl.options.GroupSizeOptions) -> None:
     show(f"result: {options.out}")
 
 
-def presets() -> None:
-    """List the presets: every experiment by name."""
-    from sciscirl.presets import render_presets
+def presets(*, plugin: str | None = None) -> None:
+    """List the presets: every experiment by name.
 
+    Args:
+        plugin: run this Python file first, which registers presets of your own.
+    """
+    from sciscirl.presets import render_presets
+    from sciscirl.task.registry import load_plugin
+
+    load_plugin(plugin)
     show(render_presets())
+
+
+def demo(
+    *,
+    release: Path | None = None,
+    model: str = "smollm2",
+    out: Path = Path("demo"),
+    short: bool = False,
+    sft_steps: PositiveInt | None = None,
+    rl_steps: PositiveInt | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Take a small real model from its first answers to reinforcement learning, on this machine.
+
+    Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
+
+    Args:
+        release: the folder of a release; None: one of synthetic papers is drawn.
+        model: what ``sciscirl model`` takes.
+        out: the folder for all results.
+        short: fewer steps, and no reinforcement learning.
+        sft_steps: of fine-tuning, four papers each; None: 80, or 40 with --short.
+        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 30.
+        dry_run: show the commands, and run none.
+
+    Example:
+        sciscirl demo --release slices/mine --short
+    """
+    from sciscirl.cli.demo import plan_demo, run_demo
+    from sciscirl.runs.fetch_model import fetch_model
+
+    logging.basicConfig(format="%(message)s")
+    folder = model if dry_run else str(fetch_model(model, dtype="float32"))
+    steps = plan_demo(out, folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps)
+    if dry_run:
+        show("\n".join(f"# {step.title}\n{shlex.join(step.words)}" for step in steps))
+        return
+    run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
+
+
+def _call(words: Sequence[str]) -> None:
+    call_words(words[0], words[1:])
+
+
+def _call_sciscidata(words: Sequence[str]) -> None:
+    from sciscidata.cli.main import main
+
+    if main([*words]):
+        msg = "this step failed, for the reason above. Then give the same command again: it goes on from here."
+        raise SciSciRLError(msg)
+
+
+def call_words(name: str, words: Sequence[str]) -> None:
+    """Run the command of that name with words as they are typed."""
+    from sciscirl.options import refuse_without_effect  # loads what the other commands need not
+
+    said = {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
+    refuse_without_effect(name, said)
+    command = COMMANDS[name]
+    call(command, read_words(make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split()), command, words))
 
 
 def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
@@ -404,6 +471,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "sweep repro": sweep_repro,
         "sweep group-sizes": sweep_group_sizes,
         "presets": presets,
+        "demo": demo,
         "completion": completion,
     }
 )
@@ -414,6 +482,7 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
         "train": f"{_RUN} group_size backend",
         "sft": f"{_RUN} backend n_epochs",
         "evaluate": "run release model local_model split preset temperature n_papers baselines out from_predictions",
+        "demo": "release model out short dry_run",
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",
         "sweep group-sizes": "preset release model max_steps n_train n_test learning_rate sizes rollouts_per_step out",

@@ -12,8 +12,8 @@ from sciscidata._support.memory import check_limits
 from sciscidata._support.options import OptionParser, translate
 from sciscidata._support.terminal import about_failure, end_well, open_terminal, tell
 from sciscidata.errors import SciSciDataError
-from sciscirl.cli.commands import COMMANDS, SHOWN, show
-from sciscirl.cli.flags import call, list_options, make_parser, read_words
+from sciscirl.cli.commands import COMMANDS, call_words, show
+from sciscirl.cli.flags import list_options
 
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 
@@ -63,18 +63,10 @@ def run(words: Sequence[str]) -> None:
             else f"Choose one of {', '.join(same or COMMANDS)}."
         )
         OptionParser(prog="sciscirl").error(f"there is no command {name!r}. {told}")
-    command = COMMANDS[name]
-    from sciscirl.options import refuse_without_effect  # loads what the other commands need not
-
-    refuse_without_effect(
-        name, {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words[1:]}
-    )
-    parser = make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split())
-    values = read_words(parser, command, words[n_words:])
     try:
-        call(command, values)
+        call_words(name, words[n_words:])
     except SciSciDataError as error:
-        options = list_options(command)  # a name that two classes share is named by its class, then alone
+        options = list_options(COMMANDS[name])  # a name that two classes share is named by its class, then alone
         message = translate(translate(str(error), options), {option.name: option for option in options}.values())
         error.args = (message,)
         raise

@@ -106,11 +106,8 @@ class AdversarialEnv(LabelEnv):
         )
 
     def _converse(self, first: str, challenge: str) -> list[Message]:
-        return [
-            *build_messages(self.paper, self.rules, self.renderer),
-            Message(role="assistant", content=first),
-            render_request(challenge, render_question(self.rules.contract, self.rules.target)),
-        ]
+        question = build_messages(self.paper, self.rules, self.renderer)
+        return continue_conversation(question, first, challenge, self.rules)
 
     async def _score(self, episode: Episode, end: StopReason) -> StepResult:
         gold = self.paper.labels(self.rules.target)
@@ -181,7 +178,15 @@ class AdversarialDatasetBuilder(LabelDatasetBuilder):
         return partial(AdversarialGroupBuilder, opponents=self.opponents())
 
 
-def make_opponents(rules: AdversarialRules, model: str, renderer_name: str, base_url: str | None = None) -> Opponents:
+def continue_conversation(question: Sequence[Message], first: str, challenge: str, rules: TaskRules) -> list[Message]:
+    """Return what the model reads before its last turn: the question, its first answer, and the challenge to it."""
+    request = render_request(challenge, render_question(rules.contract, rules.target))
+    return [*question, Message(role="assistant", content=first), request]
+
+
+def make_opponents(
+    rules: AdversarialRules, model: str, renderer_name: str | None, base_url: str | None = None
+) -> Opponents:
     """Make the challenger and the judge. One that is ``model`` itself has its chat format, ``renderer_name``."""
     challenger, judge = (
         None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)

@@ -22,14 +22,14 @@ import polars as pl
 from msgspec import Meta
 
 from sciscidata._support.terminal import align_columns, printable
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import StorageError
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
-from sciscirl.options import OF_EVALUATION, TaskOptions, Temperature, TopP, resolve_preset
+from sciscirl.options import OF_EVALUATION, TaskOptions, Temperature, Threads, TopP, resolve_preset
 from sciscirl.presets import Preset, describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
@@ -44,6 +44,7 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
+from sciscirl.runs.local_model import Precision
 from sciscirl.task.papers import (
     VOCABULARIES,
     EvalSplit,
@@ -64,6 +65,10 @@ METRICS_FILE: Final = "metrics.json"
 
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE/NAME")
 _OPTION: Final = "folder: EvaluationConfig.out"
+#: What options are called in a preset; some share their name with another number there.
+_NAMES: Final = {**OF_EVALUATION, "batch_size": "", "seed": ""}
+#: Options that a server does not take.
+_LOCAL: Final = ("batch_size", "dtype", "n_threads")
 _log = logging.getLogger(__name__)
 
 
@@ -91,6 +96,10 @@ class EvaluationConfig(TaskOptions):
         group_size: answers to each paper; None: the preset's.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
+        batch_size: prompts in one pass of a local model; None: as many as its completer takes.
+        dtype: number format of a local model; None: as saved, or as its adapter was trained.
+        n_threads: of PyTorch within one operation of a local model; None: PyTorch's own choice.
+        seed: of the sampled answers of a local model, and of the random baseline; a server draws by itself.
 
     Raises:
         SciSciRLError: on construction, if values contradict each other or are impossible.
@@ -113,9 +122,13 @@ class EvaluationConfig(TaskOptions):
     group_size: PositiveInt | None = None
     challenger: str | None = None
     judge: str | None = None
+    batch_size: PositiveInt | None = None
+    dtype: Precision | None = None
+    n_threads: Threads | None = None
+    seed: int = 0
 
     def __post_init__(self) -> None:
-        check_fields(self, SciSciRLError)
+        TaskOptions.__post_init__(self)
         if self.out == _DEFAULT_OUT:
             object.__setattr__(self, "out", self._default_out)
         is_on_server = self.checkpoint is not None or self.model is not None
@@ -131,7 +144,7 @@ class EvaluationConfig(TaskOptions):
 
             check_weights(checkpoint=self.checkpoint)
         if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
-            resolve_preset(self, find_preset(self.preset or "baseline"), OF_EVALUATION)
+            resolve_preset(self, find_preset(self.preset or "baseline"), _NAMES)
 
     @property
     def _default_out(self) -> Path:
@@ -180,6 +193,9 @@ async def evaluate_model(
 
         base = find_base_model(subject.local_model)
     else:
+        if given := [name for name in _LOCAL if getattr(config, name) is not None]:
+            msg = f"EvaluationConfig.{given[0]} has no effect: the model is on a server, which decides. Leave it out."
+            raise SciSciRLError(msg)
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
     papers = _read(config, subject)
@@ -207,7 +223,7 @@ async def evaluate_model(
     with locked_folder(config.out, user="evaluation", option=_OPTION):
         _check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
-            await _ask_here(evaluator, subject.local_model)
+            settings |= await _ask_here(evaluator, subject.local_model, config)
         else:
             await _ask_server(evaluator, subject, config.base_url)
         if evaluator.predictions is None:
@@ -219,7 +235,7 @@ async def evaluate_model(
         return save_evaluation(evaluator.predictions, config, settings)
 
 
-def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, dict[str, float]]:
+def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
     from sciscirl.evaluation.baselines import BASELINES, run_baseline
 
@@ -236,13 +252,12 @@ def evaluate_baselines(config: EvaluationConfig, *, seed: int = 0) -> dict[str, 
     train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
     asked = _read(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
-    predictions = {name: run_baseline(name, train, asked, seed=seed, rules=rules) for name in BASELINES}
+    predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
+    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=_OPTION):
         return {
             name: save_evaluation(
-                judged,
-                replace(config, out=config.baselines_out / name),
-                {"baseline": name, "split": split, "n_papers": config.n_papers, "seed": seed, **_state_target(rules)},
+                judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}
             )
             for name, judged in predictions.items()
         }
@@ -280,24 +295,36 @@ def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     return read_part(config.release, part, target=target, n_papers=config.n_papers, n_held_out=subject.n_held_out)
 
 
-async def _ask_here(evaluator: LabelEvaluator, folder: Path) -> None:
+async def _ask_here(evaluator: LabelEvaluator, folder: Path, config: EvaluationConfig) -> dict[str, Any]:
+    """Ask a model in this process. Return what decides its answers to the last bit."""
     import torch
 
     from sciscirl.runs.local_completer import LocalCompleter
     from sciscirl.runs.local_model import count_threads, load_local_model
 
-    torch.set_num_threads(count_threads())
-    tokenizer = evaluator.renderer.tokenizer
-    model = load_local_model(folder)
-    await evaluator.eval_token_completer(
-        LocalCompleter(
+    before = torch.get_num_threads()
+    torch.set_num_threads(config.n_threads or count_threads())
+    try:
+        model = load_local_model(folder, dtype=config.dtype)
+        completer = LocalCompleter(
             model,
-            tokenizer,
+            evaluator.renderer.tokenizer,
             max_tokens=evaluator.max_tokens,
             temperature=evaluator.temperature,
             top_p=evaluator.top_p,
+            seed=config.seed,
+            **({} if config.batch_size is None else {"batch_size": config.batch_size}),
         )
-    )
+        await evaluator.eval_token_completer(completer)
+        return {
+            "batch_size": completer.batch_size,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "device": str(model.device),
+            "n_threads": torch.get_num_threads(),
+            "seed": config.seed,
+        }
+    finally:
+        torch.set_num_threads(before)
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
@@ -346,7 +373,7 @@ def find_subject(config: EvaluationConfig) -> Subject:
             raise SciSciRLError(msg)
     return replace(
         subject,
-        preset=resolve_preset(config, subject.preset, OF_EVALUATION),
+        preset=resolve_preset(config, subject.preset, _NAMES),
         renderer_name=config.renderer or subject.renderer_name,
     )
 

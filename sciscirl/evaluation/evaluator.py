@@ -47,7 +47,9 @@ class LabelEvaluator(RLTestSetEvaluator):
 
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
     adds metrics, and may end the run. Without opponents the answers are not challenged. ``predictions`` has one row for
-    each answer of the last evaluation, ``judged`` step and metrics of the last one that did not end the run.
+    each answer of the last evaluation, ``judged`` step and metrics of the last one that did not end the run. At
+    ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has saved the last weights, and
+    the run judges them when they are saved.
     ReleaseError if there is no paper.
     """
 
@@ -90,6 +92,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.alarm = alarm
         self.predictions: pl.DataFrame | None = None
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
+        self.end_step: int | None = None
 
     async def __call__(
         self,
@@ -99,9 +102,15 @@ class LabelEvaluator(RLTestSetEvaluator):
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
         """Judge a model on a Tinker server; see ``eval_token_completer``."""
+        if self.is_left_out(rollout_summary_export):
+            return {}
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
         policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
+
+    def is_left_out(self, export: RolloutSummaryExportConfig | None) -> bool:
+        """Say whether this is the step at which nothing is judged."""
+        return export is not None and export.iteration == self.end_step
 
     async def eval_token_completer(
         self,

@@ -12,12 +12,13 @@ import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 import platformdirs
 from filelock import FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
+from sciscirl.runs.pip import find_reason, run_pip
 
 logger = logging.getLogger(__name__)
 
@@ -67,27 +68,21 @@ def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
 
 def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--no-input", "--no-compile", "--disable-pip-version-check"]
-    pip += ["--require-hashes", "--only-binary", ":all:"]
-    listed = [*pip, "--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
-    for command in (
-        [sys.executable, "-m", "venv", str(folder)],
+    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    if made.returncode:
+        _give_up(folder, "venv", find_reason(made))
+    listed = ["--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
+    for packages in (
         # A CPU build of torch, if pip finds one; else the one of the list.
-        [*pip, "--no-deps", "--requirement", str(_TORCH_CPU)],
+        ["--no-deps", "--requirement", str(_TORCH_CPU)],
         # SkyRL and all that it needs, pinned.
-        [*pip, "--no-deps", "--ignore-requires-python", "--requirement", str(_REQUIREMENTS)],
+        ["--no-deps", "--ignore-requires-python", "--requirement", str(_REQUIREMENTS)],
         # What torch's wheel needs on this platform: nothing on a CPU, else CUDA's libraries.
         [*listed, f"torch=={_pinned_version(pins, 'torch')}", *extra],
     ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode and not (str(_TORCH_CPU) in command and _NOT_THERE in done.stderr):
-            reason = _last_error(done.stderr or done.stdout)
-            msg = (
-                f"the server's environment cannot be set up: `{' '.join(command[1:4])} ...` failed: {reason} It needs "
-                "the network once, and about 3 GB; run again when that is mended, nothing half made is kept."
-            )
-            shutil.rmtree(folder, ignore_errors=True)
-            raise LocalServerError(msg)
+        reason = run_pip("install", "--no-compile", *packages, python=str(python))
+        if reason and not (str(_TORCH_CPU) in packages and _NOT_THERE in reason):
+            _give_up(folder, "pip install", reason)
     (folder / _COMPLETE).touch()
 
 
@@ -95,8 +90,10 @@ def _pinned_version(pins: str, package: str) -> str:
     return next(line.split("==")[1].split()[0] for line in pins.splitlines() if line.startswith(f"{package}=="))
 
 
-def _last_error(output: str) -> str:
-    """Return the line of pip's output that says what is wrong."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    errors = [line for line in lines if line.startswith("ERROR:")]
-    return (errors or lines or ["no reason given"])[-1].removeprefix("ERROR:").strip().rstrip(".") + "."
+def _give_up(folder: Path, command: str, reason: str) -> NoReturn:
+    shutil.rmtree(folder, ignore_errors=True)
+    msg = (
+        f"the server's environment cannot be set up: {command} failed: {reason} It needs the network once, and about "
+        "3 GB; run again when that is mended, nothing half made is kept."
+    )
+    raise LocalServerError(msg)

@@ -23,7 +23,7 @@ COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 #: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
 ASKED: Final = (
     "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
-    "renderer",
+    "renderer", "dtype",
 )  # fmt: skip
 
 

@@ -39,6 +39,8 @@ class ConcurrentEvaluator(LabelEvaluator):
         await self.finish()
         if rollout_summary_export is None or store is None:
             return await super().__call__(sampling_client)
+        if self.is_left_out(rollout_summary_export):
+            return {}
         judging = asyncio.create_task(self._judge(sampling_client, rollout_summary_export, store))
         self._running = rollout_summary_export.iteration, judging
         return {}

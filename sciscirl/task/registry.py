@@ -1,14 +1,20 @@
-"""Add a preset, a reward or a prompt of one's own to those that have a name here."""
+"""Add a preset, a reward or a prompt of one's own to those that have a name here; by a plugin, for a command."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import hashlib
+import traceback
+from pathlib import Path
+from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
 from sciscidata._support.validate import check_value
+from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscirl.errors import SciSciRLError
 
+#: Name and SHA-256 of each plugin that this process has run, for the records of its runs.
+PLUGINS: Final[list[dict[str, str]]] = []
 _Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$", description="up to 64 letters, digits, dots and dashes")]
 
 
@@ -25,3 +31,37 @@ def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, erro
     if entries.setdefault(name, value) != value:
         msg = f"there is another {kind} {name!r}. Choose another name."
         raise error(msg)
+
+
+def load_plugin(path: str | None) -> None:
+    """Run a Python file that calls ``register_preset``, ``register_reward`` or ``register_prompt``, once in a process.
+
+    SciSciRLError if it cannot be read, or fails; the message names the line. None: there is no file.
+
+    Example:
+        >>> load_plugin("no-such.py")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: plugin no-such.py cannot be read: No such file or directory. Check the path.
+    """
+    if path is None:
+        return
+    file = Path(path)
+    try:
+        code = read_whole(file, SETTINGS_BYTES)
+    except OSError as error:
+        msg = f"plugin {path} cannot be read: {error.strerror or error}. Check the path."
+        raise SciSciRLError(msg) from error
+    facts = {"name": file.name, "sha256": hashlib.sha256(code).hexdigest()}
+    if facts in PLUGINS:
+        return
+    try:
+        exec(compile(code, str(file), "exec"), {"__name__": file.stem, "__file__": str(file)})
+    except (Exception, SystemExit) as error:
+        lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == str(file)]
+        line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
+        where = f" in line {line}" if line else ""
+        reason = " ".join(str(error).split()).rstrip(".")
+        msg = f"plugin {path} failed{where} ({type(error).__name__}: {reason}). Mend the file, or leave plugin out."
+        raise SciSciRLError(msg) from error
+    PLUGINS.append(facts)

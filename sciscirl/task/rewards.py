@@ -15,11 +15,11 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from sciscidata._support.terminal import suggest
+from sciscidata._support.terminal import find_unknown, suggest
 from sciscidata._support.validate import check_value, field_hints
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import VOCABULARIES, Target, list_labels, name_gold
+from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels, name_gold
 from sciscirl.task.registry import add_entry
 
 _LABELS: Final = tuple(label for vocabulary in VOCABULARIES.values() for label in vocabulary)
@@ -184,26 +184,30 @@ def find_reward(name: str) -> RewardTable:
     return REWARDS[name]
 
 
-def change_reward(table: RewardTable, numbers: Mapping[str, Any], name: str | None = None) -> RewardTable:
+def change_reward(
+    table: RewardTable, numbers: Mapping[str, Any], name: str | None = None, target: Target | None = None
+) -> RewardTable:
     """Return a table with other numbers, checked. Without a name it is named after its changes.
 
-    ``class_weights`` may be a mapping. RewardError if a number is unknown or impossible.
+    ``class_weights`` may be a mapping. ``target`` is the task; None where its labels are those of disruption, novelty
+    or both. RewardError if a number is unknown or impossible.
 
     Example:
         >>> change_reward(REWARDS["strong"], {"wrong": -0.3, "class_weights": {"disruptive": 3}}).name
         'strong(wrong=-0.3, class_weights=disruptive:3)'
     """
+    if msg := find_unknown(numbers, NUMBERS, where="a reward", what="number"):
+        raise RewardError(msg)
     hints, changes = field_hints(RewardTable), dict[str, Any]()
     for key, value in numbers.items():
-        if key not in NUMBERS:
-            msg = f"a reward has no number {key!r}.{suggest(key, NUMBERS)} It has {', '.join(NUMBERS)}."
-            raise RewardError(msg)
         pairs = tuple(cast("Mapping[str, Any]", value).items()) if isinstance(value, Mapping) else value
         changes[key] = check_value(f"reward {key}", pairs, hints[key], RewardError)
     if name is None:
         changed = {key: value for key, value in changes.items() if value != getattr(table, key)}
         said = ", ".join(f"{key}={_say(value)}" for key, value in changed.items())
         name = f"{table.name}({said})" if changed else table.name
+    if isinstance(target, OwnTarget):
+        changes["labels"] = target.label.classes
     return replace(table, name=name, **changes)
 
 

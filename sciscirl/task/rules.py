@@ -51,7 +51,10 @@ class TaskRules:
             msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
             raise SciSciRLError(msg)
         table = self._unfitted
-        if isinstance(self.target, OwnTarget) and (table.adjacent is not None or table.class_weights):
+        weighted = {label for label, _ in table.class_weights}
+        if isinstance(self.target, OwnTarget) and (
+            table.adjacent is not None or not weighted <= {*self.target.label.classes}
+        ):
             others = [name for name, one in REWARDS.items() if one.adjacent is None and not one.class_weights]
             msg = (
                 f"reward {self.reward!r} pays for labels of disruption or novelty by name, and the task is the own "

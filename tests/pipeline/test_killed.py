@@ -124,6 +124,7 @@ def command(stage: str, inputs: Path, home: Path) -> list[str]:
         "cd shard": ["cd", *of_corpus, "--shard", "2/3", "--family"],
         "novelty": ["novelty", *of_corpus],
         "background": ["background", "--corpus", *of_corpus, "--overwrite"],
+        "export": ["export", "--corpus", str(inputs / "world"), *cache, "--out", str(home / "made" / "labelled")],
         "build": ["build", "--source", "synthetic", "--n-works", "5000", "--n-train", "90", "--n-test", "9", *cache,
                   "--out", str(home / "made" / "slice"), "--overwrite"],
     }[stage]  # fmt: skip
@@ -131,7 +132,7 @@ def command(stage: str, inputs: Path, home: Path) -> list[str]:
 
 STAGES = (
     "ingest synthetic", "ingest records", "ingest sciscinet", "graph", "cd", "cd shard", "novelty", "background",
-    "build",
+    "export", "build",
 )  # fmt: skip
 
 
@@ -172,6 +173,9 @@ def test_a_stage_killed_at_any_moment_completes_with_the_same_bytes(tmp_path, in
                 shutil.rmtree(killed)
         if (killed / "made" / "slice").exists():
             verify_release(killed / "made" / "slice")
+        if (killed / "made" / "labelled").exists():  # whole, and no export writes over another
+            assert files(killed / "made") == expected
+            shutil.rmtree(killed / "made")
     finish(killed, *command(stage, inputs, killed))
     assert n_killed >= 2
     assert files(killed / "made") == expected

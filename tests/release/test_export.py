@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import json
 import random
-import shutil
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import polars as pl
@@ -109,39 +105,3 @@ def test_an_export_of_a_damaged_corpus_names_the_file(world, tmp_path):
     finally:
         texts.write_bytes(whole)
     assert export_labelled(config)["rows"] > 3_000
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")
-def test_an_export_killed_at_any_moment_gives_the_same_bytes_when_run_again(world, tmp_path):
-    def start(name: str) -> subprocess.Popen[bytes]:
-        arguments = ["export", "--corpus", str(world), "--cache-dir", str(tmp_path / "cache"), "--out"]
-        program = [sys.executable, "-m", "sciscidata", *arguments, str(tmp_path / name)]
-        return subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-
-    def finish(name: str, timeout: float = 600) -> float:
-        began = time.monotonic()
-        process = start(name)
-        try:
-            _, errors = process.communicate(timeout=timeout)
-        finally:
-            process.kill()
-            process.communicate()
-        assert process.returncode == 0, errors.decode()
-        return time.monotonic() - began
-
-    finish("warm")
-    duration = finish("clean")
-    draw, n_killed = random.Random("export"), 0
-    for quarter in range(4):
-        try:
-            duration = finish("killed", timeout=(0.4 + 0.6 * (quarter + draw.random()) / 4) * duration)
-        except subprocess.TimeoutExpired:
-            n_killed += 1
-        if (tmp_path / "killed").exists():  # it was faster this time, and had written all
-            shutil.rmtree(tmp_path / "killed")
-    finish("killed")
-    assert n_killed > 0
-    for name in ("labelled.jsonl", "labelled.json"):
-        assert (tmp_path / "killed" / name).read_bytes() == (tmp_path / "clean" / name).read_bytes()
-    assert not list(tmp_path.glob(".killed*"))

@@ -6,16 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sciscirl import presets
+from sciscirl.task import registry as plugins
 from sciscirl.task import rewards, templates
 
 
 @contextmanager
 def kept_registries() -> Iterator[None]:
     registries = (presets._PRESETS, rewards._REWARDS, templates._OWN)
-    before = [dict(registry) for registry in registries]
+    before, loaded = [dict(registry) for registry in registries], plugins.PLUGINS.copy()
     try:
         yield
     finally:
         for registry, entries in zip(registries, before, strict=True):
             registry.clear()
             registry.update(entries)
+        plugins.PLUGINS[:] = loaded

@@ -10,11 +10,12 @@ from msgspec import Meta
 
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
+from sciscirl.options import PluginFile, Threads
 from sciscirl.task.papers import SplitName
+from sciscirl.task.registry import load_plugin
 
 Dtype = Literal["float32", "bfloat16", "float16", "int8"]
 Attention = Literal["eager", "sdpa", "flash_attention_2"]
-_Threads = Annotated[int, Meta(ge=1, le=1024)]  # PyTorch starts as many, and crashes where the system has no more
 #: The axes of the reference run again, and of another sweep's reference.
 REPEAT: Final = "repeat"
 ELSEWHERE: Final = "elsewhere"
@@ -50,7 +51,7 @@ class Axes:
 
     batch_sizes: Annotated[tuple[PositiveInt, ...], Meta(min_length=1)] = (1, 4, 16)
     dtypes: Annotated[tuple[Dtype, ...], Meta(min_length=1)] = get_args(Dtype)
-    thread_counts: Annotated[tuple[_Threads, ...], Meta(min_length=1)] = (1, 2)
+    thread_counts: Annotated[tuple[Threads, ...], Meta(min_length=1)] = (1, 2)
     attentions: Annotated[tuple[Attention, ...], Meta(min_length=1)] = get_args(Attention)
     devices: Annotated[tuple[str, ...], Meta(min_length=1)] = ("cpu", "cuda")
     n_repeats: Annotated[int, Meta(ge=0)] = 2
@@ -126,10 +127,12 @@ class ReproConfig:
         split: of the release.
         n_papers: ask about so many papers, each class in its share.
         max_tokens: longest answer; None: the preset's.
+        max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
         temperature: of the sampled runs; every setting is also asked greedily.
         seed: of the sampled runs.
         axes: the settings.
         against: folders of sweeps of the same prompts and weights made elsewhere; their references are compared too.
+        plugin: run this Python file first, which registers presets of your own.
     """
 
     release: Path
@@ -143,13 +146,16 @@ class ReproConfig:
     split: SplitName = "test"
     n_papers: PositiveInt = 32
     max_tokens: PositiveInt | None = None
+    max_paper_tokens: PositiveInt | None = None
     temperature: Annotated[float, Meta(gt=0)] = 1.0
     seed: int = 0
     axes: Axes = field(default_factory=Axes)
     against: tuple[Path, ...] = ()
+    plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
+        load_plugin(self.plugin)
         if (self.local_model is None) == (self.model is None):
             msg = "a sweep needs one model: set local_model=... (a folder) or model=... (a name on a server)."
             raise SciSciRLError(msg)

@@ -26,7 +26,7 @@ from sciscirl.envs.env import LabelEnv
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import fit_rules
 from sciscirl.metrics.predictions import INVALID
-from sciscirl.presets import find_preset
+from sciscirl.presets import find_preset, lay_over
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import describe_run, locked_folder, write_json
 from sciscirl.runs.server_checks import check_server, open_sampling
@@ -50,6 +50,8 @@ class Sweep:
     def __init__(self, config: ReproConfig) -> None:
         self.config = config
         preset = find_preset(config.preset)
+        if config.max_paper_tokens is not None:
+            preset = lay_over(preset, {"max_paper_tokens": config.max_paper_tokens})
         self.max_tokens = config.max_tokens or preset.max_tokens
         self.modes = {"greedy": 0.0, "sampled": config.temperature}
         self.rules: TaskRules = fit_rules(preset.rules, config.release)
@@ -89,6 +91,8 @@ class Sweep:
             "reference": asdict(reference.setting),
             "machine": describe_machine() if host is None else {"server": host},
         }
+        if config.max_paper_tokens is not None:  # sweeps that were begun before it was an option go on
+            settings["max_paper_tokens"] = config.max_paper_tokens
         return describe_run(config.release, settings)
 
     async def run(self, cell: Cell, reference: pl.DataFrame | None, advance: Advance) -> pl.DataFrame:

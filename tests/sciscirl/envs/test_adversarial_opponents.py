@@ -248,6 +248,8 @@ def test_a_model_is_connected_once_when_it_is_first_asked_and_pickles_without_it
             made.append((str(toy_renderer.tokenizer.decode(prompt.to_ints())), sampling_params))
             return type("Response", (), {"sequences": [Sequence]})
 
+        sample = sample_async  # as later versions of the cookbook call it
+
     class Service:
         def __init__(self, base_url):
             made.append(base_url)

@@ -179,19 +179,19 @@ def test_a_pair_that_was_asked_otherwise_is_marked(tmp_path, capsys):
     preset = find_preset("exp4")
     table = make_predictions(preset, 30)
     run = make_run(tmp_path / "run", evaluations={2: table}, settings={"renderer": "qwen3", "learning_rate": 1e-4})
-    same = read_settings(run) | {"temperature": 1.0, "top_p": 1.0}
+    same = read_settings(run) | {"temperature": 1.0, "top_p": 1.0, "dtype": "float32"}
     del same["learning_rate"]
     alike = make_evaluation(tmp_path / "alike", table, same)
-    unlike = make_evaluation(tmp_path / "unlike", table, same | {"style": "plain", "temperature": 0.0})
+    unlike = make_evaluation(tmp_path / "unlike", table, same | {"style": "plain", "dtype": "bfloat16"})
     baseline = make_evaluation(tmp_path / "majority", table, {"baseline": "majority"})
     words = [str(folder) for folder in (run, alike, unlike, baseline)]
     pairs = {(pair.left, pair.right): pair for pair in compare_files(words, CompareConfig(n_resamples=20)).pairs}
     marked = {names: pair.asked_otherwise for names, pair in pairs.items() if pair.asked_otherwise}
     assert len(pairs) == 6
-    assert [*marked.values()] == [("style", "temperature")] * 2
+    assert [*marked.values()] == [("style",), ("style", "dtype")]  # the run states no number format
     assert all("unlike" in right for _, right in marked)
     compare(tuple(words), CompareConfig(n_resamples=20))
-    assert capsys.readouterr().out.count("style, temperature") == 2
+    assert capsys.readouterr().out.count("style, dtype") == 1
 
 
 def test_the_untrained_model_of_a_run_is_its_base_model(dev_slice, run_of):

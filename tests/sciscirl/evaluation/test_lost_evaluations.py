@@ -8,6 +8,7 @@ import json
 import logging
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
@@ -16,11 +17,15 @@ from sciscirl.cli.commands import evaluate
 from sciscirl.cli.flags import make_parser, read_words
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import TrainOptions
+from sciscirl.presets import PRESETS
 from sciscirl.rl import concurrent_evaluation
 from sciscirl.rl import train as training
+from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import open_store
+from sciscirl.task.papers import read_split
 
 STEP = 5
 
@@ -168,3 +173,15 @@ def test_a_disk_that_takes_no_more_rows_does_not_hide_what_ended_the_run(end_run
     with pytest.raises(SciSciRLError, match="the disk is full"):
         end_run(judge, raise_error)
     assert caplog.messages == ["the model has collapsed"]
+
+
+@pytest.mark.parametrize("kind", [LabelEvaluator, ConcurrentEvaluator])
+def test_the_last_weights_are_judged_when_they_are_saved_and_not_before(toy_slice, toy_renderer, tmp_path, kind):
+    """The loop of the cookbook 0.6.1 asks for an evaluation at its end, where a collapse would lose the weights."""
+    evaluator = kind(read_split(toy_slice, "test"), PRESETS["exp4"].rules, toy_renderer, max_tokens=64)
+    evaluator.end_step = 4
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=4, base_name="eval_test")
+    nobody: Any = None  # who asked it would fail
+    asked = evaluator(nobody, rollout_summary_export=export, store=open_store(tmp_path))
+    assert asyncio.run(asked) == {}
+    assert evaluator.predictions is None

@@ -116,3 +116,10 @@ def test_the_last_line_has_the_metrics_and_the_next_command(tmp_path, capsys):
     assert "answers were JSON; does the model know the contract two_keys?" in capsys.readouterr().out
     show_run(make_run(tmp_path / "none", evaluations={}), "slices/small")
     assert "not evaluated; next: sciscirl report" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("split", "words"), [("dev", " --final"), ("held_out", " --final"), ("test", "")])
+def test_test_judges_next_where_it_has_not_chosen(tmp_path, capsys, split, words):
+    folder = make_run(tmp_path / "run", evaluations={}, settings={"eval_split": split})
+    show_run(folder, "slices/small")
+    assert capsys.readouterr().out.endswith(f" --out run.html{words}\n")

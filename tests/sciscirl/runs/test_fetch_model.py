@@ -12,8 +12,8 @@ import gguf
 import numpy as np
 import pytest
 import torch
+import transformers
 from gguf import GGUFWriter
-from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs import fetch_model as fetching
@@ -89,7 +89,7 @@ def made(tmp_path_factory):
 
 def test_weights_are_those_of_the_file_and_no_more_rounded(made):
     _, folder, weights = made
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     assert model.dtype == torch.float32
     assert not hasattr(model.config, "quantization_config")
     state = {name: value.numpy() for name, value in model.state_dict().items()}
@@ -165,7 +165,7 @@ def test_what_was_made_is_used_again_and_another_number_format_is_made_beside_it
     assert (folder / "model.safetensors").stat().st_mtime_ns == at
     other = fetch_model(str(file), cache=folder.parent)
     assert other != folder
-    assert AutoModelForCausalLM.from_pretrained(other).dtype == torch.bfloat16
+    assert transformers.AutoModelForCausalLM.from_pretrained(other).dtype == torch.bfloat16
     assert fetch_model(str(folder)) == folder
 
 

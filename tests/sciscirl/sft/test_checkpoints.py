@@ -6,13 +6,14 @@ import json
 import logging
 import shutil
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import polars as pl
 import pytest
 
-pytest.importorskip("peft")
-pytest.importorskip("accelerate")
+if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seconds, and other workers need not
+    pytest.skip("no extra sft", allow_module_level=True)
 
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject

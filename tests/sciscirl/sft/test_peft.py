@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import torch
+import transformers
 
-pytest.importorskip("peft")
-pytest.importorskip("accelerate")
+if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seconds, and other workers need not
+    pytest.skip("no extra sft", allow_module_level=True)
 
 from safetensors.torch import load_file
-from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
@@ -49,7 +50,7 @@ def contrary_model(toy_slice, tmp_path_factory) -> str:
         examples.append(
             build_example(replace(paper, gold=replace(paper.gold, disruption_label=wrong)), rules, renderer)
         )
-    model = AutoModelForCausalLM.from_pretrained(folder)
+    model = transformers.AutoModelForCausalLM.from_pretrained(folder)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3, weight_decay=0)
     for step in range(80):
         batch = collate([examples[(step * 8 + place) % len(examples)] for place in range(8)])

@@ -19,7 +19,7 @@ from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, mak
 from sciscirl.studies.repro.answers import ANSWERS, compare_answers, first_divergence, read_answers
 from sciscirl.studies.repro.runners import LocalRunner, hash_weights
 from sciscirl.studies.repro.settings import Axes, plan_cells
-from sciscirl.studies.repro.sweep import ReproConfig, run_sweep
+from sciscirl.studies.repro.sweep import ReproConfig, Sweep, run_sweep
 
 tokens = st.lists(st.integers(0, 3), max_size=6)
 FEW = Axes(
@@ -240,3 +240,11 @@ def test_records_say_under_what_each_cell_was_run(table, config):
     assert record["setting"]["dtype"] == "bfloat16"
     assert len(rows) == 8
     assert all(math.isfinite(value) for value in rows["logprobs"].explode())
+
+
+def test_a_sweep_may_cut_papers_shorter_and_says_so(config, tmp_path):
+    whole, cut = (Sweep(replace(config, max_paper_tokens=cap)) for cap in (None, 72))
+    facts = [asyncio.run(sweep.describe())["settings"] for sweep in (whole, cut)]
+    assert "max_paper_tokens" not in facts[0]  # sweeps that were begun before it was an option go on
+    assert facts[1]["max_paper_tokens"] == cut.rules.max_paper_tokens == 72
+    assert facts[0]["prompts_sha256"] != facts[1]["prompts_sha256"]

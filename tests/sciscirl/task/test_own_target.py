@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import math
 import pickle
@@ -28,7 +29,7 @@ from sciscirl.evaluation.evaluate import (
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
 from sciscirl.options import SftOptions, TrainOptions
-from sciscirl.presets import PRESETS, describe
+from sciscirl.presets import PRESETS, describe, recall_preset
 from sciscirl.report.report import ReportConfig, write_report
 from sciscirl.report.runs import read_run
 from sciscirl.rl.config import resolve_preset
@@ -269,3 +270,16 @@ def test_a_dry_run_and_supervised_examples_ask_for_the_own_label(release, target
     preset = resolve_sft(SftOptions(preset="exp4", target="label", release=str(release), model="a/b"))
     paper = read_split(release, "train", target=target)[0]
     assert json.loads(gold_answer(paper, preset.rules))[target.label.name] == paper.gold.of(target.label.name)
+
+
+def test_classes_of_an_own_label_may_have_weights_of_their_own(slices):
+    release = slices["two"]
+    options = TrainOptions(preset="exp4", release=str(release), target="label", class_weights=("Top:3",))
+    rules = resolve_preset(options).rules
+    for label, reward in (("Top", 3.05), ("neutral", 1.05)):
+        answer = rules.parse(render_answer(label, "two_keys", rules.target))
+        assert score_answer(answer, label, rules.table).total == pytest.approx(reward)
+    assert pickle.loads(pickle.dumps(rules)) == rules
+    assert recall_preset(json.loads(json.dumps(describe(resolve_preset(options))))).rules == rules
+    with pytest.raises(SciSciRLError, match=r"class_weights .*needs positive factors, .*neutral, Top"):
+        resolve_preset(dataclasses.replace(options, class_weights=("disruptive:3",)))

@@ -1,0 +1,27 @@
+"""Run pip for pinned files: each must have a listed SHA-256, and nothing is built from source."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+
+def run_pip(*words: str, python: str = sys.executable) -> str | None:
+    """Run ``pip WORDS`` in an environment. Return why it failed, in pip's own words; None: it did not fail."""
+    verb, *more = words
+    command = [python, "-m", "pip", verb, "--quiet", "--no-input", "--disable-pip-version-check"]
+    command += ["--require-hashes", "--only-binary", ":all:", *more]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return find_reason(done) if done.returncode else None
+
+
+def find_reason(done: subprocess.CompletedProcess[str]) -> str:
+    r"""Return the line of a command's output that says why it failed.
+
+    Example:
+        >>> find_reason(subprocess.CompletedProcess([], 1, "", "ERROR: No wheel\nERROR: No torch.\n[notice] New"))
+        'No torch.'
+    """
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["no reason given"])[-1].removeprefix("ERROR:").strip().rstrip(".") + "."
