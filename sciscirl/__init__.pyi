@@ -8,10 +8,8 @@ from .envs.play import play_episode as play_episode
 from .errors import SciSciRLError as SciSciRLError
 from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
 from .evaluation.evaluate import evaluate_model as evaluate_model
-from .grpo.train import train_locally as train_locally
 from .metrics.compare import compare_predictions as compare_predictions
 from .metrics.metrics import measure_predictions as measure_predictions
-from .options import LocalTrainOptions as LocalTrainOptions
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
 from .presets import Preset as Preset

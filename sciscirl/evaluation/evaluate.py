@@ -98,7 +98,7 @@ class EvaluationConfig(TaskOptions):
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
         batch_size: prompts in one pass of a local model; None: as many as its completer takes.
         dtype: number format of a local model; None: as saved, or as its adapter was trained.
-        n_threads: of PyTorch within one operation of a local model; None: PyTorch's own choice.
+        n_threads: of PyTorch within one operation of a local model; None: as many as cores are at rest.
         seed: of the sampled answers of a local model, and of the random baseline; a server draws by itself.
 
     Raises:
