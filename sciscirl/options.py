@@ -211,6 +211,30 @@ class TrainOptions(RunOptions):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LocalTrainOptions(TrainOptions):
+    """Options of reinforcement learning on your own hardware.
+
+    Attributes:
+        load_checkpoint: start from the last checkpoint of this run on your own hardware, supervised or not, named by
+            its folder; the optimizer starts anew.
+        quantize: the base model: nf4 has four bits, none leaves it as it is.
+        use_dora: train magnitude and direction apart (DoRA); without it LoRA.
+        lora_alpha: scale of the adapter times its rank; Tinker's is always 32.
+        dtype: of computation, and of weights that are not quantized.
+        micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
+        eval_batch_size: answers in one pass of sampling, in training and evaluations.
+        gradient_checkpointing: use less memory and more time.
+    """
+
+    quantize: Quantization = "nf4"
+    use_dora: bool = True
+    lora_alpha: PositiveInt = 32
+    dtype: Precision = "bfloat16"
+    micro_batch_size: PositiveInt = 1
+    eval_batch_size: PositiveInt = 32
+    gradient_checkpointing: bool = True
+
+
 class SftOptions(RunOptions):
     """Options of supervised fine-tuning.
 

@@ -1,7 +1,7 @@
 """Install this project and what it needs into a virtual environment, each file compared with its SHA-256.
 
     python3 scripts/install.py                 sciscidata
-    python3 scripts/install.py test rl sft     with extras of pyproject.toml
+    python3 scripts/install.py test local      with extras of pyproject.toml
     python3 scripts/install.py dev --venv .venv-dev
 
 Versions and hashes are those of constraints.txt; a file with another hash, or one that is not listed there, ends the
@@ -60,7 +60,7 @@ def pins_of(constraints: str, names: tuple[str, ...]) -> str:
 def main() -> None:
     """Make the environment, and install into it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="of pyproject.toml: rl, sft, docs, test, dev")
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="of pyproject.toml: rl, sft, local, docs, test, dev")
     parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")
     options = parser.parse_args()
     if sys.version_info < (3, 11):  # noqa: UP036 (whatever python3 is, it starts this)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata._support.options import OptionParser
 from sciscidata._support.terminal import printable
@@ -52,19 +52,48 @@ def _name_report(folder: Path, release: str, split: str) -> str:
     return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
-def train(options: sciscirl.options.TrainOptions) -> None:
+def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
+    """Refuse options that only another backend has."""
+    for options in given.values():
+        if strange := [name for name in options.keywords if name not in given[backend].keywords]:
+            msg = f"--backend {backend} has no option --{strange[0].replace('_', '-')}."
+            raise SciSciRLError(msg)
+
+
+def train(
+    tinker: partial[sciscirl.options.TrainOptions],
+    local: partial[sciscirl.options.LocalTrainOptions],
+    *,
+    backend: Literal["tinker", "local"] = "tinker",
+) -> None:
     """Train by reinforcement learning.
+
+    Args:
+        tinker: options on a server.
+        local: options here.
+        backend: where to train: a Tinker server, or your own hardware with TRL.
 
     Example:
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
-    from sciscirl.rl.dry_run import render_dry_run
-    from sciscirl.rl.train import train_preset
+    _refuse_strange(backend, {"tinker": tinker, "local": local})
+    if backend == "tinker":
+        from sciscirl.rl.dry_run import render_dry_run
+        from sciscirl.rl.train import train_preset
 
-    if options.dry_run:
-        show(render_dry_run(options))
+        options = tinker()
+        if options.dry_run:
+            show(render_dry_run(options))
+        else:
+            show_run(asyncio.run(train_preset(options)), options.release)
     else:
-        show_run(asyncio.run(train_preset(options)), options.release)
+        from sciscirl.grpo import train as grpo
+
+        own = local()
+        if own.dry_run:
+            show(grpo.render_dry_run(own))
+        else:
+            show_run(grpo.train_locally(own), own.release)
 
 
 def sft(
@@ -83,10 +112,7 @@ def sft(
     Example:
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
     """
-    chosen, other = (tinker, peft) if backend == "tinker" else (peft, tinker)
-    if strange := [name for name in other.keywords if name not in chosen.keywords]:
-        msg = f"--backend {backend} has no option --{strange[0].replace('_', '-')}."
-        raise SciSciRLError(msg)
+    _refuse_strange(backend, {"tinker": tinker, "peft": peft})
     if backend == "tinker":
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
@@ -502,7 +528,7 @@ _RUN: Final = "preset release model log_path max_steps n_train batch_size learni
 #: The options that ``--help`` shows; ``--help-all`` shows all. A command that is not here shows all of them.
 SHOWN: Final[Mapping[str, str]] = MappingProxyType(
     {
-        "train": f"{_RUN} group_size",
+        "train": f"{_RUN} group_size backend",
         "sft": f"{_RUN} backend n_epochs",
         "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
         "from_predictions",

@@ -34,7 +34,7 @@ def _run_and_tell(words: Sequence[str]) -> int:
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
         told = about_failure(error)
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scisci"):
-            extra = "rl sft" if error.name in _OF_SFT else "rl"
+            extra = "local" if error.name == "trl" else "rl sft" if error.name in _OF_SFT else "rl"
             command = f"python3 scripts/install.py {extra} (--venv names a folder)"
             told = f"{error.name} is not installed. Install it: {command}."
         if told is None:

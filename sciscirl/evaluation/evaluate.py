@@ -46,6 +46,7 @@ from sciscirl.runs.folder import (
     find_adapter,
     find_checkpoint,
     find_eval_split,
+    is_local,
     list_weights,
     locked_folder,
     note_test_look,
@@ -113,7 +114,7 @@ class EvaluationConfig(TaskOptions):
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
         batch_size: prompts in one pass of a local model; None: as many as its completer takes.
         dtype: number format of a local model; None: as saved, or as its adapter was trained.
-        n_threads: of PyTorch within one operation of a local model; None: PyTorch's own choice.
+        n_threads: of PyTorch within one operation of a local model; None: as many as cores are at rest.
         seed: of the sampled answers of a local model, and of the random baseline; a server draws by itself.
 
     Raises:
@@ -355,10 +356,10 @@ async def _ask_here(evaluator: LabelEvaluator, folder: Path, config: EvaluationC
     import torch
 
     from sciscirl.runs.local_completer import LocalCompleter
-    from sciscirl.runs.local_model import load_local_model
+    from sciscirl.runs.local_model import count_threads, load_local_model
 
     before = torch.get_num_threads()
-    torch.set_num_threads(config.n_threads or before)
+    torch.set_num_threads(config.n_threads or count_threads())
     try:
         model = load_local_model(folder, dtype=config.dtype)
         completer = LocalCompleter(
@@ -448,7 +449,6 @@ class _Settings(msgspec.Struct):
     target: str | None = None
     own_label: dict[str, Any] | None = None
     answers: AnswersBy = "sampled"
-    backend: object = None
 
 
 class _Release(msgspec.Struct):
@@ -468,7 +468,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     try:
         content: Any = read_json(path)
         facts = msgspec.convert(content, _RunFacts)
-        settings, is_local = facts.settings, facts.settings.backend == "peft"
+        settings, is_here = facts.settings, is_local(content["settings"])
         preset = recall_preset(content["settings"])
     except (OSError, ValueError, LookupError, TypeError, SciSciRLError) as error:
         msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
@@ -482,13 +482,17 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    is_base = step == 0 and not is_local and settings.load_checkpoint is None
-    weights = None if step is None or is_base else _find_weights(folder, step)
+    is_base = step == 0 and settings.load_checkpoint is None
+    if is_base and is_here and content["settings"].get("quantize") == "none" and Path(preset.model).is_dir():
+        weights = preset.model
+    else:
+        is_base = is_base and not is_here
+        weights = None if step is None or is_base else _find_weights(folder, step)
     return Subject(
         preset=preset,
         renderer_name=settings.renderer,
-        checkpoint=None if is_local or is_base else weights or _find_checkpoint(folder),
-        local_model=(Path(weights) if weights else find_adapter(folder)) if is_local else None,
+        checkpoint=None if is_here or is_base else weights or _find_checkpoint(folder),
+        local_model=(Path(weights) if weights else find_adapter(folder)) if is_here else None,
         trained_on=facts.release.manifest_sha256,
         n_train=settings.n_train,
         n_held_out=settings.n_held_out,

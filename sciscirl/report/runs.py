@@ -30,6 +30,7 @@ from sciscirl.runs.folder import (
     RUN_FILE,
     count_test_looks,
     find_eval_split,
+    is_supervised,
     parse_row,
     read_lines,
     read_rows,
@@ -305,7 +306,7 @@ def read_run(folder: Path, name: str) -> Run:
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
     split = find_eval_split(folder)
     steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
-    kind: Kind = "sft" if settings.get("backend") else "rl"
+    kind: Kind = "sft" if is_supervised(settings) else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
     return Run(

@@ -28,6 +28,7 @@ from sciscirl.report.layout import (
     show_seeded_pairs,
 )
 from sciscirl.report.runs import Repeated, Run, find_papers, find_repeated
+from sciscirl.runs.folder import is_local
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
@@ -410,7 +411,7 @@ def view_cost(runs: Sequence[Run]) -> Section:
     rows: list[list[str]] = []
     for run in runs:
         usage, seconds = run.usage, measure_seconds(run)
-        is_own_gpu = run.settings.get("backend") == "peft"
+        is_own_gpu = is_local(run.settings)
         dollars = usage.dollars(str(run.settings.get("model"))) if usage and not is_own_gpu else None
         tokens = [f"{n:,}" for n in (usage.prefill, usage.sample, usage.train)] if usage else [ABSENT] * 3
         rows.append(

@@ -94,10 +94,8 @@ def resolve_folder(options: TrainOptions) -> Path:
     return expand_home(options.log_path or f"runs/{find_preset(options.preset).name}")
 
 
-def make_config(options: TrainOptions) -> train.Config:
-    """Build the cookbook's config of a run. Reads the training split, asks no server."""
-    preset, log_path = resolve_preset(options), resolve_folder(options)
-    start = find_start(options.load_checkpoint, log_path, preset)
+def check_preset(preset: Preset) -> None:
+    """Make sure that a preset can be trained by reinforcement learning (SciSciRLError)."""
     if preset.group_size < 2:
         msg = (
             "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
@@ -108,6 +106,13 @@ def make_config(options: TrainOptions) -> train.Config:
     for name in ("adam_beta1", "adam_beta2", "adam_eps"):
         if getattr(preset, name) != getattr(fixed, name):
             refuse_without_effect("train", {name: getattr(preset, name)})
+
+
+def make_config(options: TrainOptions) -> train.Config:
+    """Build the cookbook's config of a run. Reads the training split, asks no server."""
+    preset, log_path = resolve_preset(options), resolve_folder(options)
+    start = find_start(options.load_checkpoint, log_path, preset)
+    check_preset(preset)
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
         raise SciSciRLError(msg)

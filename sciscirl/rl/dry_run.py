@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import statistics
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
 
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
-from sciscirl.envs.dataset import check_fit
+from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.rl.config import builder_of, make_config, make_evaluator
@@ -25,7 +26,15 @@ _N_PROMPTS_COUNTED: Final = 256
 def render_dry_run(options: TrainOptions) -> str:
     """Describe a run without a server: config, three prompts as the model sees them, tokens, dollars."""
     config = make_config(options)
-    builder = builder_of(config)
+    resolved = dump_config(config)
+    del resolved["evaluator_builders"]
+    return render_plan(options, builder_of(config), resolved)
+
+
+def render_plan(
+    options: TrainOptions, builder: LabelDatasetBuilder, resolved: Mapping[str, Any], *, has_price: bool = True
+) -> str:
+    """Describe a run that its ``resolved`` settings lay down; ``has_price``: on a server, which costs money."""
     preset = resolve_preset(options)
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
@@ -60,8 +69,6 @@ def render_dry_run(options: TrainOptions) -> str:
     cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"
     if preset.adversarial is not None and {preset.adversarial.challenger, preset.adversarial.judge} - {BY_RULES, None}:
         cost += ", without the cost of the models that challenge and judge"
-    resolved = dump_config(config)
-    del resolved["evaluator_builders"]
     examples = [
         f"--- prompt {number} of {counted[number - 1].openalex_id}, {lengths[number - 1]:,} tokens ---\n"
         f"{renderer.tokenizer.decode(prompts[number - 1])}"
@@ -79,6 +86,7 @@ def render_dry_run(options: TrainOptions) -> str:
             f"({len(lengths):,} prompts counted)",
             f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",
             "an estimate, as if every answer were as long as it may be: "
-            f"{usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on: {cost}",
+            f"{usage.prefill:,} tokens read, {usage.sample:,} sampled, {usage.train:,} trained on"
+            f"{f': {cost}' if has_price else ''}",
         ]
     )

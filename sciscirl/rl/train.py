@@ -17,8 +17,10 @@ from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
@@ -129,7 +131,6 @@ async def train_preset(options: TrainOptions) -> Path:
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None
-        warning = options if options.collapse == "off" else replace(options, collapse="warn")
         judged_as = _name_evaluation(options, config)
         async with (
             guarded_run(folder, config.base_url, config.model_name),
@@ -141,25 +142,38 @@ async def train_preset(options: TrainOptions) -> Path:
                     await work()
                 except CollapseError as collapse:
                     stopped = stopped or collapse
-                    # The cookbook's loop ended before it logged the metrics of this step.
-                    step, judged = evaluator.judged
-                    store = open_store(config.log_path)
-                    rest = judged if step == collapse.step and not is_judged(store, step) else {}
-                    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+                    enter_collapse(folder, collapse, evaluator)
                     # The run is over: later evaluations may only warn.
-                    evaluator.alarm = make_alarm(warning, folder)
-            last = make_evaluator(options, builder_of(config), make_alarm(warning, folder))
+                    evaluator.alarm = make_last_alarm(options, folder)
+            last = make_evaluator(options, builder_of(config), make_last_alarm(options, folder))
             await evaluate_last(folder, last, base_url=config.base_url)
     if stopped is not None:
         raise stopped
     return folder
 
 
+def enter_collapse(folder: Path, collapse: CollapseError, evaluator: LabelEvaluator) -> None:
+    """Write down that a collapse ended the run, with the last evaluation if the loop ended before it logged that."""
+    step, judged = evaluator.judged
+    store = open_store(folder)
+    rest = judged if step == collapse.step and not is_judged(store, step) else {}
+    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+
+
+def make_last_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
+    """Return an alarm that ends nothing any more, but warns if the run's own would."""
+    return make_alarm(options if options.collapse == "off" else replace(options, collapse="warn"), folder)
+
+
 def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    builder = builder_of(config)
+    return list_settings(options, builder_of(config), config.load_checkpoint_path)
+
+
+def list_settings(options: TrainOptions, builder: LabelDatasetBuilder, start: str | None) -> dict[str, Any]:
+    """List what decides how a step goes; ``start`` is the path of the weights that the run starts from."""
     own = {name: getattr(options, name) for name in ("n_train", "n_test")}
-    own |= {"load_checkpoint": config.load_checkpoint_path, "renderer": builder.renderer_name}
+    own |= {"load_checkpoint": start, "renderer": builder.renderer_name}
     return describe(resolve_preset(options)) | own | builder.state_eval_split()
 
 

@@ -104,7 +104,7 @@ RESUME_HINT: Final = " The run goes on from its last checkpoint: resume=True."
 _FIXED: Final = ("release", "settings")
 _PACKAGES: Final = (
     "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
-    "bitsandbytes", "polars", "scikit-learn",
+    "trl", "bitsandbytes", "polars", "scikit-learn",
 )  # fmt: skip
 
 
@@ -174,6 +174,16 @@ def expand_home(path: str) -> Path:
     except RuntimeError as error:
         msg = f"{path!r}: there is no such home. Write the folder out."
         raise SciSciRLError(msg) from error
+
+
+def is_local(settings: Mapping[str, Any]) -> bool:
+    """Whether a run was trained in a process of ours, so that its weights lie in its folder."""
+    return settings.get("backend") in {"peft", "local"}
+
+
+def is_supervised(settings: Mapping[str, Any]) -> bool:
+    """Whether a run was trained on gold answers."""
+    return settings.get("backend") in {"peft", "tinker"}
 
 
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
@@ -335,10 +345,10 @@ def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
 
 
 def find_adapter(folder: Path) -> Path:
-    """Return the adapter that a run of the PEFT backend has trained."""
+    """Return the adapter that a run on your own hardware has trained."""
     if not (folder / ADAPTER).is_dir():
         msg = (
-            f"{folder} has no {ADAPTER}: a run of sciscirl sft --backend peft leaves one at its end. Resume it if it "
+            f"{folder} has no {ADAPTER}: a run with --backend peft or local leaves one at its end. Resume it if it "
             "is one: resume=True. The weights of other runs lie on their server."
         )
         raise SciSciRLError(msg)

@@ -14,10 +14,19 @@ from sciscidata.storage import real_path
 from sciscidata.storage.small_files import read_json, read_whole
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.presets import Preset
-from sciscirl.runs.folder import CHECKPOINTS_FILE, RUN_FILE, expand_home, find_checkpoint, find_step
+from sciscirl.runs.folder import (
+    CHECKPOINTS_FILE,
+    RUN_FILE,
+    expand_home,
+    find_checkpoint,
+    find_step,
+    is_local,
+    is_supervised,
+)
 
 _log = logging.getLogger(__name__)
 _WANTED = "the folder of a run that was trained on a server, or a state_path of its checkpoints.jsonl"
+_WANTED_HERE = "the folder of a run that was trained on your own hardware"
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
@@ -37,13 +46,16 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return sections
 
 
-def find_start(load_checkpoint: str | None, log_path: Path, preset: Preset) -> dict[str, Any] | None:
+def find_start(
+    load_checkpoint: str | None, log_path: Path, preset: Preset, own: Mapping[str, object] | None = None
+) -> dict[str, Any] | None:
     """Find the weights that a run starts from, and describe them as ``run.json`` does under ``begun_from``.
 
     Args:
         load_checkpoint: the folder of a run on a server, whose last state is taken, or a path on the server.
         log_path: the folder of the run that starts.
         preset: of that run; its model and rank must be those of the weights.
+        own: further settings that must be those of the weights, for a run on your own hardware; None: on a server.
 
     Returns:
         ``path`` of the weights; for a folder also its name, kind (rl or sft), ``run_sha256`` of its ``run.json``,
@@ -63,50 +75,57 @@ def find_start(load_checkpoint: str | None, log_path: Path, preset: Preset) -> d
     """
     if load_checkpoint is None:
         return None
-    if "/sampler_weights/" in load_checkpoint:
+    if own is None and "/sampler_weights/" in load_checkpoint:
         state = load_checkpoint.replace("/sampler_weights/", "/weights/")
         msg = (
             f"load_checkpoint is {load_checkpoint!r}, from which a server only samples. Give the state_path of the "
             f"same checkpoint, {state!r}, or the folder of its run."
         )
         raise SciSciRLError(msg)
-    if re.fullmatch(r"tinker://[^/]+/weights/.+", load_checkpoint):
+    if own is None and re.fullmatch(r"tinker://[^/]+/weights/.+", load_checkpoint):
         return {"path": load_checkpoint}
     folder = expand_home(load_checkpoint)
     if "://" in load_checkpoint or not (folder / RUN_FILE).is_file():
-        msg = f"load_checkpoint is {load_checkpoint!r}, needs {_WANTED} (tinker://MODEL/weights/CHECKPOINT)."
+        wanted = f"{_WANTED} (tinker://MODEL/weights/CHECKPOINT)" if own is None else _WANTED_HERE
+        msg = f"load_checkpoint is {load_checkpoint!r}, needs {wanted}."
         raise SciSciRLError(msg)
     if real_path(folder) == real_path(log_path):
         msg = f"load_checkpoint is {folder}, the run itself. Go on with it: resume=True. Or choose another log_path."
         raise SciSciRLError(msg)
     facts = read_facts(folder)
     settings = facts["settings"]
-    if settings.get("backend") == "peft":
+    if own is None and is_local(settings):
         msg = (
             f"load_checkpoint is {folder}, a run of PEFT: its adapter lies on this machine, and no server can load it. "
-            f"Merge it (sciscirl merge {folder} --out MERGED), serve that (sciscirl serve --model MERGED), and train "
-            "with model=MERGED."
+            f"Go on here: backend=local. Or merge it (sciscirl merge {folder} --out MERGED), serve that (sciscirl "
+            "serve --model MERGED), and train with model=MERGED."
+        )
+        raise SciSciRLError(msg)
+    if own is not None and not is_local(settings):
+        msg = (
+            f"load_checkpoint is {folder}, a run on a server, where its weights lie. Merge it (sciscirl merge {folder} "
+            "--out MERGED), and train with model=MERGED."
         )
         raise SciSciRLError(msg)
     record = find_checkpoint(folder)
     if record is None or record.state_path is None:
         msg = (
             f"load_checkpoint is {folder}, which has no checkpoint to train on in {CHECKPOINTS_FILE}. Wait for one, "
-            f"resume that run, or give {_WANTED}."
+            f"resume that run, or give {_WANTED if own is None else _WANTED_HERE}."
         )
         raise SciSciRLError(msg)
-    for name, own in (("model", preset.model), ("lora_rank", preset.lora_rank)):
+    for name, ours in {"model": preset.model, "lora_rank": preset.lora_rank, **(own or {})}.items():
         theirs = settings.get(name)
-        if theirs is not None and theirs != own:
+        if theirs is not None and theirs != ours:
             msg = (
-                f"{name} is {own!r}, but the weights of {folder} were trained with {theirs!r}, which training from "
+                f"{name} is {ours!r}, but the weights of {folder} were trained with {theirs!r}, which training from "
                 f"them keeps. Set {name}={theirs}."
             )
             raise SciSciRLError(msg)
     described = {
         "path": record.state_path,
         "folder": real_path(folder).name,
-        "kind": "sft" if settings.get("backend") else "rl",
+        "kind": "sft" if is_supervised(settings) else "rl",
         "run_sha256": hashlib.sha256(read_whole(folder / RUN_FILE)).hexdigest(),
         "step": find_step(folder, record),
         "manifest_sha256": facts["release"].get("manifest_sha256"),

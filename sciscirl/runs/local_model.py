@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +35,19 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
             f"{', '.join(missing)} is not installed. Install the extras {extras}: python3 scripts/install.py {extras}."
         )
         raise SciSciRLError(msg)
+
+
+def count_threads() -> int:
+    """Count the threads to compute with: as many as cores are at rest, at least one; OMP_NUM_THREADS goes before.
+
+    Threads that wait for each other on a busy machine are many times slower than one.
+    """
+    import torch
+
+    if "OMP_NUM_THREADS" in os.environ or torch.cuda.is_available():
+        return torch.get_num_threads()
+    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # cores at work in the last minute
+    return max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - round(busy)))
 
 
 def load_base_model(

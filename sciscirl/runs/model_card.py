@@ -9,7 +9,7 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from sciscidata.storage.small_files import read_whole
-from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, read_rows
+from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, is_supervised, read_rows
 from sciscirl.runs.lineage import read_facts, render_start
 
 _TRAINED_BY: Final = {True: "supervised fine-tuning", False: "reinforcement learning"}
@@ -30,7 +30,7 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
     """
     facts = read_facts(run)
     settings: dict[str, Any] = facts["settings"]
-    base, is_sft = str(settings.get("model")), bool(settings.get("backend"))
+    base, is_sft = str(settings.get("model")), is_supervised(settings)
     is_on_hub = not PurePath(base).is_absolute()
     shown = base if is_on_hub else PurePath(base).name
     header = {

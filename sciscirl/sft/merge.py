@@ -11,7 +11,7 @@ from sciscidata.storage import atomic_folder
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.download import download_adapter
-from sciscirl.runs.folder import ADAPTER, RUN_FILE, find_adapter, find_step, list_weights, read_checkpoints
+from sciscirl.runs.folder import ADAPTER, RUN_FILE, find_adapter, find_step, is_local, list_weights, read_checkpoints
 from sciscirl.runs.lineage import read_facts
 from sciscirl.runs.local_model import Precision, find_base_model, load_errors, load_local_model
 from sciscirl.runs.model_card import render_card
@@ -55,7 +55,7 @@ def merge_adapter(
         msg = f"{out} exists already. Remove it, or merge into another folder."
         raise SciSciRLError(msg)
     run = adapter if (adapter / RUN_FILE).is_file() else None
-    if run is not None and not (run / ADAPTER).exists() and read_facts(run)["settings"].get("backend") != "peft":
+    if run is not None and not (run / ADAPTER).exists() and not is_local(read_facts(run)["settings"]):
         return _merge_from_server(run, out, dtype=dtype, device=device, step=step, base_url=base_url)
     if base_url is not None or (step is not None and run is None):
         name = "base_url" if base_url is not None else "step"

@@ -27,7 +27,8 @@ from transformers import (
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
-from sciscirl.options import PeftSftOptions
+from sciscirl.options import LocalTrainOptions, PeftSftOptions
+from sciscirl.options import resolve_preset as lay_options
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
@@ -41,7 +42,7 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.runs.local_completer import LocalCompleter, pad_left
-from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE, load_base_model, require_packages
+from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE, load_base_model, load_errors, require_packages
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import (
     list_settings,
@@ -115,7 +116,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         if judge is not None:
             judge.judge(n_steps)
         if is_first:
-            _keep_adapter(folder, n_steps, trained_on)
+            keep_adapter(folder, n_steps, trained_on)
         wait_for_all(arguments)
     return folder
 
@@ -163,21 +164,28 @@ def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
     return arguments
 
 
-def make_model(options: PeftSftOptions, arguments: TrainingArguments) -> Any:  # noqa: ANN401 (PeftModel)
-    """Put a fresh adapter on every linear layer but the last. Dropout would have DoRA compute the base twice.
+def make_model(
+    options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, start: Path | None = None
+) -> Any:  # noqa: ANN401 (PeftModel)
+    """Put a fresh adapter on every linear layer but the last, or go on with that of a folder, ``start``.
+
+    Dropout would have DoRA compute the base twice.
 
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
     from accelerate.utils import parse_flag_from_env
-    from peft import LoraConfig, get_peft_model
+    from peft import LoraConfig, PeftModel, get_peft_model
 
-    preset, is_distributed = resolve_preset(options), arguments.parallel_mode.value == "distributed"
+    preset, is_distributed = lay_options(options), arguments.parallel_mode.value == "distributed"
     is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
     device = None if is_sharded else str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
     base.config.use_cache = False
     if options.gradient_checkpointing:
         base.enable_input_require_grads()  # else nothing before the first adapter asks for a gradient
+    if start is not None:
+        with load_errors("adapter", str(start)):
+            return PeftModel.from_pretrained(base, start, is_trainable=True)
     set_seed(preset.seed)
     adapter = LoraConfig(
         r=preset.lora_rank,
@@ -200,7 +208,7 @@ def render_dry_run(options: PeftSftOptions) -> str:
     return render_plan(options, asdict(options) | list_own_settings(options))
 
 
-def _keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
+def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
     """Copy the adapter of the last checkpoint to ``adapter``, with what it was trained on."""
     with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
         for name in ADAPTER_FILES:

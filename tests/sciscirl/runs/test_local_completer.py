@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.runs.local_completer import LocalCompleter
+from sciscirl.runs.local_model import count_threads
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']
@@ -78,6 +79,89 @@ def test_the_log_probabilities_are_those_of_one_pass_over_the_whole(ask, model, 
             scores = model(torch.tensor([ids + answer.tokens])).logits[0].log_softmax(-1)
         expected = [scores[len(ids) - 1 + place, token].item() for place, token in enumerate(answer.tokens)]
         assert answer.logprobs == pytest.approx(expected, abs=1e-4)
+
+
+class Counted:
+    """Counts the tokens that a model reads, and the largest pass."""
+
+    def __init__(self, model):
+        self.model, self.device, self.config, self.passes = model, model.device, model.config, []
+        self.set_attn_implementation = model.set_attn_implementation
+
+    def __call__(self, **words):
+        cache = words.get("past_key_values")
+        before = 0 if cache is None else cache.get_seq_length()
+        n_rows, n_new = words["input_ids"].shape
+        self.passes.append((n_rows, n_new, before))
+        return self.model(**words)
+
+
+@pytest.fixture
+def count(model, tokenizer):
+    def count(prompts, **options):
+        counted = Counted(model)
+        completer = LocalCompleter(counted, tokenizer, **{"max_tokens": 6, "temperature": 0.0, **options})
+
+        async def all_of_them():
+            return await asyncio.gather(*(completer(tinker.ModelInput.from_ints(prompt), []) for prompt in prompts))
+
+        return asyncio.run(all_of_them()), counted.passes
+
+    return count
+
+
+def test_a_beginning_that_all_prompts_share_is_read_once_and_changes_no_answer(count, tokenizer):
+    beginning = tokenizer.encode("Judge this paper by the record. " * 6)
+    endings = [tokenizer.encode(text) for text in ("On sleep", "On the sleep of reason, with a longer title", "X")]
+    together, passes = count([beginning + ending for ending in endings])
+    # What the endings begin with may be shared, too.
+    assert passes[0][0] == 1
+    assert len(beginning) <= passes[0][1] <= len(beginning) + 2
+    n_shared, rest = passes[0][1], passes[1 : 1 + len(endings)]
+    assert sorted(rest) == sorted((1, len(beginning + ending) - n_shared, n_shared) for ending in endings)
+    assert passes[1 + len(endings)][:2] == (3, 1)
+    for ending, answer in zip(endings, together, strict=True):
+        (alone,), _ = count([beginning + ending])
+        assert answer.tokens == alone.tokens
+        assert answer.logprobs == pytest.approx(alone.logprobs, abs=1e-4)
+
+
+def test_a_prompt_with_several_answers_is_read_once(count, tokenizer):
+    prompt, other = tokenizer.encode("The record, as one JSON object."), tokenizer.encode("A paper on sleep " * 3)
+    answers, passes = count([prompt, other, prompt, prompt, other], temperature=1.0)
+    read = [one for one in passes if one[1] > 1]
+    assert sum(n_rows * n_new for n_rows, n_new, _ in read) <= 2 * max(len(prompt), len(other))
+    assert passes[-1][:2] == (5, 1)
+    assert len({tuple(answer.tokens) for answer in answers}) == 5
+    again, _ = count([prompt, other, prompt, prompt, other], temperature=1.0, batch_size=1)
+    assert [answer.tokens for answer in again] == [answer.tokens for answer in answers]
+
+
+def test_batches_hold_prompts_of_like_length_and_no_more_tokens_than_allowed(count, tokenizer):
+    prompts = [[5 + number] * length for number, length in enumerate((40, 3, 41, 4, 39, 5))]
+    answers, passes = count(prompts, batch_tokens=3 * (41 + 6))
+    assert [one[:2] for one in passes if one[1] > 1] == [(1, 3), (1, 4), (1, 5), (3, 41)]
+    assert [one[0] for one in passes if one[1] == 1] == [3] * 10
+    assert all(n_rows * (n_new + before) <= 3 * (41 + 6) for n_rows, n_new, before in passes)
+    for prompt, answer in zip(prompts, answers, strict=True):
+        assert answer.tokens == count([prompt])[0][0].tokens
+    _, alone = count(prompts, batch_tokens=1)  # a batch has one prompt at least
+    assert {one[0] for one in alone} == {1}
+
+
+def test_answers_that_have_ended_leave_the_batch(model, tokenizer):
+    counted = Counted(model)
+    completer = LocalCompleter(counted, tokenizer, max_tokens=12, temperature=0.0)
+
+    async def ask_all():
+        prompts = [tinker.ModelInput.from_ints([5 + n, 6, 7 + n]) for n in range(4)]
+        return await asyncio.gather(
+            *(completer(one, [], max_tokens=2 + 10 * (n == 3)) for n, one in enumerate(prompts))
+        )
+
+    answers = asyncio.run(ask_all())
+    assert [len(answer.tokens) for answer in answers] == [2, 2, 2, 12]
+    assert [one[0] for one in counted.passes if one[1] == 1] == [4] + [1] * 10
 
 
 def test_answers_to_one_prompt_differ_and_seeds_do_too(ask):
@@ -149,3 +233,15 @@ def test_what_goes_wrong_reaches_everyone_who_waits(tokenizer):
         return await asyncio.gather(*(completer(one, []) for _ in range(5)), return_exceptions=True)
 
     assert [str(error) for error in asyncio.run(ask_all())] == ["out of memory"] * 5
+
+
+@pytest.mark.parametrize(("cores", "load", "found"), [(8, 0.2, 4), (8, 5.1, 3), (2, 5.0, 1)])
+def test_only_cores_at_rest_compute(cores, load, found, monkeypatch):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    assert count_threads() == found
+    monkeypatch.setenv("OMP_NUM_THREADS", "4")
+    assert count_threads() == 4
