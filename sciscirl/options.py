@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from types import MappingProxyType
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
@@ -26,6 +26,8 @@ _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
 #: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
 Pairs = tuple[str, ...]
+#: How a run of a sweep is trained: by reward, on gold answers, or by reward after gold answers.
+Way = Literal["rl", "sft", "sft_rl"]
 PluginFile = Annotated[str, Meta(min_length=1, title="FILE.py")]
 #: Tinker keeps a checkpoint for ten years at most.
 Days = Annotated[int, Meta(ge=1, le=3650)]
@@ -226,21 +228,6 @@ class LocalTrainOptions(TrainOptions):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class GroupSizeOptions(TrainOptions):
-    """Options of a sweep over group sizes.
-
-    Attributes:
-        sizes: the group sizes.
-        rollouts_per_step: answers in a step, whatever the group size; larger groups then have fewer papers.
-        out: the folder of the sweep; a sweep that is there goes on.
-    """
-
-    sizes: tuple[int, ...] = (4, 8, 16)
-    rollouts_per_step: PositiveInt = 128
-    out: Folder = "runs/group_sizes"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SftOptions(RunOptions):
     """Options of supervised fine-tuning.
 
@@ -297,6 +284,49 @@ class PeftSftOptions(SftOptions):
     micro_batch_size: PositiveInt = 1
     eval_batch_size: PositiveInt = 16
     gradient_checkpointing: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepOptions(TrainOptions):
+    """Options of a sweep.
+
+    Attributes:
+        preset: the experiments, separated by commas: exp4,exp6.
+        seeds: train each of them with these seeds.
+        way: how to train: rl (reinforcement learning), sft (supervised), or sft_rl (reinforcement learning from the
+            supervised run of the same seed, which is trained too).
+        vary: options and their values, of which every combination is trained:
+            group_size:4,8,16 learning_rate:1e-5,4e-5.
+        rollouts_per_step: answers in a step of reinforcement learning, whatever the group size: larger groups then have
+            fewer papers; None: batch_size counts.
+        eval_split: papers that all runs are judged by: dev, held_out (training papers that are kept out) or test;
+            None: dev, or held_out if the release has no dev.
+        learning_rate: of reinforcement learning; None: the preset's.
+        batch_size: papers in a step of reinforcement learning; None: the preset's.
+        sft_learning_rate: at the first step of supervised runs; it falls linearly to 0.
+        sft_batch_size: papers in a step of supervised runs; None: the preset's.
+        sft_n_epochs: how often supervised runs show each paper.
+        sft_max_steps: stop supervised runs after this many steps; None: after the last epoch.
+        adam_beta1: of supervised runs; None: the preset's.
+        adam_beta2: of supervised runs; None: the preset's.
+        adam_eps: of supervised runs; None: the preset's.
+        confidence: in every answer that supervised runs learn.
+        out: the folder of the sweep; a sweep that is there goes on.
+    """
+
+    seeds: Annotated[tuple[int, ...], Meta(min_length=1)] = (0,)
+    way: Annotated[tuple[Way, ...], Meta(min_length=1)] = ("rl",)
+    vary: tuple[str, ...] = ()
+    rollouts_per_step: PositiveInt | None = None
+    sft_learning_rate: float = 1e-4
+    sft_batch_size: PositiveInt | None = None
+    sft_n_epochs: PositiveInt = 3
+    sft_max_steps: PositiveInt | None = None
+    adam_beta1: _Beta | None = None
+    adam_beta2: _Beta | None = None
+    adam_eps: _Positive | None = None
+    confidence: float = 1.0
+    out: Folder = "runs/sweep"
 
 
 _ASKS_ONLY: Final = "an evaluation trains nothing"

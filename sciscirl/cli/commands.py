@@ -43,10 +43,13 @@ def show_run(folder: Path, release: str) -> None:
     from sciscirl.report.tables import render_end
     from sciscirl.runs.folder import find_eval_split
 
-    report = Path(f"{folder.name}.html")
-    words = ["sciscirl", "report", str(folder), "--release", release, "--out", str(report)]
-    words += ["--final"] if find_eval_split(folder) != "test" else []  # test has not chosen the checkpoint
-    show(f"run: {folder}\n{render_end(read_run(folder, folder.name))}; next: {shlex.join(words)}")
+    told = render_end(read_run(folder, folder.name))
+    show(f"run: {folder}\n{told}; next: {_name_report(folder, release, find_eval_split(folder))}")
+
+
+def _name_report(folder: Path, release: str, split: str) -> str:
+    words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
+    return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
 
 def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
@@ -170,13 +173,18 @@ def evaluate(
 
 
 def compare(
-    predictions: tuple[str, ...], config: sciscirl.metrics.compare.CompareConfig, *, out: Path | None = None
+    predictions: tuple[str, ...],
+    config: sciscirl.metrics.compare.CompareConfig,
+    *,
+    release: Path | None = None,
+    out: Path | None = None,
 ) -> None:
     """Compare models on the same held-out papers.
 
     Args:
-        predictions: [NAME=]PATH of each: the folder of a run or of an evaluation, or a predictions file.
+        predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, or a predictions file.
         config: how to compare.
+        release: the folder of their release, to compare with baselines on the same papers too.
         out: also write ``comparison.json`` and pictures into this folder.
 
     Example:
@@ -184,7 +192,7 @@ def compare(
     """
     from sciscirl.report.comparison import compare_files, render_comparison
 
-    show(render_comparison(compare_files(predictions, config, out)))
+    show(render_comparison(compare_files(predictions, config, out, release)))
     if out is not None:
         show(f"result: {out}")
 
@@ -215,7 +223,7 @@ def report(
     """Show runs and evaluations in one HTML page.
 
     Args:
-        runs: folders of training runs and evaluations.
+        runs: folders of training runs, evaluations and sweeps.
         config: what to show.
         final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
         metric: with --final: by which the checkpoint is selected.
@@ -229,11 +237,13 @@ def report(
     options = config(runs=runs)
     if final:
         from sciscirl.evaluation.final import judge_finally
+        from sciscirl.report.runs import expand_folders
 
         if options.release is None:
             msg = "report --final judges by a release. Give its folder: --release."
             raise SciSciRLError(msg)
-        for folder in asyncio.run(judge_finally(runs, options.release, metric=metric, base_url=base_url)):
+        trained = expand_folders(runs)
+        for folder in asyncio.run(judge_finally(trained, options.release, metric=metric, base_url=base_url)):
             show(f"final: {folder}")
     show(f"report: {write_report(options)}\npictures: {options.pictures}")
 
@@ -334,6 +344,37 @@ def merge(
     show(f"model: {merged}")
 
 
+def sweep(options: sciscirl.options.SweepOptions) -> None:
+    """Train presets with several seeds and compare them.
+
+    Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
+    takes more seeds.
+
+    Example:
+        sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
+    """
+    from sciscirl.studies.sweep import render_plan, render_sweep, run_sweep
+
+    if options.dry_run:
+        show(render_plan(options))
+        return
+    told = logging.getLogger("sciscirl.studies.sweep")
+    told.setLevel(logging.INFO)
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings are shown by the loops of the runs
+    told.addHandler(handler)
+    try:
+        result = asyncio.run(run_sweep(options))
+    finally:
+        told.removeHandler(handler)
+    following = _name_report(Path(options.out), options.release, result.split)
+    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
+    if result.n_missing:
+        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
+        msg = f"{missing} not ended; see above. The same command goes on with them."
+        raise SciSciRLError(msg)
+
+
 def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:
     """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
 
@@ -348,18 +389,6 @@ def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:
     asyncio.run(run_sweep(config))
     show((config.out / "sweep.md").read_text("utf-8"))
     show(f"result: {config.out}")
-
-
-def sweep_group_sizes(options: sciscirl.options.GroupSizeOptions) -> None:
-    """Train with groups of several sizes and compare.
-
-    Example:
-        sciscirl sweep group-sizes --preset exp6 --release slices/synthetic --model Qwen/Qwen3-8B --sizes 4 8 16
-    """
-    from sciscirl.studies.group_sizes import render_group_sizes, run_group_sizes
-
-    show(render_group_sizes(asyncio.run(run_group_sizes(options))))
-    show(f"result: {options.out}")
 
 
 def presets(*, plugin: str | None = None) -> None:
@@ -450,9 +479,10 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
     places = {"": root.add_subparsers()}
     for name, command in COMMANDS.items():
         group, _, last = name.rpartition(" ")
-        if group not in places:
-            places[group] = places[""].add_parser(group, help=group).add_subparsers()
-        add_options(places[group].add_parser(last, help=name), command)  # shtab leaves out those without help
+        parser = places[group].add_parser(last, help=name)  # shtab leaves out those without help
+        add_options(parser, command)
+        if any(other.startswith(f"{name} ") for other in COMMANDS):
+            places[name] = parser.add_subparsers()
     print(shtab.complete(root, shell))  # noqa: T201
 
 
@@ -468,8 +498,8 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "model": model,
         "serve": serve,
         "merge": merge,
+        "sweep": sweep,
         "sweep repro": sweep_repro,
-        "sweep group-sizes": sweep_group_sizes,
         "presets": presets,
         "demo": demo,
         "completion": completion,
@@ -485,6 +515,6 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
         "demo": "release model out short dry_run",
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",
-        "sweep group-sizes": "preset release model max_steps n_train n_test learning_rate sizes rollouts_per_step out",
+        "sweep": "preset seeds way vary release model out max_steps n_train n_test learning_rate dry_run",
     }
 )

@@ -53,7 +53,8 @@ def run(words: Sequence[str]) -> None:
         show(f"sciscirl {__version__}" if "--version" in words else render_commands())
         return
     same = [name for name in COMMANDS if name.startswith(f"{words[0]} ")]
-    n_words = 2 if same else 1
+    # "sweep" is a command, and with one more word another.
+    n_words = 2 if same and not (words[0] in COMMANDS and _is_option(words[1:2])) else 1
     name = " ".join(words[:n_words])
     if name not in COMMANDS:
         close = get_close_matches(name, same or COMMANDS, 1)
@@ -70,6 +71,10 @@ def run(words: Sequence[str]) -> None:
         message = translate(translate(str(error), options), {option.name: option for option in options}.values())
         error.args = (message,)
         raise
+
+
+def _is_option(words: Sequence[str]) -> bool:
+    return not words or words[0].startswith("-") or "=" in words[0]
 
 
 def render_commands() -> str:

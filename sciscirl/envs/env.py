@@ -26,7 +26,7 @@ from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
 from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
-from sciscirl.metrics.metrics import merge_labels, tie_metrics
+from sciscirl.metrics.metrics import GROUP_SQUARE, merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, PaperView, list_labels, short_name
@@ -157,6 +157,9 @@ class LabelGroupBuilder(EnvGroupBuilder):
             for trajectory, term in zip(trajectory_group, terms, strict=True)
         ]
         shared: Metrics = dict(tie_metrics([rewards]))
+        if shared:
+            # Its mean over the groups of a step, less the square of the mean reward, is the variance between groups.
+            shared[GROUP_SQUARE] = (sum(rewards) / len(rewards)) ** 2
         if self.spares:
             papers = [env.paper for env in env_group if isinstance(env, LabelEnv)]
             shared["spares_used"] = (self.paper, *self.spares).index(papers[0])

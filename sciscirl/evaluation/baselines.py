@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -15,10 +16,11 @@ from scipy import sparse
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 
-from sciscirl.errors import SciSciRLError
-from sciscirl.metrics.predictions import make_prediction, prediction_schema
+from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
+from sciscirl.presets import recall_preset
 from sciscirl.task.contracts import Answer, most_probable
-from sciscirl.task.papers import VOCABULARIES, Paper, list_labels
+from sciscirl.task.papers import VOCABULARIES, Paper, PartName, list_labels, read_part
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
@@ -127,6 +129,40 @@ def run_baseline(
         gold = paper.labels(rules.target)
         rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(answer, gold, table), ""))
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
+
+
+def run_baselines(
+    release: Path, asked: pl.DataFrame, settings: Mapping[str, Any], *, seed: int = 0
+) -> dict[str, pl.DataFrame]:
+    """Let every baseline judge the papers of a run or an evaluation, to stand beside it. Return predictions by name.
+
+    Args:
+        release: the folder of its release.
+        asked: its predictions.
+        settings: those of its ``run.json``: the task, which papers judged, how many training papers were kept out.
+        seed: of the random baseline.
+
+    Raises:
+        ReleaseError: the release is missing or was altered, or does not have these papers.
+        SciSciRLError: as ``run_baseline``; or the papers are training papers, which the baselines know.
+    """
+    part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
+    if part == "train":
+        msg = "the papers are those of train, which the baselines learn from. Judge by dev, held_out or test."
+        raise SciSciRLError(msg)
+    name = settings.get("name") or settings.get("preset")
+    rules = recall_preset({**settings, "name": name}).rules if name else TaskRules(target=find_target(asked))
+    n_held_out = settings.get("n_held_out", 0)
+    papers = {
+        paper.openalex_id: paper for paper in read_part(release, part, target=rules.target, n_held_out=n_held_out)
+    }
+    ids = dict.fromkeys(asked["openalex_id"])
+    if n_others := len(ids.keys() - papers.keys()):
+        msg = f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
+        raise ReleaseError(msg)
+    train = read_part(release, "train", target=rules.target, n_held_out=n_held_out if part == "held_out" else 0)
+    judged = [papers[paper] for paper in ids]
+    return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
 
 
 def _text(paper: Paper) -> str:

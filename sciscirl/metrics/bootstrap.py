@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import NormalDist
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -148,7 +148,7 @@ def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES,
     blocks: list[list[dict[str, Floats]]] = []
     for start in range(0, n_resamples, _BLOCK):
         size = min(_BLOCK, n_resamples - start)
-        often = np.stack([np.bincount(_draw(stream, n), minlength=n) for _ in range(size)])
+        often = np.stack([np.bincount(draw_below(stream, n, n), minlength=n) for _ in range(size)])
         blocks.append([_resample(frame, often) for frame in frames])
     return {
         name: np.stack([np.concatenate([block[row][name] for block in blocks]) for row in range(len(frames))])
@@ -160,16 +160,23 @@ def _papers(frame: pl.DataFrame) -> list[object]:
     return frame["openalex_id"].to_list() if "openalex_id" in frame.columns else list(range(len(frame)))
 
 
-def _draw(stream: np.random.Philox, n: int) -> Counts:
-    # The upper 32 bits scaled to 0 .. n-1: whole numbers only, and biased by less than n in 4 billion.
-    return ((stream.random_raw(n) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
+def draw_below(stream: np.random.Philox, n: int, size: int) -> Counts:
+    """Draw ``size`` whole numbers from 0 to n - 1: the upper 32 bits, scaled; biased by less than n in 4 billion."""
+    return ((stream.random_raw(size) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 
-def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
-    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+class Cells(NamedTuple):
+    """Confusion counts of one label: ``counts`` is (papers or resamples, gold times said); said may be *invalid*."""
+
+    counts: Counts
+    labels: tuple[str, ...]
+
+
+def count_cells(frame: pl.DataFrame) -> dict[str, Cells]:
+    """Count the answers to each paper, papers in the order of the table, by name of the label."""
     row_of = {paper: row for row, paper in enumerate(dict.fromkeys(_papers(frame)))}
     rows = np.array([row_of[paper] for paper in _papers(frame)])
-    drawn: dict[str, dict[str, Floats]] = {}
+    found: dict[str, Cells] = {}
     words = list_labels(find_target(frame)).values()
     for (name, part), labels in zip(split_by_label(frame).items(), words, strict=True):
         every = pl.Enum([*labels, INVALID])
@@ -177,8 +184,22 @@ def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
         cells = gold.cast(pl.Int64).to_numpy() * (len(labels) + 1) + said.to_numpy()  # of the confusion matrix
         n_cells = len(labels) * (len(labels) + 1)
         counts = np.bincount(rows * n_cells + cells, minlength=len(row_of) * n_cells).reshape(-1, n_cells)
-        drawn[name] = _summarise((often @ counts).reshape(-1, len(labels), len(labels) + 1), labels)
-    return next(iter(drawn.values())) if len(drawn) == 1 else _merge(drawn)
+        found[name] = Cells(counts, labels)
+    return found
+
+
+def measure_cells(cells: Mapping[str, Cells]) -> dict[str, Floats]:
+    """Compute the metrics of :func:`bootstrap_intervals` for every row of confusion counts."""
+    measured = {
+        name: _summarise(counts.reshape(-1, len(labels), len(labels) + 1), labels)
+        for name, (counts, labels) in cells.items()
+    }
+    return next(iter(measured.values())) if len(measured) == 1 else _merge(measured)
+
+
+def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
+    """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
+    return measure_cells({name: Cells(often @ counts, labels) for name, (counts, labels) in count_cells(frame).items()})
 
 
 def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:

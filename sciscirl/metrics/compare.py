@@ -170,7 +170,7 @@ def compare_predictions(
             p=p,
             p_holm=p_holm,
             differences={metric: difference(left, other, metric) for metric in COMPARED},
-            asked_otherwise=_list_unlike(asked.get(left, {}), asked.get(other, {})),
+            asked_otherwise=list_unlike(asked.get(left, {}), asked.get(other, {})),
         )
         for (left, other), (only_left, only_right), p, p_holm in zip(
             names, counts, p_values, adjust_holm(p_values), strict=True
@@ -181,14 +181,14 @@ def compare_predictions(
     return Comparison(n_papers=len(first), target=find_target(first), config=config, scores=scores, pairs=pairs)
 
 
-def _list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
-    """List the settings that differ. What only one of the two states is not known to."""
+def list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
+    """List the settings of ASKED that differ. What only one of the two states is not known to."""
     return tuple(name for name in ASKED if name in left and name in right and left[name] != right[name])
 
 
-def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+def align(tables: Mapping[str, pl.DataFrame], *, at_least: int = 2) -> dict[str, pl.DataFrame]:
     """Sort tables of predictions by paper, after checking that they are of the same papers (PredictionsError)."""
-    if len(tables) < 2:
+    if len(tables) < at_least:
         msg = f"there is nothing to compare {', '.join(tables) or 'with nothing'} with. Give two predictions or more."
         raise PredictionsError(msg)
     aligned: dict[str, pl.DataFrame] = {}

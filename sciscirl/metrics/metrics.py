@@ -31,6 +31,8 @@ AVERAGED: Final = (
     "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
 )  # fmt: skip
 _N_BINS: Final = 10
+#: The square of the mean reward of a group, logged so that its mean over groups tells how much groups differ.
+GROUP_SQUARE: Final = "reward_group_mean_square"
 
 
 def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
@@ -156,6 +158,21 @@ def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]
         "reward_tie_pair_rate": sum(pairs) / len(pairs),
         "reward_unique_fraction_mean": math.fsum(distinct / n for distinct, n in counts) / len(groups),
     }
+
+
+def group_error(mean: float, mean_square: float, n_groups: int) -> float | None:
+    """Return the standard error of a mean reward over the groups of a step; None for one group.
+
+    Args:
+        mean: of the rewards, groups of equal size.
+        mean_square: of the means of the groups (GROUP_SQUARE).
+        n_groups: in the step.
+
+    Example:
+        >>> group_error(0.5, 0.3125, 5)  # groups with the means 0.25, 0.25, 0.5, 0.75, 0.75: variance 0.0625
+        0.125
+    """
+    return math.sqrt(max(mean_square - mean * mean, 0.0) / (n_groups - 1)) if n_groups > 1 else None
 
 
 def _ties(frame: pl.DataFrame) -> int:

@@ -15,7 +15,7 @@ from sciscirl.errors import PredictionsError
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.report.layout import show_estimate, show_pair
-from sciscirl.report.runs import name_folders
+from sciscirl.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.runs.folder import RUN_FILE, find_eval_split, refuse_release, write_json
 
 _ONE: Final = "predictions.parquet"
@@ -37,8 +37,12 @@ def find_predictions(path: Path) -> Path:
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
-    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what the ``run.json`` of each says; {} without one."""
-    given = [_split(word) for word in words]
+    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what the ``run.json`` of each says; {} without one.
+
+    The folder of a sweep stands for its runs, that of a release's baselines for each of them.
+    """
+    split = [_split(word) for word in words]
+    given = [(name, place) for name, path in split for place in ([path] if name else expand_folders([path]))]
     files = [find_predictions(path) for _, path in given]
     folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
     names = [name or other for (name, _), other in zip(given, name_folders(folders), strict=True)]
@@ -81,11 +85,24 @@ def check_slices(slices: Mapping[str, str | None]) -> None:
             raise PredictionsError(msg)
 
 
-def compare_files(words: Sequence[str], config: CompareConfig, out: Path | None = None) -> Comparison:
-    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``."""
+def compare_files(
+    words: Sequence[str], config: CompareConfig, out: Path | None = None, release: Path | None = None
+) -> Comparison:
+    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``.
+
+    With their ``release``, baselines judge the papers of the first and are compared too, unless one of that name is
+    given.
+    """
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
     tables, known = read_named(words)
+    if release is not None:
+        from sciscirl.evaluation.baselines import run_baselines
+
+        (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
+        check_slices({name: facts.get("release"), str(release): hash_release(release)})
+        beside = run_baselines(release, asked, facts.get("settings", {}))
+        tables |= {name: table for name, table in beside.items() if name not in tables}
     known = {name: facts for name, facts in known.items() if facts}
     check_slices({name: facts["release"] for name, facts in known.items()})
     asked = {name: list_asked(facts["settings"]) for name, facts in known.items()}

@@ -19,8 +19,9 @@ from matplotlib.ticker import MaxNLocator
 
 from sciscidata._support.terminal import printable
 from sciscidata.plots import COLOURS
-from sciscirl.metrics.compare import Comparison, Estimate
+from sciscirl.metrics.compare import COMPARED, Comparison, Estimate
 from sciscirl.metrics.predictions import INVALID
+from sciscirl.metrics.seeds import SeededComparison
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,6 +35,8 @@ _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 _LABEL_MARKERS: Final = ("o", "s", "D", "X")
 _WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
 _DPI: Final = 160
+#: The metrics of ways to train that are drawn.
+SCORED: Final = (*COMPARED, INVALID)
 _KEY: Final = "Source"
 _MADE_BY: Final = "sciscirl report"
 _HEAD: Final = 4096  # bytes, within which a picture says where it comes from
@@ -240,6 +243,29 @@ def plot_differences(comparison: Comparison, metric: str) -> bytes:
         axes.set_yticks(range(len(names)), names, fontsize=8)
         axes.set(xlabel=f"difference in {metric}", ylim=(len(names) - 0.5, -0.5))
         axes.xaxis.set_major_locator(MaxNLocator(nbins=5))
+        return _to_png(figure)
+
+
+def plot_scores(comparison: SeededComparison, *, n_columns: int = 1) -> bytes:
+    """Plot the scores of ways to train with their intervals, a panel for each metric; small dots are seeds."""
+    with _look():
+        names, n_rows = list(comparison.scores), -(-len(SCORED) // n_columns)
+        size = (_WIDTH * n_columns, n_rows * (0.8 + 0.26 * len(names)))
+        figure = Figure(figsize=size, layout="constrained")
+        panels: list[Axes] = list(np.ravel(figure.subplots(n_rows, n_columns)))
+        for axes, metric in zip(panels, SCORED, strict=False):
+            for row, name in enumerate(names):
+                seeds = comparison.by_seed[name][metric]
+                colour = _LINES[0] if name in comparison.ways else "#666666"
+                axes.plot(seeds, [row] * len(seeds), "|", color=colour, markersize=9, alpha=0.6)
+                axes.errorbar(
+                    [comparison.scores[name][metric].value], [row], xerr=_ends([comparison.scores[name][metric]]),
+                    fmt="o" if name in comparison.ways else "s", color=colour, markersize=5, elinewidth=1.4, capsize=3,
+                )  # fmt: skip
+            axes.set_yticks(range(len(names)), [_short(name, 26) for name in names], fontsize=8)
+            axes.set(xlabel=metric, xlim=(-0.03, 1.03), ylim=(len(names) - 0.5, -0.5))
+        for axes in panels[len(SCORED) :]:
+            axes.set_axis_off()
         return _to_png(figure)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sciscirl.metrics.compare import COMPARED, Estimate, Pair
+from sciscirl.metrics.seeds import SeededComparison
 
 ABSENT = "\N{EN DASH}"
 _LONGEST_SLUG: Final = 100  # a file's name may have 255 bytes
@@ -127,4 +128,19 @@ def show_pair(pair: Pair) -> list[str]:
         show_p(pair.p),
         show_p(pair.p_holm),
         ", ".join(pair.asked_otherwise),
+    ]
+
+
+def show_seeded_pairs(comparison: SeededComparison) -> list[list[str]]:
+    """Write each pair of ways to train and each metric: difference, p before and after Holm, unlike settings."""
+    return [
+        [
+            f"{pair.left} \u2212 {pair.right}",
+            metric,
+            show_estimate(one, signed=True),
+            *(ABSENT if p is None else show_p(p) for p in (pair.p[metric], pair.p_holm[metric])),
+            ", ".join(pair.asked_otherwise),
+        ]
+        for pair in comparison.pairs
+        for metric, one in pair.differences.items()
     ]

@@ -20,8 +20,15 @@ from sciscidata.storage import atomic_file, atomic_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.report.figures import is_of_report
 from sciscirl.report.layout import Picture, Section
-from sciscirl.report.runs import Run, read_runs
-from sciscirl.report.tables import view_comparison, view_cost, view_overview, view_published, view_runs
+from sciscirl.report.runs import Run, judge_baselines, read_runs
+from sciscirl.report.tables import (
+    view_comparison,
+    view_cost,
+    view_overview,
+    view_published,
+    view_runs,
+    view_seeds,
+)
 from sciscirl.report.views import (
     view_balance,
     view_challenges,
@@ -41,9 +48,9 @@ class ReportConfig:
     """Options of a report.
 
     Attributes:
-        runs: folders of training runs and evaluations, in the order in which they are shown.
+        runs: folders of training runs, evaluations and sweeps, in the order in which they are shown.
         out: the HTML file; its pictures go into a folder beside it, ``report_pictures`` for ``report.html``.
-        release: the folder of a release, to show papers with the answers to them.
+        release: the folder of a release, to show papers with the answers to them, and baselines beside the runs.
         n_examples: right, wrong and invalid answers of each run to show, this many of each.
         title: of the page.
 
@@ -84,7 +91,9 @@ def write_report(config: ReportConfig) -> Path:
         StorageError: if the report cannot be written.
     """
     _check_pictures(config.pictures)
-    sections = _name_pictures(make_sections(read_runs(config.runs), config))
+    runs = read_runs(config.runs)
+    runs += judge_baselines(runs, config.release) if config.release is not None else []
+    sections = _name_pictures(make_sections(runs, config))
     html = render_report(sections, config.title)
     with atomic_folder(config.pictures, overwrite=True) as folder:
         for section in sections:
@@ -99,6 +108,7 @@ def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
     """Make every view of the runs that has something to show."""
     views: tuple[Callable[[Sequence[Run]], Section | None], ...] = (
         view_overview,
+        view_seeds,
         view_runs,
         view_published,
         view_comparison,

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import count
+from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, cast, get_args
 
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
+from sciscidata.release.release import MANIFEST
 from sciscidata.storage.small_files import parse_json, read_json, read_whole
-from sciscirl.errors import PredictionsError, RunFolderError
+from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import measure
 from sciscirl.evaluation.final import FINAL
@@ -31,8 +36,20 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.prices import Usage, count_tokens
-from sciscirl.task.papers import TARGETS, PartName, Target, TargetName, list_labels, read_own_target, short_name
+from sciscirl.runs.sweep_folder import list_runs
+from sciscirl.task.papers import (
+    TARGETS,
+    PartName,
+    Target,
+    TargetName,
+    list_labels,
+    read_own_target,
+    read_split,
+    short_name,
+)
 
+_SEED: Final = re.compile(r"seed_\d+")
+_log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
 _LONGEST_SHOWN: Final = 80
@@ -117,10 +134,38 @@ class Run:
         return evaluation.metrics.get(name if len(self.labels) == 1 else f"{label}/{name}")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeated:
+    """Runs that differ in nothing but the seed; often only one."""
+
+    name: str
+    runs: Mapping[int, Run]  # by seed
+
+
+def expand_folders(folders: Iterable[Path]) -> list[Path]:
+    """Put the runs of a sweep in place of its folder, and the baselines of a release in place of theirs."""
+    return [place for folder in folders for place in _expand(folder)]
+
+
+def _expand(folder: Path) -> list[Path]:
+    if (folder / RUN_FILE).exists():
+        return [folder]
+    if runs := list_runs(folder):
+        return runs
+    return [path.parent for path in sorted(folder.glob(f"*/{RUN_FILE}")) if _is_of_baseline(path)] or [folder]
+
+
+def _is_of_baseline(path: Path) -> bool:
+    try:
+        return "baseline" in cast("dict[str, Any]", read_json(path))["settings"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
 
-    The final evaluation of a run follows it.
+    The folder of a sweep stands for its runs (``expand_folders``). The final evaluation of a run follows it.
 
     Example:
         >>> read_runs([Path("no-such-run")])
@@ -129,6 +174,7 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
         sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give log_paths of
         training runs, or folders that evaluations wrote.
     """
+    folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}
     if len(given) < len(folders):
         msg = "a run is given twice. Give each once."
@@ -144,8 +190,98 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     return runs
 
 
+def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
+    """Put runs together that differ in nothing but the seed, and their final evaluations; baselines are left out.
+
+    Of weights that runs started from, only counts how they were trained.
+    """
+    groups: dict[str, dict[int, Run]] = {}
+    of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before
+    for run in runs:
+        if run.kind == "baseline":
+            continue
+        name, seed, key = of_training
+        if run.name == f"{name}, {FINAL}":
+            key += FINAL
+        else:
+            kept = {one: value for one, value in run.settings.items() if one not in {"seed", "load_checkpoint"}}
+            start: Any = run.facts.get("begun_from") or {}
+            begun = [start.get("kind"), start.get("step")] if start.get("kind") else run.settings.get("load_checkpoint")
+            key = json.dumps([run.kind, kept, begun, run.facts.get("release")], sort_keys=True, default=str)
+            stated = run.settings.get("seed")
+            seed = stated if isinstance(stated, int) else 0
+            of_training = (run.name, seed, key)
+        key = next((each for each in (key, f"{key} {run.name}") if seed not in groups.get(each, {})), "")
+        groups.setdefault(key, {})[seed] = run
+    return [Repeated(name=_name_repeated([*seeds.values()]), runs=seeds) for seeds in groups.values()]
+
+
+def _name_repeated(runs: Sequence[Run]) -> str:
+    parents = {PurePosixPath(run.name).parent.as_posix() for run in runs}
+    if len(runs) == 1 or len(parents) > 1 or parents == {"."}:
+        return ", ".join(run.name for run in runs)
+    return parents.pop() + (f", {FINAL}" if runs[0].name.endswith(f", {FINAL}") else "")
+
+
+def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:
+    """Let the baselines judge the papers that runs of this release were judged by, where none stands beside them yet.
+
+    Papers that no baseline can judge are passed over with a warning.
+    """
+    from sciscirl.evaluation.baselines import run_baselines
+
+    digest = hash_release(release)
+    found: list[Run] = []
+    known = {find_papers(run) for run in runs if run.kind == "baseline"}
+    for run in runs:
+        papers, table = find_papers(run), run.last.predictions if run.last else None
+        stated = cast("Any", run.facts.get("release") or {}).get("manifest_sha256")
+        if papers is None or table is None or papers in known or stated != digest:
+            continue
+        known.add(papers)
+        try:
+            judged = run_baselines(release, table, run.settings)
+        except SciSciRLError as error:
+            _log.warning("no baseline stands beside %s: %s", run.name, error)
+            continue
+        taken = {one.name for one in (*runs, *found)}
+        for name, predictions in judged.items():
+            number = next(n for n in count(1) if (f"{name}-{n}" if n > 1 else name) not in taken)
+            own = {"baseline": name, "split": run.split, "seed": 0}
+            own |= {key: run.settings[key] for key in ("target", "own_label") if key in run.settings}
+            found.append(
+                Run(
+                    name=f"{name}-{number}" if number > 1 else name, kind="baseline", rows=(), usage=None, n_steps=0,
+                    facts={"settings": own, "release": run.facts.get("release"),
+                           "release_folder": run.facts.get("release_folder")},
+                    evaluations=(Evaluation(step=0, metrics=measure(predictions), predictions=predictions),),
+                    is_finished=True, is_stopped=False, n_test_looks=None, problems=(),
+                )
+            )  # fmt: skip
+    return found
+
+
+def hash_release(release: Path) -> str:
+    """Return the SHA-256 of the manifest of a release, by which runs name it (ReleaseError: it is none)."""
+    try:
+        return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
+    except OSError as error:
+        read_split(release, "test", needs=())  # says what is the matter with it
+        msg = f"{release / MANIFEST} cannot be read: {error.strerror}."
+        raise ReleaseError(msg) from error
+
+
+def find_papers(run: Run) -> str | None:
+    """Return what two evaluations need in common to be compared: task, release, split and papers; None without any."""
+    table = run.last.predictions if run.last else None
+    if table is None:
+        return None
+    papers = table["openalex_id"].unique().sort().to_list() if "openalex_id" in table.columns else None
+    return json.dumps([run.target, run.facts.get("release"), run.split, papers], default=str)
+
+
 def name_folders(folders: Sequence[Path]) -> list[str]:
-    """Name folders by the fewest last parts of their paths that differ.
+    """Name folders by the fewest last parts of their paths that differ; the folder of a seed never alone.
 
     Example:
         >>> name_folders([Path("a/exp4"), Path("b/exp4"), Path("b/exp5")])
@@ -154,7 +290,7 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
     parts = [folder.resolve().parts for folder in folders]
     names: list[str] = []
     for own in parts:
-        depth = 1
+        depth = 2 if _SEED.fullmatch(own[-1]) else 1
         while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
             depth += 1
         names.append(Path(*own[-depth:]).as_posix())

@@ -6,7 +6,6 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from statistics import fmean
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -15,9 +14,20 @@ import polars as pl
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.report.figures import plot_differences, plot_rates
-from sciscirl.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_metric, show_pair
-from sciscirl.report.runs import Run
+from sciscirl.metrics.seeds import MEASURED, compare_seeds
+from sciscirl.report.figures import SCORED, plot_differences, plot_rates, plot_scores
+from sciscirl.report.layout import (
+    ABSENT,
+    Picture,
+    Section,
+    Table,
+    show,
+    show_estimate,
+    show_metric,
+    show_pair,
+    show_seeded_pairs,
+)
+from sciscirl.report.runs import Repeated, Run, find_papers, find_repeated
 from sciscirl.runs.folder import is_local
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
@@ -96,14 +106,13 @@ def view_overview(runs: Sequence[Run]) -> Section:
         *("run", *COMPARED, "invalid", "signs of class collapse", "answers", "judged at step", "judged by"),
         *("looks at test", "state"),
     ]
-    seeds = view_seeds(runs)
     return Section(
         "overview",
         "Results",
         "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
         "answer that is not valid counts as wrong in every figure. Papers that chose a checkpoint flatter it: a result "
         "on test is clean if its run looked at test once, in its final evaluation.",
-        [Table("The last evaluation of each run", head, rows), *([seeds] if seeds else [])],
+        [Table("The last evaluation of each run", head, rows)],
         headline=_list_best(runs),
     )
 
@@ -154,28 +163,56 @@ def _name_release(run: Run) -> str:
     return f"{run.facts.get('release_folder') or ''} {digest}".strip() or ABSENT
 
 
-def view_seeds(runs: Sequence[Run]) -> Table | None:
-    """Put runs together that differ in nothing but the seed; None if there are none."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        if run.last:
-            kept = {name: value for name, value in run.settings.items() if name != "seed"}
-            key = json.dumps([run.kind, kept, run.facts.get("release")], sort_keys=True, default=str)
-            groups.setdefault(key, []).append(run)
-    rows: list[list[str]] = []
-    for group in groups.values():
-        seeds = {str(run.settings.get("seed")) for run in group}
-        if len(seeds) > 1:
-            held = [[run.last.metrics.get(name) for run in group if run.last] for name in COMPARED]
-            names = ", ".join(run.name for run in group)
-            rows.append([names, ", ".join(sorted(seeds)), *map(_spread, held)])
-    head = ["runs", "seeds", *COMPARED]
-    return Table("Several seeds: mean, least and most of the runs", head, rows) if rows else None
+def view_seeds(runs: Sequence[Run]) -> Section | None:
+    """Show runs that differ in nothing but the seed as one row, and compare these rows; None if there are none."""
+    groups: dict[str, list[Repeated]] = {}
+    for one in find_repeated([run for run in runs if find_papers(run)]):
+        groups.setdefault(find_papers(next(iter(one.runs.values()))) or "", []).append(one)
+    texts, tables, pictures = [], [], []
+    for papers, group in groups.items():
+        if all(len(one.runs) == 1 for one in group):
+            continue
+        ways = {one.name: {seed: _predictions(run) for seed, run in one.runs.items()} for one in group}
+        asked = {one.name: list_asked(next(iter(one.runs.values())).settings) for one in group}
+        beside = {run.name: _predictions(run) for run in runs if run.kind == "baseline" and find_papers(run) == papers}
+        try:
+            comparison = compare_seeds(ways, CompareConfig(n_resamples=1000), asked, beside)
+        except PredictionsError as error:
+            texts.append(f"{', '.join(ways)} cannot be compared: {error}")
+            continue
+        rows = [
+            [name, ", ".join(map(str, comparison.seeds[name])) if name in ways else ABSENT, *map(show_estimate, scores)]
+            for name, scores in ((name, comparison.scores[name].values()) for name in comparison.scores)
+        ]
+        tables.append(Table(f"Means over seeds, {comparison.n_papers:,} papers", ["", "seeds", *MEASURED], rows))
+        if comparison.pairs:
+            tables.append(Table("Differences over seeds", _PAIR_HEAD, show_seeded_pairs(comparison)))
+        said = "; ".join(
+            f"{name}: " + ", ".join(f"{metric} {show_estimate(scores[metric])}" for metric in SCORED)
+            for name, scores in comparison.scores.items()
+        )
+        pictures.append(Picture("seeds", plot_scores(comparison), f"Scores of ways to train. {said}."))
+    if not tables and not texts:
+        return None
+    texts.append(
+        "Runs that differ in nothing but the seed are one row: the mean of their last evaluations. Intervals of "
+        "several seeds are over seeds and papers, those of one seed over papers only. With few seeds they are too "
+        "narrow. "
+        "Differences are left minus right, on the same draws of seeds and papers. p is of a permutation test, in which "
+        "papers swap sides: it is about these runs, not about other seeds. Holm's method adjusts it for the number of "
+        "pairs. In the picture, strokes are seeds."
+    )
+    return Section("seeds", "Ways to train, over seeds", " ".join(texts), tables, pictures)
 
 
-def _spread(values: Sequence[float | None]) -> str:
-    known = [value for value in values if value is not None]
-    return f"{show(fmean(known))} ({show(min(known))} to {show(max(known))})" if known else ABSENT
+_PAIR_HEAD: Final = ("pair", "metric", "difference", "p", "adjusted", "asked otherwise")
+
+
+def _predictions(run: Run) -> pl.DataFrame:
+    if run.last is None or run.last.predictions is None:
+        msg = "find_papers has found the papers of the predictions"
+        raise AssertionError(msg)
+    return run.last.predictions
 
 
 def render_end(run: Run) -> str:
@@ -325,13 +362,8 @@ def view_comparison(runs: Sequence[Run]) -> Section | None:
     """Compare the last evaluations of the same papers, paper by paper; None if fewer than two."""
     groups: dict[str, dict[str, pl.DataFrame]] = {}
     for run in runs:
-        if run.last and run.last.predictions is not None:
-            predictions = run.last.predictions
-            papers = (
-                predictions["openalex_id"].unique().sort().to_list() if "openalex_id" in predictions.columns else None
-            )
-            key = json.dumps([run.target, run.facts.get("release"), run.split, papers])
-            groups.setdefault(key, {})[run.name] = predictions
+        if key := find_papers(run):
+            groups.setdefault(key, {})[run.name] = _predictions(run)
     if sum(map(len, groups.values())) < 2:
         return None
     asked = {run.name: list_asked(run.settings) for run in runs}

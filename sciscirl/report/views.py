@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import hashlib
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, cast
 
 import polars as pl
 
 from sciscidata.plots import COLOURS
-from sciscidata.release.release import MANIFEST
-from sciscidata.storage.small_files import read_whole
 from sciscirl.metrics.compare import Estimate
-from sciscirl.metrics.metrics import bin_by_confidence, find_right
+from sciscirl.metrics.metrics import GROUP_SQUARE, bin_by_confidence, find_right, group_error
 from sciscirl.metrics.predictions import INVALID, split_by_label
 from sciscirl.report.figures import (
     Series,
@@ -24,7 +23,7 @@ from sciscirl.report.figures import (
     plot_shares,
 )
 from sciscirl.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
-from sciscirl.report.runs import Evaluation, Run
+from sciscirl.report.runs import Evaluation, Run, find_repeated, hash_release
 from sciscirl.report.tables import TRAIN, view_groups
 from sciscirl.task.papers import VOCABULARIES, Paper, SplitName, read_split, short_name
 
@@ -293,7 +292,10 @@ def view_trajectories(runs: Sequence[Run]) -> Section:
         title = "Loss on the answers learned from"
         picture = plot_lines(losses, title=title, y_label="nats per token", is_share=False)
         pictures.append(Picture("train_loss", picture, f"{title} over steps: {said}."))
-    text = "Held-out figures over training steps; bars are 95 % intervals. Step 0 is the model before training."
+    text = (
+        "Held-out figures over training steps; bars are 95 % intervals. Of several seeds, the line is the mean, and "
+        "bars reach from the least to the most. Step 0 is the model before training."
+    )
     if not pictures:
         text = "No run was evaluated more than once, so there is nothing to draw."
     return Section("trajectories", "Trajectories", text, (), pictures)
@@ -304,27 +306,67 @@ def _trained(runs: Sequence[Run]) -> list[Run]:
 
 
 def plot_trajectories(runs: Sequence[Run], shown: Mapping[str, str]) -> list[Picture]:
-    """Plot each metric, a line for each run that was evaluated more than once."""
+    """Plot each metric, a line for each run that was evaluated more than once, or for several seeds of one."""
     pictures: list[Picture] = []
     for name, title in shown.items():
         lines: dict[str, Series] = {}
-        for run in _trained(runs):
-            values = [_or_nan(one.metrics.get(name)) for one in run.evaluations]
-            lows, highs = (
-                [_or_nan(one.metrics.get(f"{name}/{end}")) for one in run.evaluations] for end in ("low", "high")
-            )
-            lines[run.name] = Series(steps=[one.step for one in run.evaluations], values=values, lows=lows, highs=highs)
-        if lines:
-            said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in lines.items())
-            pictures.append(
-                Picture(f"trajectory_{slug(name)}", plot_lines(lines, title=title), f"{title} over steps: {said}.")
-            )
+        for one in find_repeated(_trained(runs)):
+            every = [_judged(run, name) for run in one.runs.values()]
+            lines[one.name] = every[0] if len(every) == 1 else _mean_of_seeds(every)
+        pictures += _draw_lines(f"trajectory_{slug(name)}", title, lines)
     return pictures
+
+
+def _judged(run: Run, name: str) -> Series:
+    values = [_or_nan(one.metrics.get(name)) for one in run.evaluations]
+    lows, highs = ([_or_nan(one.metrics.get(f"{name}/{end}")) for one in run.evaluations] for end in ("low", "high"))
+    return Series(steps=[one.step for one in run.evaluations], values=values, lows=lows, highs=highs)
+
+
+def _mean_of_seeds(lines: Sequence[Series]) -> Series:
+    """Return the mean of the steps that all seeds have, with the least and the most of them."""
+    values = [dict(zip(line.steps, line.values, strict=True)) for line in lines]
+    steps = [step for step in lines[0].steps if all(step in one for one in values)]
+    held = [[one[step] for one in values] for step in steps]
+    means = [math.fsum(each) / len(each) for each in held]
+    return Series(steps=steps, values=means, lows=[*map(min, held)], highs=[*map(max, held)])
+
+
+def _draw_lines(name: str, title: str, lines: Mapping[str, Series], **more: Any) -> list[Picture]:  # noqa: ANN401
+    drawn = {run: line for run, line in lines.items() if line.steps}
+    if not drawn:
+        return []
+    said = "; ".join(f"{run} from {line.values[0]:.3f} to {line.values[-1]:.3f}" for run, line in drawn.items())
+    return [Picture(name, plot_lines(drawn, title=title, **more), f"{title} over steps: {said}.")]
+
+
+def _rewarded(run: Run) -> Series:
+    """Return the mean reward of each training step, with its standard error over the groups of the step."""
+    line, size = _logged(run, f"{TRAIN}reward/total"), run.settings.get("group_size")
+    if not isinstance(size, int) or size < 1:
+        return line
+    rows = [row for row in run.rows if f"{TRAIN}reward/total" in row]
+    errors = [
+        group_error(mean, row[f"{TRAIN}{GROUP_SQUARE}"], round(row.get(f"{TRAIN}total_episodes", 0)) // size)
+        if f"{TRAIN}{GROUP_SQUARE}" in row else None
+        for row, mean in zip(rows, line.values, strict=True)
+    ]  # fmt: skip
+    if not any(errors):
+        return line
+    return replace(
+        line,
+        lows=[mean - _or_nan(error) for mean, error in zip(line.values, errors, strict=True)],
+        highs=[mean + _or_nan(error) for mean, error in zip(line.values, errors, strict=True)],
+    )
 
 
 def view_rewards(runs: Sequence[Run]) -> Section | None:
     """Show mean rewards in training by part, and how often rewards tie; None without reinforcement learning."""
-    pictures: list[Picture] = []
+    rewards: dict[str, Series] = {}
+    for one in find_repeated([run for run in runs if any(f"{TRAIN}reward/total" in row for row in run.rows)]):
+        every = [_rewarded(run) for run in one.runs.values()]
+        rewards[one.name] = every[0] if len(every) == 1 else _mean_of_seeds(every)
+    pictures = _draw_lines("mean_reward", "Mean reward", rewards, is_share=False)
     for run in runs:
         names = dict.fromkeys(name for row in run.rows for name in row if name.startswith(f"{TRAIN}reward/"))
         lines = {name.removeprefix(f"{TRAIN}reward/"): _logged(run, name) for name in names}
@@ -354,7 +396,9 @@ def view_rewards(runs: Sequence[Run]) -> Section | None:
     return Section(
         "rewards",
         "Rewards and ties",
-        "Mean reward of a training step, and its parts. A group whose rewards are all equal teaches nothing.",
+        "Mean reward of a training step, and its parts. Bars are the standard error over the groups of the step; of "
+        "several seeds, the line is the mean, and bars reach from the least to the most. A group whose rewards are all "
+        "equal teaches nothing.",
         [groups] if groups else [],
         pictures,
     )
@@ -380,7 +424,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
     """
     examples: dict[str, Sequence[Example]] = {}
     texts: dict[SplitName, Mapping[str, Paper]] = {}
-    digest = None if release is None else _hash_of(release)
+    digest = None if release is None else hash_release(release)
     n_without = 0
     for run in runs:
         table = run.last.predictions if run.last else None
@@ -406,14 +450,6 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
     elif n_without:
         text += f" The papers of {n_without:,} runs are not shown: {release.name} is not their release."
     return Section("examples", "Examples", text, examples=examples)
-
-
-def _hash_of(release: Path) -> str | None:
-    try:
-        return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
-    except OSError:
-        read_split(release, "test", needs=())  # says what is the matter with it
-        return None
 
 
 def _choose(table: pl.DataFrame, n_each: int) -> list[tuple[str, dict[str, Any]]]:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 
-_DEPTH: Final = 4  # group sizes / run / checkpoints / checkpoint-50
+_DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
 
 
 @contextmanager

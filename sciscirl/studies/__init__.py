@@ -1,4 +1,4 @@
-"""Studies that repeat a run under other conditions: group sizes, or number formats and batches.
+"""Studies that repeat a run under other conditions: presets, options and seeds, or number formats and batches.
 
-Read first: ``group_sizes.py``, or ``repro/sweep.py``.
+Read first: ``sweep.py``, or ``repro/sweep.py``.
 """

@@ -20,7 +20,6 @@ from tinker_cookbook.renderers import Renderer
 
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata.storage import atomic_file
-from sciscidata.storage.small_files import read_json
 from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import LabelEnv
 from sciscirl.errors import SciSciRLError
@@ -28,8 +27,9 @@ from sciscirl.evaluation.evaluate import fit_rules
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.presets import find_preset, lay_over
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.runs.folder import describe_run, locked_folder, write_json
+from sciscirl.runs.folder import describe_run, locked_folder
 from sciscirl.runs.server_checks import check_server, open_sampling
+from sciscirl.runs.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
 from sciscirl.studies.repro.runners import ServerRunner, describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
@@ -39,9 +39,9 @@ from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)
 
-SWEEP_FILE: Final = "sweep.json"
 #: What two sweeps need in common to be compared; weights only where both know theirs.
 _COMPARED: Final = ("prompts_sha256", "max_tokens", "temperature")
+_ELSEWHERE: Final = " Sweeps on several machines are compared by --against."
 
 
 class Sweep:
@@ -179,7 +179,7 @@ async def run_sweep(config: ReproConfig) -> pl.DataFrame:
     for folder in others.values():
         check_comparable(facts["settings"], folder)
     with locked_folder(config.out, user="sweep", option="folder: ReproConfig.out"):
-        begin_sweep(config.out, facts)
+        begin_sweep(config.out, facts, more=_ELSEWHERE)
         cells += [replace(cells[0], axis=ELSEWHERE, value=name) for name in others]
         total = len(cells) * len(sweep.papers) * len(sweep.modes)
         with progress_bar("ask under each setting", total=total, unit="prompts") as advance:
@@ -232,44 +232,16 @@ def _title(settings: Mapping[str, Any]) -> str:
 
 
 def _write_results(folder: Path, table: pl.DataFrame, facts: Mapping[str, Any]) -> None:
-    with atomic_file(folder / "sweep.parquet") as path:
-        table.write_parquet(path)
-    with atomic_file(folder / "sweep.csv") as path:
-        table.write_csv(path)
+    write_table(folder, "sweep", table)
     with atomic_file(folder / "sweep.md") as path:
         path.write_text(render_table(table, facts["settings"]), "utf-8")
     with atomic_file(folder / "sweep.png") as path:
         plot_sweep(table, path, title=_title(facts["settings"]))
 
 
-def begin_sweep(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the facts of the sweep, or make sure that the folder holds the same sweep."""
-    path = folder / SWEEP_FILE
-    if not path.exists():
-        write_json(path, facts)
-        return
-    older = _read_sweep(folder)
-    for name, value in facts["settings"].items():
-        if older.get(name) != value:
-            msg = (
-                f"{folder} was begun with {name}={older.get(name)!r}, now it is {value!r}. Go on with what it "
-                "was begun with, or choose another folder: --out. Sweeps on several machines are compared by --against."
-            )
-            raise SciSciRLError(msg)
-
-
-def _read_sweep(folder: Path) -> dict[str, Any]:
-    path = folder / SWEEP_FILE
-    try:
-        return dict(read_json(path)["settings"])
-    except (OSError, ValueError, LookupError, TypeError) as error:
-        msg = f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another."
-        raise SciSciRLError(msg) from error
-
-
 def check_comparable(settings: Mapping[str, Any], folder: Path) -> None:
     """Refuse another sweep with other prompts or weights, or without a reference yet."""
-    theirs = _read_sweep(folder)
+    theirs = read_sweep(folder)
     known = ("weights_sha256",) if settings["weights_sha256"] and theirs.get("weights_sha256") else ()
     for name in (*_COMPARED, *known):
         if theirs.get(name) != settings[name]:

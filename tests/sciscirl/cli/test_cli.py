@@ -21,7 +21,7 @@ from tests.conftest import REPOSITORY
 SCRIPTS = {
     "train_rl": "train", "train_sft": "sft", "evaluate": "evaluate", "compare": "compare", "report": "report",
     "select_checkpoint": "select", "serve_local_tinker": "serve", "merge_adapter": "merge",
-    "repro_sweep": "sweep repro", "group_size_sweep": "sweep group-sizes",
+    "repro_sweep": "sweep repro", "sweep": "sweep",
 }  # fmt: skip
 HEAVY = "{'torch', 'tinker', 'tinker_cookbook', 'transformers', 'matplotlib', 'polars'}"
 
@@ -83,8 +83,8 @@ def test_the_ways_to_write_an_option_mean_the_same():
     assert read("train", words) == {
         "preset": "exp4", "max_steps": 7, "interleave": False, "dry_run": True, "seed": 1, "resume": False, "n_test": 2
     }  # fmt: skip
-    for words in (["--sizes", "4", "8", "out=x"], ["sizes=4,8", "--out=x"], ["--sizes=4,8", "--out", "x"]):
-        assert read("sweep group-sizes", words) == {"sizes": [4, 8], "out": "x"}
+    for words in (["--seeds", "4", "8", "out=x"], ["seeds=4,8", "--out=x"], ["--seeds=4,8", "--out", "x"]):
+        assert read("sweep", words) == {"seeds": [4, 8], "out": "x"}
     assert read("compare", ["a=runs/a", "b", "level=0.9"]) == {"predictions": ["a=runs/a", "b"], "level": 0.9}
     assert read("report", ["a", "b", "--title", "seed=3"]) == {"runs": ["a", "b"], "title": "seed=3"}
 
@@ -93,7 +93,8 @@ def test_the_ways_to_write_an_option_mean_the_same():
     ("words", "said"),
     [
         ("trian", "there is no command 'trian'. Did you mean train?"),
-        ("sweep", "there is no command 'sweep'. Choose one of sweep repro, sweep group-sizes."),
+        ("sweep sedes=1", "unknown flag --sedes. Did you mean --seeds?"),
+        ("sweep seeds=0,x", "--seeds is 'x', needs a list of at least one whole number"),
         ("sweep repo", "there is no command 'sweep repo'. Did you mean sweep repro?"),
         ("train --max-step 4", "unknown flag --max-step. Did you mean --max-steps? See sciscirl train --help."),
         ("train max_stps=4", "unknown flag --max-stps. Did you mean --max-steps?"),
@@ -126,7 +127,11 @@ def test_wrong_usage_is_one_line_that_says_what_was_meant(words, said, capsys):
         ("train --keep-days 9999", "--keep-days is 9999, needs a whole number from 1 to 3650."),
         ("evaluate --release a --run b --model c", "--run names the model. Leave it out, or leave out --model and "),
         ("evaluate --from-predictions a --preset b", "--from-predictions takes no other option. Leave out --preset."),
-        ("sweep group-sizes --log-path x", "--log-path cannot be set: the sweep decides. Set --sizes, --rollouts-per"),
+        ("sweep --log-path x", "--log-path cannot be set: the sweep decides. Set --seeds and --out;"),
+        (
+            "sweep vary=group_sizes:4",
+            "--vary begins with 'group_sizes:4', which is no option. Write OPTION:VALUE,VALUE",
+        ),
         ("sft --backend tinker --quantize nf4", "--backend tinker has no option --quantize."),
         ("sft --backend tinker --max-steps 0", "--max-steps is 0, needs a whole number from 1, or all."),
         ("serve", "serve needs one of --tiny and --model."),
@@ -153,7 +158,7 @@ def test_python_names_become_flags_and_paths_stay():
 def test_a_shell_completes_commands_and_options(shell, capsys):
     run(["completion", shell])
     script = capsys.readouterr().out
-    assert all(word in script for word in ("group-sizes", "max-steps", "from-predictions"))
+    assert all(word in script for word in ("sft-n-epochs", "batch-sizes", "max-steps", "from-predictions"))
 
 
 def test_every_script_is_a_command_and_helps_without_the_extras():

@@ -15,6 +15,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, read_action
+from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
@@ -174,6 +175,8 @@ def test_ties_within_a_group_are_logged(papers, toy_renderer):
     assert tied.metrics_G[0]["reward_tie_group_rate"] == 1.0
     assert tied.metrics_G[0]["reward_uniform_group_rate"] == 0.0
     assert tied.metrics_G[0]["reward_tie_pair_rate"] == pytest.approx(1 / 3)
+    rewards = tied.get_total_rewards()
+    assert tied.metrics_G[0][GROUP_SQUARE] == pytest.approx((sum(rewards) / 3) ** 2)
     alone, _ = roll_out(papers[0], toy_renderer, ["no"])
     assert alone.metrics_G == [{}]
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import subprocess
@@ -13,6 +14,7 @@ from scipy.stats import binomtest
 
 from sciscirl.cli.main import run
 from sciscirl.errors import PredictionsError, SciSciRLError
+from sciscirl.evaluation.baselines import BASELINES
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
 from sciscirl.metrics.metrics import measure_predictions
@@ -264,3 +266,24 @@ def test_the_script_shows_a_mistake_as_one_line(folders):
     done = subprocess.run([*script, folders[0]], capture_output=True, text=True, check=False, cwd=REPOSITORY)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: there is nothing to compare rl with. Give two predictions or more.\n"
+
+
+def test_baselines_are_compared_on_the_same_papers_of_the_release(toy_slice, tmp_path):
+    ids = pl.read_parquet(toy_slice / "test.parquet").rename({"disruption_label": "gold"}).select("openalex_id", "gold")
+    said = {"label": "neutral", "confidence": 0.5, "is_json": True, "is_valid": True}
+    answers = ids.sort("openalex_id").head(6).with_columns(**{name: pl.lit(value) for name, value in said.items()})
+    digest = hashlib.sha256((toy_slice / "manifest.json").read_bytes()).hexdigest()
+    own = make_evaluation(tmp_path / "own", answers, {"preset": "exp4", "style": "plain"}, manifest_sha256=digest)
+    other = make_evaluation(tmp_path / "other", answers, {}, manifest_sha256=digest)
+    found = compare_files([str(own), f"majority={other}"], QUICK, release=toy_slice)
+    assert {*found.scores} == {"own", *BASELINES}
+    assert [*found.scores][:2] == ["own", "majority"]  # what is given goes before
+    assert found.scores["majority"]["label_match"].value == found.scores["own"]["label_match"].value
+    assert found.n_papers == 6
+    assert found.scores["tfidf_logistic"]["label_match"].value == 1.0  # titles tell the class
+    for name in ("majority", "tfidf_logistic"):
+        make_evaluation(tmp_path / "all" / name, answers, {"baseline": name}, manifest_sha256=digest)
+    assert [*compare_files([str(own), str(tmp_path / "all")], QUICK).scores] == ["own", "majority", "tfidf_logistic"]
+    strange = make_evaluation(tmp_path / "strange", answers, {}, manifest_sha256="0f" * 32)
+    with pytest.raises(PredictionsError, match="strange is of release 0f0f0f0f0f0f"):
+        compare_files([str(strange), str(own)], QUICK, release=toy_slice)

@@ -22,13 +22,14 @@ from PIL import Image
 from sciscidata.errors import StorageError
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
-from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
+from sciscirl.metrics.metrics import GROUP_SQUARE, bin_by_confidence, find_right, measure_predictions
+from sciscirl.metrics.seeds import compare_seeds
 from sciscirl.presets import describe, find_preset
-from sciscirl.report import figures
+from sciscirl.report import figures, views
 from sciscirl.report.figures import Series, plot_confusion, plot_lines
 from sciscirl.report.layout import Example, Picture, Section, Table
 from sciscirl.report.report import ReportConfig, render_report, write_report
-from sciscirl.report.runs import name_folders, read_run, read_runs
+from sciscirl.report.runs import find_repeated, name_folders, read_run, read_runs
 from sciscirl.report.tables import (
     PUBLISHED_EXP5,
     PUBLISHED_RUNS,
@@ -205,14 +206,98 @@ def test_the_page_opens_with_the_best_run_of_each_task_its_interval_papers_slice
 def test_seeds_of_one_preset_stand_together(home, tmp_path):
     for seed, skill in ((0, 0.4), (1, 0.6), (2, 0.8)):
         make_run(tmp_path / f"seed{seed}", evaluations={4: answers(skill, seed=seed)}, seed=seed)
-    runs = read_runs([tmp_path / "seed0", home / "exp5", tmp_path / "seed1", tmp_path / "seed2"])
-    (row,) = view_seeds(runs).rows
+    names = [tmp_path / "seed0", home / "exp5", tmp_path / "seed1", tmp_path / "seed2", home / "majority"]
+    section = view_seeds(read_runs(names))
+    means, differences = section.tables
     scores = [
         measure_predictions(answers(skill, seed=seed))["label_match"] for seed, skill in ((0, 0.4), (1, 0.6), (2, 0.8))
     ]
-    assert row[:2] == ["seed0, seed1, seed2", "0, 1, 2"]
-    assert row[2] == f"{sum(scores) / 3:.3f} ({min(scores):.3f} to {max(scores):.3f})"
+    assert [row[:2] for row in means.rows] == [["seed0, seed1, seed2", "0, 1, 2"], ["exp5", "1"], ["majority", "–"]]
+    assert means.rows[0][2].startswith(f"{sum(scores) / 3:.3f} [")
+    assert [row[:2] for row in differences.rows] == [
+        ["seed0, seed1, seed2 − exp5", metric] for metric in ("label_match", "macro_f1", "min_class_recall")
+    ]
+    assert differences.rows[0][5] == "reward"
+    assert section.pictures[0].alt.startswith("Scores of ways to train. seed0, seed1, seed2: label_match 0.")
     assert view_seeds(read_runs([home / "exp4", home / "exp5"])) is None
+
+
+def test_a_curve_of_seeds_is_their_mean_and_that_of_one_run_has_the_error_of_its_groups(tmp_path, monkeypatch):
+    for seed in (0, 1):
+        run = make_run(tmp_path / f"seed_{seed}", evaluations={0: answers(0.2, seed=seed), 4: answers(0.7)}, seed=seed)
+        rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+        for row in rows[:4]:
+            row |= {"env/all/reward/total": 0.5 + seed, "env/all/total_episodes": 10, f"env/all/{GROUP_SQUARE}": 0.3125}
+        (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
+    drawn = {}
+    monkeypatch.setattr(views, "plot_lines", lambda lines, *, title, **_: drawn.setdefault(title, lines) and BLANK)
+    both = read_runs([tmp_path / "seed_0", tmp_path / "seed_1"])
+    views.view_rewards(both)
+    (line,) = drawn["Mean reward"].values()
+    assert (line.values, line.lows, line.highs) == ([1.0] * 4, [0.5] * 4, [1.5] * 4)
+    views.view_trajectories(both)
+    (line,) = drawn["macro-F1"].values()
+    found = [[one.metrics["macro_f1"] for one in run.evaluations] for run in both]
+    assert line.values == [sum(pair) / 2 for pair in zip(*found, strict=True)]
+    drawn.clear()
+    views.view_rewards(both[:1])
+    (line,) = drawn["Mean reward"].values()
+    assert (line.values, line.lows, line.highs) == ([0.5] * 4, [0.375] * 4, [0.625] * 4)
+
+
+def test_runs_that_differ_in_more_than_the_seed_or_in_where_they_began_are_apart(tmp_path):
+    def begin(name, kind, seed):
+        run = make_run(
+            tmp_path / name, evaluations={4: answers()}, seed=seed, settings={"load_checkpoint": f"t/{seed}"}
+        )
+        facts = json.loads((run / "run.json").read_text("utf-8"))
+        facts["begun_from"] = {"path": f"t/{seed}", "folder": "x", "kind": kind, "step": 4}
+        (run / "run.json").write_text(json.dumps(facts), "utf-8")
+        return run
+
+    names = [begin("a/seed_0", "sft", 0), begin("a/seed_1", "sft", 1), begin("b", "rl", 2)]
+    names += [
+        make_run(tmp_path / "c", evaluations={4: answers()}, seed=3),
+        make_run(tmp_path / "d", evaluations={}, seed=3),
+    ]
+    found = {one.name: [*one.runs] for one in find_repeated(read_runs(names))}
+    assert found == {"a": [0, 1], "b": [2], "c": [3], "d": [3]}
+
+
+def test_final_evaluations_of_several_seeds_stand_together(tmp_path):
+    for seed in (0, 1):
+        run = make_run(tmp_path / "exp4" / f"seed_{seed}", evaluations={4: answers(seed=seed)}, seed=seed)
+        make_evaluation(run / "final", answers(seed=2 + seed), {"preset": "exp4", "selected": {"step": seed}})
+    make_run(tmp_path / "exp5" / "seed_0", "exp5", evaluations={4: answers()})
+    folders = [tmp_path / name for name in ("exp4/seed_0", "exp4/seed_1", "exp5/seed_0")]
+    found = {one.name: [*one.runs] for one in find_repeated(read_runs(folders))}
+    assert found == {"exp4": [0, 1], "exp4, final": [0, 1], "exp5/seed_0": [0]}
+    section = view_seeds(read_runs(folders))
+    assert [row[:2] for row in section.tables[0].rows][:2] == [["exp4", "0, 1"], ["exp4, final", "0, 1"]]
+
+
+def test_scores_of_seeds_are_drawn_where_they_are(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or BLANK)
+    ways = {"good": {0: answers(0.9, seed=1), 1: answers(0.7, seed=2)}}
+    found = compare_seeds(ways, beside={"majority": answers(0.0, bias=1.0, broken=0.0)})
+    figures.plot_scores(found, n_columns=2)
+    panel = drawn[0].axes[0]
+    assert [label.get_text() for label in panel.get_yticklabels()] == ["good", "majority"]
+    assert panel.get_xlabel() == "label_match"
+    strokes, mark = panel.lines[0], panel.lines[1]
+    assert [*strokes.get_xdata()] == [*found.by_seed["good"]["label_match"]]
+    assert [*mark.get_xdata()] == [found.scores["good"]["label_match"].value]
+
+
+def test_a_folder_of_baselines_stands_for_each_of_them(home, tmp_path):
+    for name in ("majority", "tfidf_logistic"):
+        make_evaluation(tmp_path / "evaluations" / name, answers(0.1), {"baseline": name})
+    make_evaluation(tmp_path / "evaluations" / "exp4", answers(0.1), {})  # of a run
+    (tmp_path / "evaluations" / "other").mkdir()
+    (tmp_path / "evaluations" / "other" / "run.json").write_text("[", "utf-8")
+    runs = read_runs([home / "exp4", tmp_path / "evaluations"])
+    assert [(run.name, run.kind) for run in runs[1:]] == [("majority", "baseline"), ("tfidf_logistic", "baseline")]
 
 
 def test_a_model_that_writes_no_json_is_not_called_collapsed(tmp_path):

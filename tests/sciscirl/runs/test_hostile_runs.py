@@ -34,10 +34,10 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.local_model import _find_broken
+from sciscirl.runs.sweep_folder import begin_sweep
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.studies.repro.answers import read_answers
 from sciscirl.studies.repro.runners import hash_weights
-from sciscirl.studies.repro.sweep import begin_sweep
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 DEEP = "[" * 100_000

@@ -27,7 +27,7 @@ from sciscirl.evaluation.evaluate import (
 )
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
-from sciscirl.options import GroupSizeOptions, SftOptions, TrainOptions
+from sciscirl.options import SftOptions, SweepOptions, TrainOptions
 from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.report.runs import name_folders
 from sciscirl.rl.config import make_config
@@ -35,8 +35,8 @@ from sciscirl.rl.train import guarded_run, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
 from sciscirl.runs.local_model import load_base_model
 from sciscirl.sft.config import resolve_folder
-from sciscirl.studies.group_sizes import plan_runs
 from sciscirl.studies.repro.sweep import ReproConfig
+from sciscirl.studies.sweep import plan_sweep
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
@@ -249,7 +249,7 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
 def test_a_home_that_there_is_not_is_one_line(options):
     for find in (
         lambda path: make_config(TrainOptions(**options | {"log_path": path})),
-        lambda path: plan_runs(GroupSizeOptions(out=path)),
+        lambda path: plan_sweep(SweepOptions(out=path)),
         lambda path: resolve_folder(SftOptions(log_path=path), "peft"),
     ):
         with pytest.raises(SciSciRLError, match=r"'~nobody-of-this-name/run': there is no such home\. Write"):
@@ -259,7 +259,8 @@ def test_a_home_that_there_is_not_is_one_line(options):
 def test_a_sweep_lies_where_its_runs_do(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    assert plan_runs(GroupSizeOptions(out="~/sizes"))[4].log_path == f"{tmp_path.as_posix()}/sizes/group_004"
+    (run,) = plan_sweep(SweepOptions(out="~/sweep"))
+    assert run.options.log_path == f"{tmp_path.as_posix()}/sweep/baseline/seed_0"
 
 
 def test_a_folder_that_no_disk_takes_is_one_line():

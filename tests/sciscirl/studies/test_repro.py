@@ -179,7 +179,7 @@ def test_what_was_measured_is_kept_and_what_is_missing_is_made_up_for(table, con
 
 
 def test_a_folder_of_another_sweep_is_refused(table, config):
-    with pytest.raises(SciSciRLError, match=r"was begun with seed=0, now it is 1"):
+    with pytest.raises(SciSciRLError, match=r"was begun with seed=0, not seed=1"):
         asyncio.run(run_sweep(replace(config, seed=1)))
 
 

@@ -1,0 +1,74 @@
+"""The folder of a sweep: what it was begun with, which runs it has, and its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+
+from sciscidata._support.validate import show_value
+from sciscidata.storage import atomic_file, path_inside
+from sciscidata.storage.small_files import read_json
+from sciscirl.errors import SciSciRLError
+from sciscirl.runs.folder import RUN_FILE, write_json
+
+SWEEP_FILE: Final = "sweep.json"
+
+
+def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str] = (), more: str = "") -> None:
+    """Write the facts of a sweep, or make sure that the folder holds the same one (SciSciRLError).
+
+    ``facts`` have ``settings`` in JSON types. Those that are ``free`` may change, and the facts are then written anew.
+    ``more`` ends the message.
+    """
+    settings: Mapping[str, Any] = facts["settings"]
+    if (folder / SWEEP_FILE).exists():
+        older = read_sweep(folder)
+        for name, value in settings.items():
+            if name not in free and older.get(name) != value:
+                stated = "without " if older.get(name) is None else f"with {name}={show_value(older[name])}, not "
+                msg = (
+                    f"{folder} was begun {stated}{name}={show_value(value)}. Go on with what it was begun with, or "
+                    f"choose another folder: --out.{more}"
+                )
+                raise SciSciRLError(msg)
+        if older == settings:
+            return
+    write_json(folder / SWEEP_FILE, facts)
+
+
+def read_sweep(folder: Path) -> dict[str, Any]:
+    """Read the settings of a sweep (SciSciRLError: the folder holds none)."""
+    return dict(_read(folder)["settings"])
+
+
+def _read(folder: Path) -> dict[str, Any]:
+    path = folder / SWEEP_FILE
+    try:
+        facts: Any = read_json(path)
+        if isinstance(facts["settings"], dict):
+            return cast("dict[str, Any]", facts)
+    except (OSError, ValueError, LookupError, TypeError):
+        pass
+    msg = f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another."
+    raise SciSciRLError(msg)
+
+
+def list_runs(folder: Path) -> list[Path]:
+    """List the runs of a sweep that have begun; none of a folder without a sweep over runs."""
+    if (folder / RUN_FILE).exists() or not (folder / SWEEP_FILE).exists():
+        return []
+    stated: Any = _read(folder).get("runs")
+    names: list[object] = cast("list[object]", stated) if isinstance(stated, list) else []
+    places = [path_inside(folder, str(name), stated_by=folder / SWEEP_FILE) for name in names]
+    return [place for place in places if (place / RUN_FILE).is_file()]
+
+
+def write_table(folder: Path, name: str, table: pl.DataFrame) -> None:
+    """Write a table as ``NAME.parquet`` and ``NAME.csv``, each whole or not at all."""
+    with atomic_file(folder / f"{name}.parquet") as path:
+        table.write_parquet(path)
+    with atomic_file(folder / f"{name}.csv") as path:
+        table.write_csv(path)
