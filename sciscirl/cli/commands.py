@@ -451,7 +451,7 @@ def demo(
     from sciscirl.cli.demo import plan_demo, run_demo
     from sciscirl.runs.fetch_model import fetch_model
 
-    folder = model if dry_run else str(fetch_model(model, dtype="float32"))
+    folder = model if dry_run else str(fetch_model(model))
     steps = plan_demo(out, folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps)
     if dry_run:
         show("\n".join(f"# {step.title}\n{shlex.join(step.words)}" for step in steps))
