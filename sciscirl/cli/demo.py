@@ -100,7 +100,7 @@ def plan_demo(
 
 
 def _train(kind: str, out: Path, release: Path, model: str, n_steps: int) -> Step:
-    common = f"""--preset exp4 --quantize none --dtype float32 --batch-size 4 --max-steps {n_steps}
+    common = f"""--preset exp4 --quantize none --no-use-dora --dtype float32 --batch-size 4 --max-steps {n_steps}
         --n-test 12 --eval-temperature 0 --no-gradient-checkpointing --save-every {n_steps} --eval-every {n_steps}"""
     words = (*common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
     if kind == "sft":

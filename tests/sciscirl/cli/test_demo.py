@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import statistics
 
 import pytest
@@ -31,6 +32,7 @@ def test_the_commands_are_shown_before_they_are_run(capsys, tmp_path):
 
 
 @pytest.mark.slow
+@pytest.mark.skipif("SCISCI_REAL_MODEL" not in os.environ, reason="takes minutes; SCISCI_REAL_MODEL=1 runs it")
 def test_a_real_model_learns_the_form_of_an_answer_on_real_papers(real_release, tmp_path, capsys):
     out = tmp_path / "demo"
     words = ["demo", "--short", "--release", str(real_release), "--out", str(out), "--sft-steps", "28"]
