@@ -235,6 +235,7 @@ class LocalTrainOptions(TrainOptions):
     gradient_checkpointing: bool = True
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
 class SftOptions(RunOptions):
     """Options of supervised fine-tuning.
 
