@@ -322,6 +322,7 @@ class SweepOptions(TrainOptions):
         adam_beta2: of supervised runs; None: the preset's.
         adam_eps: of supervised runs; None: the preset's.
         confidence: in every answer that supervised runs learn.
+        loss_on: of supervised runs, as in ``SftOptions``.
         out: the folder of the sweep; a sweep that is there goes on.
     """
 
@@ -337,6 +338,7 @@ class SweepOptions(TrainOptions):
     adam_beta2: _Beta | None = None
     adam_eps: _Positive | None = None
     confidence: float = 1.0
+    loss_on: LossOn = "answer"
     out: Folder = "runs/sweep"
 
 

@@ -86,7 +86,7 @@ _OF_SFT: Final = {
     "learning_rate": "sft_learning_rate", "batch_size": "sft_batch_size", "n_epochs": "sft_n_epochs",
     "max_steps": "sft_max_steps",
 }  # fmt: skip
-_ONLY_SFT: Final = {*_OF_SFT.values(), "adam_beta1", "adam_beta2", "adam_eps", "confidence"}
+_ONLY_SFT: Final = {*_OF_SFT.values(), "adam_beta1", "adam_beta2", "adam_eps", "confidence", "loss_on"}
 _ONLY_RL: Final = (
     {field.name for field in fields(TrainOptions)} - {field.name for field in fields(TinkerSftOptions)} | {*_OF_SFT}
 ) | {"rollouts_per_step"}
