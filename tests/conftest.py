@@ -28,7 +28,7 @@ quick.leave_out_what_takes_long()
 
 #: Files whose tests wait for the one local server: one worker runs them all, while others compute.
 _ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server", "sciscirl/studies/test_sweep")
-#: Files that take minutes: begun first, none of them runs alone at the end.
+#: Files that take minutes. They begin first, so that none runs alone at the end.
 _LONGEST = (*_ON_THE_SERVER, "sources/test_openalex", "pipeline/", "sciscirl/sft/test_peft", "sciscirl/")
 
 

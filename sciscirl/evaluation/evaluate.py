@@ -314,7 +314,7 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
 
 
 def _state_target(rules: TaskRules) -> dict[str, Any]:
-    """State what is hidden, and an own label; the other tasks are told by the preset or by the predictions."""
+    """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
     target = rules.target
     own = {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
     return {"hide": [*rules.hide], **own}

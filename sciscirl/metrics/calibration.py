@@ -15,7 +15,7 @@ from sciscirl.metrics.metrics import Floats, find_right
 from sciscirl.metrics.predictions import check_predictions, column_ends, find_target
 from sciscirl.task.papers import Target, list_labels, short_name
 
-#: A smaller probability counts as this one: nobody can be infinitely wrong.
+#: A smaller probability counts as this one, so that no loss is infinite.
 SMALLEST: Final = 1e-6
 #: The temperatures that are tried lie between 1 / this and this.
 _HOTTEST: Final = 100.0

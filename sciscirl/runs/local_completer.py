@@ -210,7 +210,7 @@ class LocalCompleter(TokenCompleter):
     @torch.no_grad()
     def _read_beginning(self, prompts: Sequence[list[int]]) -> tuple[int, Cache | None]:
         """Read what all prompts begin with, once; return its length and the cache. 0 if that saves nothing."""
-        # Every prompt keeps a token of its own, whose scores are needed.
+        # At least one token of each prompt is read alone: its scores are needed.
         whole = [prompts[0][:-1], *prompts]
         n_shared = next(
             (place for place, tokens in enumerate(zip(*whole, strict=False)) if len({*tokens}) > 1), len(whole[0])

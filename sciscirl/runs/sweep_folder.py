@@ -57,7 +57,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def list_runs(folder: Path) -> list[Path]:
-    """List the runs of a sweep that have begun; none of a folder without a sweep over runs."""
+    """List the runs of a sweep that have begun. A folder without a sweep has none."""
     if (folder / RUN_FILE).exists() or not (folder / SWEEP_FILE).exists():
         return []
     stated: Any = _read(folder).get("runs")
