@@ -210,73 +210,10 @@ class TrainOptions(RunOptions):
     wandb_name: str | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LocalTrainOptions(TrainOptions):
-    """Options of reinforcement learning on your own hardware.
-
-    Attributes:
-        load_checkpoint: start from the last checkpoint of this run on your own hardware, supervised or not, named by
-            its folder; the optimizer starts anew.
-        quantize: the base model: nf4 has four bits, none leaves it as it is.
-        use_dora: train magnitude and direction apart (DoRA); without it LoRA.
-        lora_alpha: scale of the adapter times its rank; Tinker's is always 32.
-        dtype: of computation, and of weights that are not quantized.
-        micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
-        eval_batch_size: answers in one pass of sampling, in training and evaluations.
-        gradient_checkpointing: use less memory and more time.
-    """
-
-    quantize: Quantization = "nf4"
-    use_dora: bool = True
-    lora_alpha: PositiveInt = 32
-    dtype: Precision = "bfloat16"
-    micro_batch_size: PositiveInt = 1
-    eval_batch_size: PositiveInt = 32
-    gradient_checkpointing: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SftOptions(RunOptions):
-    """Options of supervised fine-tuning.
-
-    Attributes:
-        preset: the experiment whose prompt and contract are used (see ``sciscirl presets``).
-        n_epochs: how often each paper is shown, each time in another order.
-        learning_rate: at the first step; it falls linearly to 0.
-        adam_beta1: of the optimizer; None: the preset's.
-        adam_beta2: of the optimizer; None: the preset's.
-        adam_eps: of the optimizer; None: the preset's.
-        confidence: in every target answer, because a release has no gold for it.
-        loss_on: answer: every token of the answer; label: only those that say the label. Then evaluations score the
-            labels too, because nothing teaches the rest of the answer.
-    """
-
-    preset: str = "exp4"
-    n_epochs: PositiveInt = 3
-    learning_rate: float = 1e-4
-    adam_beta1: _Beta | None = None
-    adam_beta2: _Beta | None = None
-    adam_eps: _Positive | None = None
-    confidence: float = 1.0
-    loss_on: LossOn = "answer"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TinkerSftOptions(SftOptions):
-    """Options of supervised fine-tuning on a Tinker server.
-
-    Attributes:
-        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
-        keep_days: Tinker deletes checkpoints after this many days, except the last one.
-    """
-
-    base_url: str | None = None
-    keep_days: Days = DAYS_KEPT
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PeftSftOptions(SftOptions):
-    """Options of supervised fine-tuning on your own GPUs.
+# No slots here and in GoldOptions: of the bases of a class, Python allows them to one.
+@dataclass(frozen=True, kw_only=True)
+class HardwareOptions:
+    """Options of training on your own hardware.
 
     Attributes:
         quantize: the base model: nf4 has four bits, none leaves it as it is.
@@ -298,7 +235,74 @@ class PeftSftOptions(SftOptions):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SweepOptions(TrainOptions):
+class LocalTrainOptions(HardwareOptions, TrainOptions):
+    """Options of reinforcement learning on your own hardware.
+
+    Attributes:
+        load_checkpoint: start from the last checkpoint of this run on your own hardware, supervised or not, named by
+            its folder; the optimizer starts anew.
+        micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
+        eval_batch_size: answers in one pass of sampling, in training and evaluations.
+    """
+
+    eval_batch_size: PositiveInt = 32
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldOptions:
+    """Options of supervised fine-tuning.
+
+    Attributes:
+        adam_beta1: of the optimizer of supervised runs; None: the preset's.
+        adam_beta2: of the optimizer of supervised runs; None: the preset's.
+        adam_eps: of the optimizer of supervised runs; None: the preset's.
+        confidence: in every target answer, because a release has no gold for it.
+        loss_on: answer: every token of the answer; label: only those that say the label. Then evaluations score the
+            labels too, because nothing teaches the rest of the answer.
+    """
+
+    adam_beta1: _Beta | None = None
+    adam_beta2: _Beta | None = None
+    adam_eps: _Positive | None = None
+    confidence: float = 1.0
+    loss_on: LossOn = "answer"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SftOptions(GoldOptions, RunOptions):
+    """Options of every supervised run.
+
+    Attributes:
+        preset: the experiment whose prompt and contract are used (see ``sciscirl presets``).
+        n_epochs: how often each paper is shown, each time in another order.
+        learning_rate: at the first step; it falls linearly to 0.
+    """
+
+    preset: str = "exp4"
+    n_epochs: PositiveInt = 3
+    learning_rate: float = 1e-4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TinkerSftOptions(SftOptions):
+    """Options of supervised fine-tuning on a Tinker server.
+
+    Attributes:
+        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+        keep_days: Tinker deletes checkpoints after this many days, except the last one.
+    """
+
+    base_url: str | None = None
+    keep_days: Days = DAYS_KEPT
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PeftSftOptions(HardwareOptions, SftOptions):
+    """Options of supervised fine-tuning on your own GPUs."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepOptions(GoldOptions, TrainOptions):
     """Options of a sweep.
 
     Attributes:
@@ -318,11 +322,6 @@ class SweepOptions(TrainOptions):
         sft_batch_size: papers in a step of supervised runs; None: the preset's.
         sft_n_epochs: how often supervised runs show each paper.
         sft_max_steps: stop supervised runs after this many steps; None: after the last epoch.
-        adam_beta1: of supervised runs; None: the preset's.
-        adam_beta2: of supervised runs; None: the preset's.
-        adam_eps: of supervised runs; None: the preset's.
-        confidence: in every answer that supervised runs learn.
-        loss_on: of supervised runs, as in ``SftOptions``.
         out: the folder of the sweep; a sweep that is there goes on.
     """
 
@@ -334,11 +333,6 @@ class SweepOptions(TrainOptions):
     sft_batch_size: PositiveInt | None = None
     sft_n_epochs: PositiveInt = 3
     sft_max_steps: PositiveInt | None = None
-    adam_beta1: _Beta | None = None
-    adam_beta2: _Beta | None = None
-    adam_eps: _Positive | None = None
-    confidence: float = 1.0
-    loss_on: LossOn = "answer"
     out: Folder = "runs/sweep"
 
 

@@ -6,11 +6,11 @@ import asyncio
 import logging
 import shlex
 import signal
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 from sciscidata._support.options import OptionParser
 from sciscidata._support.terminal import printable
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import sciscirl.runs.local_model
     import sciscirl.studies.repro.settings
 
+_Options = TypeVar("_Options", bound="sciscirl.options.RunOptions")
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
 
@@ -60,6 +61,19 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
             raise SciSciRLError(msg)
 
 
+def _train(
+    options: _Options,
+    describe: Callable[[_Options], str],
+    train: Callable[[_Options], Path | Coroutine[Any, Any, Path]],
+) -> None:
+    """Describe a run, or train it and show where it is."""
+    if options.dry_run:
+        show(describe(options))
+    else:
+        done = train(options)
+        show_run(done if isinstance(done, Path) else asyncio.run(done), options.release)
+
+
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
     local: partial[sciscirl.options.LocalTrainOptions],
@@ -81,19 +95,11 @@ def train(
         from sciscirl.rl.dry_run import render_dry_run
         from sciscirl.rl.train import train_preset
 
-        options = tinker()
-        if options.dry_run:
-            show(render_dry_run(options))
-        else:
-            show_run(asyncio.run(train_preset(options)), options.release)
+        _train(tinker(), render_dry_run, train_preset)
     else:
-        from sciscirl.grpo import train as grpo
+        from sciscirl.grpo.train import render_dry_run, train_locally
 
-        own = local()
-        if own.dry_run:
-            show(grpo.render_dry_run(own))
-        else:
-            show_run(grpo.train_locally(own), own.release)
+        _train(local(), render_dry_run, train_locally)
 
 
 def sft(
@@ -116,19 +122,11 @@ def sft(
     if backend == "tinker":
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
-        options = tinker()
-        if options.dry_run:
-            show(render_dry_run(options))
-        else:
-            show_run(asyncio.run(train_on_tinker(options)), options.release)
+        _train(tinker(), render_dry_run, train_on_tinker)
     else:
-        from sciscirl.sft import peft_backend
+        from sciscirl.sft.peft_backend import render_dry_run, train_with_peft
 
-        own = peft()
-        if own.dry_run:
-            show(peft_backend.render_dry_run(own))
-        else:
-            show_run(peft_backend.train_with_peft(own), own.release)
+        _train(peft(), render_dry_run, train_with_peft)
 
 
 def evaluate(

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import torch
 
@@ -14,15 +14,13 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.options import LocalTrainOptions, resolve_preset
 from sciscirl.presets import BASE, Preset
 from sciscirl.rl.config import check_preset, resolve_folder
-from sciscirl.sft.checkpoints import CHECKPOINTS
+from sciscirl.sft.peft_backend import OF_STEP, list_arguments
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
 
 #: Options of the adapter and its base model, which a run from other weights keeps.
-OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
-#: Options of this way to train alone, which ``run.json`` states.
-OWN: Final = (*OF_ADAPTER, "dtype", "micro_batch_size", "gradient_checkpointing")
+OF_ADAPTER: Final = OF_STEP[:3]
 #: Options of a server, and why they have no effect here.
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -98,7 +96,7 @@ def refuse_options(options: LocalTrainOptions) -> None:
         raise SciSciRLError(msg)
 
 
-def name_losses(preset: Preset) -> dict[str, object]:
+def name_losses(preset: Preset) -> dict[str, Any]:
     """Name TRL's loss for that of a preset, with its clip thresholds.
 
     Example:
@@ -124,38 +122,19 @@ def make_arguments(options: LocalTrainOptions, n_steps: int) -> GRPOConfig:
     from trl.trainer.grpo_config import GRPOConfig
 
     preset = resolve_preset(options)
-    n_answers, has_cuda = preset.batch_size * preset.group_size, torch.cuda.is_available()
+    n_answers = preset.batch_size * preset.group_size
     return GRPOConfig(
-        output_dir=str(resolve_folder(options) / CHECKPOINTS),
-        max_steps=n_steps,
-        per_device_train_batch_size=options.micro_batch_size,
+        **list_arguments(options, resolve_folder(options), n_steps),
         gradient_accumulation_steps=n_answers // options.micro_batch_size,
         num_generations=preset.group_size,
         max_completion_length=preset.max_tokens,
         shuffle_dataset=False,
         temperature=preset.temperature,
-        **name_losses(preset),  # pyright: ignore[reportArgumentType]
+        **name_losses(preset),
         scale_rewards="none",
         beta=preset.kl_penalty_coef,
-        learning_rate=preset.learning_rate,
         lr_scheduler_type="constant",
-        optim="adamw_torch",
-        adam_beta1=preset.adam_beta1,
-        adam_beta2=preset.adam_beta2,
         adam_epsilon=preset.adam_eps / (n_answers * preset.max_tokens),
-        weight_decay=0.0,
         max_grad_norm=_NO_LIMIT,
-        bf16=options.dtype == "bfloat16",
-        fp16=options.dtype == "float16",
-        gradient_checkpointing=options.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False},
-        seed=preset.seed,
-        save_strategy="steps",
-        save_steps=options.save_every,
-        logging_strategy="steps",
-        logging_steps=1,
-        report_to="none",
-        dataloader_pin_memory=has_cuda,
-        use_cpu=not has_cuda,
         disable_tqdm=True,
     )

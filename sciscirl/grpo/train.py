@@ -17,11 +17,11 @@ from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutStrategy
 from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
-from transformers import PrinterCallback, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import PrinterCallback, TrainerState
 
 from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.grpo.settings import OF_ADAPTER, OWN, make_arguments, refuse_options
+from sciscirl.grpo.settings import OF_ADAPTER, make_arguments, refuse_options
 from sciscirl.options import LocalTrainOptions, resolve_preset
 from sciscirl.presets import Preset
 from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator, resolve_folder
@@ -44,8 +44,8 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.local_model import count_threads, require_packages
-from sciscirl.sft.checkpoints import enter_checkpoint, find_damage, recover_checkpoint
-from sciscirl.sft.peft_backend import Judge, keep_adapter, make_model
+from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
+from sciscirl.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -92,7 +92,8 @@ def train_locally(options: LocalTrainOptions) -> Path:
             evaluator, player.make_completer(trainer.model, preset.seed, **sampling), folder, options.eval_every
         )
         trainer.add_callback(judge)
-        trainer.add_callback(Recorder(folder, {"quantize": options.quantize, "dtype": options.dtype}, player))
+        trained_on = {"quantize": options.quantize, "dtype": options.dtype}
+        trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
         write_json(folder / "config.json", {**asdict(options), "trainer": arguments.to_sanitized_dict()})
         stopped = None
         with follow_run(folder, preset.model):
@@ -106,7 +107,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
             if not is_judged(open_store(folder), last):
                 judge.judge(last)
         if kept := [one for one in list_weights(folder) if one is not None]:
-            keep_adapter(folder, kept[-1], {"quantize": options.quantize, "dtype": options.dtype})
+            keep_adapter(folder, kept[-1], trained_on)
     if stopped is not None:
         raise stopped
     return folder
@@ -148,7 +149,7 @@ def _find_start(options: LocalTrainOptions, folder: Path, preset: Preset) -> dic
 def list_own_settings(options: LocalTrainOptions, start: Mapping[str, Any] | None) -> dict[str, Any]:
     """List what decides how a step goes, with what is trained here alone."""
     builder = make_dataset_builder(options, resolve_preset(options))
-    own = {"backend": "local", **{name: getattr(options, name) for name in OWN}}
+    own = {"backend": "local", **{name: getattr(options, name) for name in OF_STEP}}
     return list_settings(options, builder, start["path"] if start else None) | own
 
 
@@ -179,10 +180,11 @@ class Player:
     batch_size: int  # answers in one pass
     tokenizer: Any
     metrics: dict[str, float] = field(default_factory=dict[str, float])  # of the last step
+    begun: float = 0.0  # the last step
 
     def __call__(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
         """Sample and score the answers of a step, in the order of its papers."""
-        begun = time.monotonic()
+        self.begun = time.monotonic()
         step = int(prompts[0]) // self.preset.batch_size
         builders = self.dataset.get_batch(step)
         model: Any = trainer.model
@@ -195,12 +197,23 @@ class Player:
         records = serialize_rollout_summaries(split="train", iteration=step, trajectory_groups_P=groups, taglist_P=tags)
         open_store(self.folder).write_rollouts(step, records)
         turns = [trajectory.transitions[0] for group in groups for trajectory in group.trajectories_G]
-        self.metrics = compute_trajectory_metrics(groups, tags) | {"time/sampling": time.monotonic() - begun}
+        self.metrics = compute_trajectory_metrics(groups, tags) | {"time/sampling": time.monotonic() - self.begun}
         return {
             "prompt_ids": [turn.ob.to_ints() for turn in turns],
             "completion_ids": [list(turn.ac.tokens) for turn in turns],
             "logprobs": [list(turn.ac.logprobs) for turn in turns],
             "reward": [reward for group in groups for reward in group.get_total_rewards()],
+        }
+
+    def describe_step(self, state: TrainerState, logs: Mapping[str, float]) -> dict[str, Any]:
+        """Name the metrics of a step as the cookbook's loop does."""
+        named = {"loss": "loss", "grad_norm": "grad_norm", "entropy": "entropy", "learning_rate": "lr", "kl": "kl"}
+        return {
+            "progress/batch": state.global_step - 1,
+            "progress/done_frac": state.global_step / state.max_steps,
+            **self.metrics,
+            **{f"optim/{ours}": logs[theirs] for theirs, ours in named.items() if theirs in logs},
+            "time/total": time.monotonic() - self.begun,
         }
 
     def make_completer(self, model: Any, seed: int, *, temperature: float, top_p: float) -> LocalCompleter:  # noqa: ANN401
@@ -218,42 +231,3 @@ class Player:
     async def _play(self, builders: Sequence[EnvGroupBuilder], completer: LocalCompleter) -> list[TrajectoryGroup]:
         strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()
         return await asyncio.gather(*(do_group_rollout(one, completer, strategy=strategy) for one in builders))
-
-
-@dataclass(eq=False)
-class Recorder(TrainerCallback):
-    """Writes metrics and checkpoints as the cookbook's loop does, with its names and step numbers."""
-
-    folder: Path
-    trained_on: Mapping[str, str]
-    player: Player
-    begun: float = 0.0
-
-    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Begin to measure the time; evaluations are over by now."""
-        self.begun = time.monotonic()
-
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, float] | None = None,
-        **_: object,
-    ) -> None:
-        """Write the metrics of a step; the loop's summary of the whole run has no loss."""
-        if logs and "loss" in logs:
-            step = state.global_step - 1
-            named = {"loss": "loss", "grad_norm": "grad_norm", "entropy": "entropy", "learning_rate": "lr", "kl": "kl"}
-            row = {
-                "progress/batch": step,
-                "progress/done_frac": state.global_step / state.max_steps,
-                **self.player.metrics,
-                **{f"optim/{ours}": logs[theirs] for theirs, ours in named.items() if theirs in logs},
-                "time/total": time.monotonic() - self.begun,
-            }
-            open_store(self.folder).write_metrics(row, step=step)
-
-    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Record a checkpoint."""
-        enter_checkpoint(self.folder, state.global_step, self.trained_on)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +58,8 @@ from sciscirl.sft.examples import Example, GoldExamples
 logger = logging.getLogger(__name__)
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
-_OWN: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
+#: Options of one's own hardware that decide how a step goes. The first three are of the adapter and its base model.
+OF_STEP: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
 
 
 def train_with_peft(options: PeftSftOptions) -> Path:
@@ -95,7 +97,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
-        trainer.add_callback(Recorder(folder, trained_on, examples, preset.batch_size))
+        trainer.add_callback(Recorder(folder, trained_on, partial(_describe_step, examples, preset.batch_size)))
         judge = None
         if arguments.world_size == 1:
             completer = LocalCompleter(
@@ -121,36 +123,43 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     return folder
 
 
+def list_arguments(options: PeftSftOptions | LocalTrainOptions, folder: Path, n_steps: int) -> dict[str, Any]:
+    """List the settings of Transformers' loop that both ways to train share: a line and a checkpoint as ours are."""
+    preset, has_cuda = lay_options(options), torch.cuda.is_available()
+    return {
+        "output_dir": str(folder / CHECKPOINTS),
+        "max_steps": n_steps,
+        "per_device_train_batch_size": options.micro_batch_size,
+        "learning_rate": preset.learning_rate,
+        "optim": "adamw_torch",
+        "adam_beta1": preset.adam_beta1,
+        "adam_beta2": preset.adam_beta2,
+        "weight_decay": 0.0,
+        "bf16": options.dtype == "bfloat16",
+        "fp16": options.dtype == "float16",
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        "seed": preset.seed,
+        "save_strategy": "steps",
+        "save_steps": options.save_every,
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "report_to": "none",
+        "dataloader_pin_memory": has_cuda,
+        "use_cpu": not has_cuda,
+    }
+
+
 def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
     """Configure Transformers' loop: our order of papers, our steps, and the optimiser of Tinker's loop."""
     preset = resolve_preset(options)
-    has_cuda = torch.cuda.is_available()
     arguments = TrainingArguments(
-        output_dir=str(resolve_folder(options, "peft") / CHECKPOINTS),
-        max_steps=n_steps,
+        **list_arguments(options, resolve_folder(options, "peft"), n_steps),
         train_sampling_strategy="sequential",
-        per_device_train_batch_size=options.micro_batch_size,
-        learning_rate=preset.learning_rate,
         lr_scheduler_type="linear",
-        optim="adamw_torch",
-        adam_beta1=preset.adam_beta1,
-        adam_beta2=preset.adam_beta2,
         adam_epsilon=preset.adam_eps,
-        weight_decay=0.0,
-        bf16=options.dtype == "bfloat16",
-        fp16=options.dtype == "float16",
-        gradient_checkpointing=options.gradient_checkpointing,
-        gradient_checkpointing_kwargs={"use_reentrant": False},
         ddp_find_unused_parameters=False,
-        seed=preset.seed,
-        save_strategy="steps",
-        save_steps=options.save_every,
-        logging_strategy="steps",
-        logging_steps=1,
-        report_to="none",
         remove_unused_columns=False,
-        dataloader_pin_memory=has_cuda,
-        use_cpu=not has_cuda,
         disable_tqdm=False,
     )
     whole = options.micro_batch_size * arguments.world_size
@@ -200,7 +209,7 @@ def make_model(
 
 def list_own_settings(options: PeftSftOptions) -> dict[str, Any]:
     """List the settings of a run, with those of the adapter."""
-    return list_settings(options, "peft", **{name: getattr(options, name) for name in _OWN})
+    return list_settings(options, "peft", **{name: getattr(options, name) for name in OF_STEP})
 
 
 def render_dry_run(options: PeftSftOptions) -> str:
@@ -305,8 +314,7 @@ class Recorder(TrainerCallback):
 
     folder: Path
     trained_on: Mapping[str, str]
-    examples: GoldExamples
-    batch_size: int
+    describe_step: Callable[[TrainerState, Mapping[str, float]], dict[str, Any]]  # its metrics, from what the loop logs
 
     def on_log(
         self,
@@ -318,24 +326,28 @@ class Recorder(TrainerCallback):
     ) -> None:
         """Write the metrics of a step; the loop's summary of the whole run has no loss."""
         if state.is_world_process_zero and logs and "loss" in logs:
-            metrics = {
-                "train_mean_nll": logs["loss"],
-                "learning_rate": logs["learning_rate"],
-                "grad_norm": logs["grad_norm"],
-                "progress": state.global_step / state.max_steps,
-            }
-            taken = state.global_step - 1
-            batch = self.examples[taken * self.batch_size : state.global_step * self.batch_size]
-            metrics["num_tokens"] = sum(len(example.tokens) - 1 for example in batch)  # the last one is only a target
-            metrics["num_loss_tokens"] = sum(len(example.learned) for example in batch)
-            metrics |= {"label_nll": logs["label_nll"]} if "label_nll" in logs else {}
-            open_store(self.folder).write_metrics(metrics, step=taken)
+            open_store(self.folder).write_metrics(self.describe_step(state, logs), step=state.global_step - 1)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
         """Record a checkpoint, once every process has written its part."""
         wait_for_all(args)
         if state.is_world_process_zero:
             enter_checkpoint(self.folder, state.global_step, self.trained_on)
+
+
+def _describe_step(
+    examples: GoldExamples, batch_size: int, state: TrainerState, logs: Mapping[str, float]
+) -> dict[str, Any]:
+    batch = examples[(state.global_step - 1) * batch_size : state.global_step * batch_size]
+    return {
+        "train_mean_nll": logs["loss"],
+        "learning_rate": logs["learning_rate"],
+        "grad_norm": logs["grad_norm"],
+        "progress": state.global_step / state.max_steps,
+        "num_tokens": sum(len(example.tokens) - 1 for example in batch),  # the last one is only a target
+        "num_loss_tokens": sum(len(example.learned) for example in batch),
+        **{name: value for name, value in logs.items() if name == "label_nll"},
+    }
 
 
 @dataclass(eq=False)

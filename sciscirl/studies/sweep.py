@@ -82,14 +82,13 @@ _NOT_VARIED: Final = (
 _FREE: Final = (
     "seeds", "base_url", "keep_days", "eval_concurrently", "wandb_project", "wandb_name", "out", "dry_run", "release",
 )  # fmt: skip
-_OF_SFT: Final = {
-    "learning_rate": "sft_learning_rate", "batch_size": "sft_batch_size", "n_epochs": "sft_n_epochs",
-    "max_steps": "sft_max_steps",
-}  # fmt: skip
-_ONLY_SFT: Final = {*_OF_SFT.values(), "adam_beta1", "adam_beta2", "adam_eps", "confidence", "loss_on"}
-_ONLY_RL: Final = (
-    {field.name for field in fields(TrainOptions)} - {field.name for field in fields(TinkerSftOptions)} | {*_OF_SFT}
-) | {"rollouts_per_step"}
+_BY_REWARD, _ON_GOLD, _IN_SWEEP = ({field.name for field in fields(kind)} for kind in (
+    TrainOptions, TinkerSftOptions, SweepOptions
+))  # fmt: skip
+#: Options of both kinds of training, and what the sweep calls those of supervised runs.
+_OF_SFT: Final = {name: f"sft_{name}" for name in _ON_GOLD if f"sft_{name}" in _IN_SWEEP}
+_ONLY_SFT: Final = {*_OF_SFT.values()} | (_ON_GOLD - _BY_REWARD)
+_ONLY_RL: Final = {"rollouts_per_step", *_OF_SFT} | (_BY_REWARD - _ON_GOLD)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -36,6 +36,29 @@ def toy_model(tmp_path_factory) -> str:
     return str(make_tokenizer(tmp_path_factory.mktemp("toy") / "model"))
 
 
+@pytest.fixture(scope="session")
+def random_model(tmp_path_factory) -> Path:
+    """A tiny model with random weights; tests leave it as it is."""
+    from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+
+    folder = tmp_path_factory.mktemp("tiny") / "random"
+    folder.mkdir()
+    make_tiny_model(folder, config=TinyModelConfig(priming_steps=0))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def primed_model(toy_slice, tmp_path_factory) -> Path:
+    """A tiny model that has learned to answer, right or wrong, on the papers of ``toy_slice``; tests leave it so."""
+    from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+    from sciscirl.task.papers import read_split
+
+    folder = tmp_path_factory.mktemp("tiny") / "primed"
+    folder.mkdir()
+    make_tiny_model(folder, [paper.view for paper in read_split(toy_slice, "train")], TinyModelConfig(priming_steps=40))
+    return folder
+
+
 @pytest.fixture
 def options(toy_slice, toy_model, tmp_path, monkeypatch) -> dict[str, str]:
     """What a training run is started with, of ``TrainOptions``; the key is one that looks right."""
@@ -83,7 +106,7 @@ def tinker_server(server_environment, tmp_path_factory) -> Iterator:
     from tests.sciscirl.tinker_server import shared_server
 
     def make_release(folder: Path) -> Path:
-        split = ssd.SplitConfig(n_train=96, n_test=12)
+        split = ssd.SplitConfig(n_train=96, n_test=12, n_dev=8)
         ssd.build(ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=5_000), out=folder, split=split))
         return folder
 

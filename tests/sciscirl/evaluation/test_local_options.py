@@ -11,20 +11,12 @@ import torch
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, make_tiny_model
+from sciscirl.local_server.tiny_model import TINY_RENDERER
 from sciscirl.metrics.predictions import read_predictions
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny") / "model"
-    folder.mkdir()
-    make_tiny_model(folder, config=TinyModelConfig(priming_steps=0))
-    return folder
-
-
-def test_a_local_model_is_asked_as_the_options_say_and_the_record_states_it(model, toy_slice, tmp_path, capsys):
-    words = ["evaluate", f"release={toy_slice}", f"local_model={model}", "n_papers=3", "max_tokens=4"]
+def test_a_local_model_is_asked_as_the_options_say_and_the_record_states_it(random_model, toy_slice, tmp_path, capsys):
+    words = ["evaluate", f"release={toy_slice}", f"local_model={random_model}", "n_papers=3", "max_tokens=4"]
     words += [f"renderer={TINY_RENDERER}", "temperature=1", "max_paper_tokens=150"]
     chosen = {"batch_size": 2, "dtype": "bfloat16", "n_threads": 1, "seed": 7}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]

@@ -24,8 +24,7 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.grpo import train as grpo
 from sciscirl.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
-from sciscirl.grpo.train import Player, Recorder, make_trainer, train_locally
-from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.grpo.train import Player, make_trainer, train_locally
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset
 from sciscirl.presets import find_preset
@@ -35,8 +34,7 @@ from sciscirl.rl.config import make_dataset_builder
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.local_model import load_local_model
 from sciscirl.sft.merge import merge_adapter
-from sciscirl.sft.peft_backend import make_model, train_with_peft
-from sciscirl.task.papers import read_split
+from sciscirl.sft.peft_backend import Recorder, make_model, train_with_peft
 from tests.sciscirl.toy import RENDERER
 
 N_STEPS = 3
@@ -48,18 +46,10 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def tiny_model(toy_slice, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    papers = read_split(toy_slice, "train")
-    make_tiny_model(folder, [paper.view for paper in papers], TinyModelConfig(priming_steps=40))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def options_of(toy_slice, tiny_model):
+def options_of(toy_slice, primed_model):
     def options_of(folder, kind=LocalTrainOptions, **more):
         common = {
-            "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(tiny_model),
+            "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(primed_model),
             "renderer": RENDERER, "log_path": str(folder), "n_test": 3, "eval_split": "test", "batch_size": 3,
             "lora_rank": 2, "learning_rate": 0.02, "max_tokens": 24, "eval_temperature": 0.0, "quantize": "none",
             "dtype": "float32", "max_steps": N_STEPS, "save_every": 1, "eval_every": 2,

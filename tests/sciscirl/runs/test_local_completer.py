@@ -8,7 +8,6 @@ import tinker
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.local_model import count_threads
 
@@ -17,20 +16,13 @@ PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper?
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny")
-    make_tiny_model(folder, config=TinyModelConfig(priming_steps=0))
-    return folder
+def model(random_model):
+    return AutoModelForCausalLM.from_pretrained(random_model).eval()
 
 
 @pytest.fixture(scope="module")
-def model(folder):
-    return AutoModelForCausalLM.from_pretrained(folder).eval()
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder):
-    return AutoTokenizer.from_pretrained(folder)
+def tokenizer(random_model):
+    return AutoTokenizer.from_pretrained(random_model)
 
 
 @pytest.fixture

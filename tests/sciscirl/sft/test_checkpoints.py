@@ -18,14 +18,12 @@ if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seco
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
-from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.options import PeftSftOptions
 from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.local_model import load_local_model
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import Judge, train_with_peft
-from sciscirl.task.papers import read_split
 from tests.sciscirl.toy import RENDERER
 
 N_STEPS = 3
@@ -35,14 +33,6 @@ FILES = (
     "trained_on.json", "trainer_state.json",
 )  # fmt: skip
 pytestmark = pytest.mark.usefixtures("one_thread")
-
-
-@pytest.fixture(scope="module")
-def tiny_model(toy_slice, tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("tiny")
-    papers = read_split(toy_slice, "train")
-    make_tiny_model(folder, [paper.view for paper in papers], TinyModelConfig(priming_steps=1))
-    return folder
 
 
 def train(toy_slice, model, folder, **more) -> Path:
@@ -57,8 +47,8 @@ def train(toy_slice, model, folder, **more) -> Path:
 
 
 @pytest.fixture(scope="module")
-def run(toy_slice, tiny_model, tmp_path_factory) -> Path:
-    return train(toy_slice, tiny_model, tmp_path_factory.mktemp("sft") / "run")
+def run(toy_slice, primed_model, tmp_path_factory) -> Path:
+    return train(toy_slice, primed_model, tmp_path_factory.mktemp("sft") / "run")
 
 
 @pytest.fixture
@@ -97,26 +87,26 @@ def test_the_checkpoint_before_a_damaged_one_is_taken_and_the_damaged_one_named(
     assert names(copied) == ["000001", "000002"]  # what is written over again is no checkpoint until it is whole
 
 
-def test_a_run_goes_on_from_a_whole_checkpoint_to_the_very_same_weights(copied, run, toy_slice, tiny_model):
+def test_a_run_goes_on_from_a_whole_checkpoint_to_the_very_same_weights(copied, run, toy_slice, primed_model):
     cut(checkpoint(copied, 3) / "optimizer.pt")
     shutil.rmtree(checkpoint(copied, 2))
-    train(toy_slice, tiny_model, copied, resume=True)
+    train(toy_slice, primed_model, copied, resume=True)
     for name in ("adapter/adapter_model.safetensors", "checkpoints/checkpoint-3/optimizer.pt", "metrics.jsonl"):
         assert (copied / name).read_bytes() == (run / name).read_bytes(), name
     assert names(copied) == names(run)
     assert recover_checkpoint(copied).batch == 3
 
 
-def test_where_no_checkpoint_is_whole_one_error_names_all_and_touches_none(copied, toy_slice, tiny_model):
+def test_where_no_checkpoint_is_whole_one_error_names_all_and_touches_none(copied, toy_slice, primed_model):
     for step in (1, 2, 3):
         cut(checkpoint(copied, step) / "adapter_model.safetensors")
     before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file() and path.name != "config.json"}
     with pytest.raises(RunFolderError, match=r"no checkpoint of .* is whole.*-3 is .*-2 is .*-1 is .* delete the fold"):
-        train(toy_slice, tiny_model, copied, resume=True)
+        train(toy_slice, primed_model, copied, resume=True)
     assert {path: path.read_bytes() for path in before} == before
 
 
-def test_what_was_not_written_to_its_end_is_no_checkpoint(copied, toy_slice, tiny_model, monkeypatch):
+def test_what_was_not_written_to_its_end_is_no_checkpoint(copied, toy_slice, primed_model, monkeypatch):
     def die(*_):
         raise KeyboardInterrupt
 
@@ -124,12 +114,12 @@ def test_what_was_not_written_to_its_end_is_no_checkpoint(copied, toy_slice, tin
     with monkeypatch.context() as patched:
         patched.setattr("sciscirl.sft.checkpoints.flush_tree", die)
         with pytest.raises(KeyboardInterrupt):
-            train(toy_slice, tiny_model, folder)
+            train(toy_slice, primed_model, folder)
     assert checkpoint(folder, 1).is_dir()
     assert recover_checkpoint(folder) is None
 
 
-def test_a_run_that_had_ended_is_judged_by_the_weights_that_it_has(copied, run, toy_slice, tiny_model, monkeypatch):
+def test_a_run_that_had_ended_is_judged_by_the_weights_that_it_has(copied, run, toy_slice, primed_model, monkeypatch):
     step = f"test_{N_STEPS:06d}.parquet"
     answers = pl.read_parquet(run / "predictions" / step)
     assert not answers.equals(pl.read_parquet(run / "predictions" / "test_000000.parquet"))  # else nothing is shown
@@ -137,7 +127,7 @@ def test_a_run_that_had_ended_is_judged_by_the_weights_that_it_has(copied, run, 
     shutil.rmtree(copied / "adapter")  # what is damaged there is made anew
     judged = []
     monkeypatch.setattr(Judge, "judge", lambda self, step, judge=Judge.judge: judged.append(step) or judge(self, step))
-    train(toy_slice, tiny_model, copied, resume=True)
+    train(toy_slice, primed_model, copied, resume=True)
     assert judged == [N_STEPS]
     assert pl.read_parquet(copied / "predictions" / step).equals(answers)
     assert (copied / "metrics.jsonl").read_bytes() == (run / "metrics.jsonl").read_bytes()
@@ -199,16 +189,16 @@ def test_an_adapter_without_weights_is_not_looked_for_on_the_hub(copied, monkeyp
         ("tokenizer_config.json", "[]", "tokenizer of .* could not be loaded .* A file there may be damaged"),
     ],
 )
-def test_a_damaged_model_is_one_line(tiny_model, tmp_path, name, content, message):
+def test_a_damaged_model_is_one_line(primed_model, tmp_path, name, content, message):
     folder = tmp_path / f"with-damaged-{name}"
-    shutil.copytree(tiny_model, folder)
+    shutil.copytree(primed_model, folder)
     (folder / name).write_text(content, "utf-8")
     with pytest.raises(SciSciRLError, match=message):
         load_tokenizer(str(folder)) if "tokenizer" in name else load_local_model(folder)
 
 
-def test_a_model_whose_weights_are_a_link_to_nothing_is_one_line(tiny_model, tmp_path):
-    folder = Path(shutil.copytree(tiny_model, tmp_path / "linked"))
+def test_a_model_whose_weights_are_a_link_to_nothing_is_one_line(primed_model, tmp_path):
+    folder = Path(shutil.copytree(primed_model, tmp_path / "linked"))
     (folder / "model.safetensors").unlink()
     (folder / "model.safetensors").symlink_to(tmp_path / "gone")
     with pytest.raises(SciSciRLError, match=r"could not be loaded .* model\.safetensors is damaged"):

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from transformers import AutoModelForCausalLM
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, make_tiny_model
+from sciscirl.local_server.tiny_model import TINY_RENDERER
 from sciscirl.studies.repro.answers import ANSWERS, compare_answers, first_divergence, read_answers
 from sciscirl.studies.repro.runners import LocalRunner, hash_weights
 from sciscirl.studies.repro.settings import Axes, plan_cells
@@ -29,18 +29,10 @@ FEW = Axes(
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("tiny") / "model"
-    folder.mkdir()
-    make_tiny_model(folder, config=TinyModelConfig(priming_steps=0))
-    return folder
-
-
-@pytest.fixture(scope="module")
-def config(model, toy_slice, tmp_path_factory):
+def config(random_model, toy_slice, tmp_path_factory):
     out = tmp_path_factory.mktemp("sweep") / "here"
     return ReproConfig(
-        release=toy_slice, out=out, local_model=model, renderer=TINY_RENDERER, n_papers=4, max_tokens=6, axes=FEW
+        release=toy_slice, out=out, local_model=random_model, renderer=TINY_RENDERER, n_papers=4, max_tokens=6, axes=FEW
     )
 
 
@@ -119,8 +111,8 @@ def test_impossible_axes_are_refused(wrong):
 
 
 @pytest.mark.parametrize("batch_size", [1, 3])
-def test_scores_are_those_of_each_answer_alone(model, batch_size):
-    loaded = AutoModelForCausalLM.from_pretrained(model).eval()
+def test_scores_are_those_of_each_answer_alone(random_model, batch_size):
+    loaded = AutoModelForCausalLM.from_pretrained(random_model).eval()
     runner = LocalRunner(loaded, None, batch_size=batch_size, max_tokens=4, seed=0)
     pairs = [([5, 6, 7, 8, 9], [10]), ([11], [12, 13, 14]), ([15, 16], [17, 18])]
     found = [row for start in range(0, 3, batch_size) for row in asyncio.run(runner.score(pairs[start:][:batch_size]))]
@@ -191,7 +183,9 @@ def test_a_reference_that_cannot_be_run_ends_the_sweep(config, tmp_path):
         asyncio.run(run_sweep(replace(config, out=tmp_path / "new", axes=axes)))
 
 
-def test_sweeps_made_apart_are_compared_only_where_prompts_and_weights_are_the_same(table, config, model, tmp_path):
+def test_sweeps_made_apart_are_compared_only_where_prompts_and_weights_are_the_same(
+    table, config, random_model, tmp_path
+):
     only = Axes(
         batch_sizes=(1,), dtypes=("float32",), thread_counts=(1,), attentions=("sdpa",), devices=("cpu",), n_repeats=0
     )
@@ -202,19 +196,19 @@ def test_sweeps_made_apart_are_compared_only_where_prompts_and_weights_are_the_s
     with pytest.raises(SciSciRLError, match="its prompts_sha256 is"):
         asyncio.run(run_sweep(replace(there, out=tmp_path / "fewer", n_papers=3)))
     other = tmp_path / "model"
-    shutil.copytree(model, other)
-    tuned = AutoModelForCausalLM.from_pretrained(model)
+    shutil.copytree(random_model, other)
+    tuned = AutoModelForCausalLM.from_pretrained(random_model)
     tuned.lm_head.weight.data *= 1.01
     tuned.save_pretrained(other)
-    assert hash_weights(other) != hash_weights(model)
+    assert hash_weights(other) != hash_weights(random_model)
     with pytest.raises(SciSciRLError, match="its weights_sha256 is"):
         asyncio.run(run_sweep(replace(there, out=tmp_path / "tuned", local_model=other)))
 
 
-def test_odds_that_are_no_numbers_are_a_reason_and_no_result(config, model, tmp_path):
+def test_odds_that_are_no_numbers_are_a_reason_and_no_result(config, random_model, tmp_path):
     broken = tmp_path / "broken"
-    shutil.copytree(model, broken)
-    weights = AutoModelForCausalLM.from_pretrained(model)
+    shutil.copytree(random_model, broken)
+    weights = AutoModelForCausalLM.from_pretrained(random_model)
     weights.model.embed_tokens.weight.data *= 1e6  # beyond float16, whose largest number is 65504
     weights.save_pretrained(broken)
     axes = replace(FEW, dtypes=("float32", "float16"), batch_sizes=(1,), attentions=("eager",), devices=("cpu",))
