@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Final
@@ -21,6 +22,8 @@ _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of t
 def main(words: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 done, 1 the user can mend it, 2 wrong usage, 3 the model collapsed, 130 interrupted."""
     open_terminal()
+    # What callers of Tinker's SDK will have to change, such as the cookbook, is no news for a user.
+    warnings.filterwarnings("ignore", ".*deprecated", FutureWarning, module="tinker|sciscirl")
     return end_well(_run_and_tell, sys.argv[1:] if words is None else words)
 
 

@@ -31,6 +31,7 @@ from sciscirl.runs.folder import (
     count_test_looks,
     find_eval_split,
     is_supervised,
+    name_run,
     parse_row,
     read_lines,
     read_rows,
@@ -48,7 +49,6 @@ from sciscirl.task.papers import (
     short_name,
 )
 
-_SEED: Final = re.compile(r"seed_\d+")
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
@@ -290,7 +290,7 @@ def name_folders(folders: Sequence[Path]) -> list[str]:
     parts = [folder.resolve().parts for folder in folders]
     names: list[str] = []
     for own in parts:
-        depth = 2 if _SEED.fullmatch(own[-1]) else 1
+        depth = name_run(Path(*own)).count("/") + 1
         while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
             depth += 1
         names.append(Path(*own[-depth:]).as_posix())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -136,7 +138,7 @@ def follow_run(folder: Path, model: str) -> Generator[None]:
     """
     from tinker_cookbook.utils import ml_log
 
-    handler, configure, level = logging.StreamHandler(), ml_log.configure_logging_module, _log.level
+    handler, level = logging.StreamHandler(), _log.level
     handler.setFormatter(logging.Formatter("%(message)s"))
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
@@ -148,17 +150,30 @@ def follow_run(folder: Path, model: str) -> Generator[None]:
             follower.beat()
 
     thread = threading.Thread(target=watch, name="console", daemon=True)
-    ml_log.configure_logging_module = _log_to_file  # the cookbook has no option for it
+    loop: Any = sys.modules.get("tinker_cookbook.rl.train")  # whoever runs it has loaded it
     thread.start()
     try:
-        yield
+        with ExitStack() as replaced:  # the cookbook has no options for these
+            replaced.enter_context(_replaced(ml_log, "configure_logging_module", _log_to_file))
+            if loop is not None:
+                replaced.enter_context(_replaced(loop, "tqdm", partial(loop.tqdm, disable=True)))
+            yield
     finally:
         ended.set()
         thread.join()
         follower.read()
-        ml_log.configure_logging_module = configure
         _log.removeHandler(handler)
         _log.setLevel(level)
+
+
+@contextmanager
+def _replaced(owner: object, name: str, value: object) -> Generator[None]:
+    before = getattr(owner, name)
+    setattr(owner, name, value)
+    try:
+        yield
+    finally:
+        setattr(owner, name, before)
 
 
 def _log_to_file(path: str, level: int = logging.INFO) -> logging.Logger:

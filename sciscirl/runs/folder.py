@@ -7,6 +7,7 @@ import io
 import json
 import os
 import platform
+import re
 import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
@@ -143,11 +144,8 @@ def begin_run(
     for section in _FIXED:
         for name in facts[section]:
             if older[section].get(name) != facts[section][name]:
-                msg = (
-                    f"{folder} was begun with {name}={show_value(older[section].get(name))}, now it is "
-                    f"{show_value(facts[section][name])}. Resume with what it was begun with, or choose another "
-                    "log_path."
-                )
+                changed = say_changed(name, older[section].get(name), facts[section][name])
+                msg = f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
                 raise SciSciRLError(msg)
     # The cookbook's loops read this file themselves, and stumble over half a line.
     keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
@@ -160,6 +158,29 @@ def begin_run(
 
     keep_rows(folder / METRICS_FILE, is_kept)
     return step
+
+
+def say_changed(name: str, older: object, newer: object) -> str:
+    """Say with which value something was begun, and which it has now.
+
+    Example:
+        >>> say_changed("seed", 0, 1), say_changed("n_train", None, 50), say_changed("n_train", 50, None)
+        ('with seed=0, not seed=1', 'without n_train=50', 'with n_train=50, which is missing now')
+    """
+    if older is None:
+        return f"without {name}={show_value(newer)}"
+    now = "which is missing now" if newer is None else f"not {name}={show_value(newer)}"
+    return f"with {name}={show_value(older)}, {now}"
+
+
+def name_run(folder: Path) -> str:
+    """Name the folder of a run by the last part of its path; one that is named after a seed, by the last two.
+
+    Example:
+        >>> name_run(Path("runs/exp4")), name_run(Path("runs/sweep/exp4/seed_0"))
+        ('exp4', 'exp4/seed_0')
+    """
+    return "/".join(folder.parts[-2 if re.fullmatch(r"seed_\d+", folder.name) else -1 :])
 
 
 def expand_home(path: str) -> Path:

@@ -22,6 +22,7 @@ from sciscirl.runs.folder import (
     find_step,
     is_local,
     is_supervised,
+    name_run,
 )
 
 _log = logging.getLogger(__name__)
@@ -58,8 +59,9 @@ def find_start(
         own: further settings that must be those of the weights, for a run on your own hardware; None: on a server.
 
     Returns:
-        ``path`` of the weights; for a folder also its name, kind (rl or sft), ``run_sha256`` of its ``run.json``,
-        ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any. None: the base model.
+        ``path`` of the weights; for a folder also its name (``name_run``), kind (rl or sft), ``run_sha256`` of its
+        ``run.json``, ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any. None: the
+        base model.
 
     Raises:
         SciSciRLError: there are no such weights, or training cannot start from them.
@@ -124,7 +126,7 @@ def find_start(
             raise SciSciRLError(msg)
     described = {
         "path": record.state_path,
-        "folder": real_path(folder).name,
+        "folder": name_run(real_path(folder)),
         "kind": "sft" if is_supervised(settings) else "rl",
         "run_sha256": hashlib.sha256(read_whole(folder / RUN_FILE)).hexdigest(),
         "step": find_step(folder, record),

@@ -8,11 +8,10 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata._support.validate import show_value
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.folder import RUN_FILE, write_json
+from sciscirl.runs.folder import RUN_FILE, say_changed, write_json
 
 SWEEP_FILE: Final = "sweep.json"
 
@@ -28,10 +27,9 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str]
         older = read_sweep(folder)
         for name, value in settings.items():
             if name not in free and older.get(name) != value:
-                stated = "without " if older.get(name) is None else f"with {name}={show_value(older[name])}, not "
                 msg = (
-                    f"{folder} was begun {stated}{name}={show_value(value)}. Go on with what it was begun with, or "
-                    f"choose another folder: --out.{more}"
+                    f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
+                    f"with, or choose another folder: --out.{more}"
                 )
                 raise SciSciRLError(msg)
         if older == settings:

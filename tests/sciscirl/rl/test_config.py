@@ -254,7 +254,7 @@ def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
     assert "commit" in recorded
     with pytest.raises(SciSciRLError, match="resume=True"):
         begin_run(folder, toy_slice, {"seed": 0}, resume=False)
-    with pytest.raises(SciSciRLError, match="begun with seed=0, now it is 1"):
+    with pytest.raises(SciSciRLError, match="begun with seed=0, not seed=1"):
         begin_run(folder, toy_slice, {"seed": 1}, resume=True)
     other = make_slice(tmp_path / "other", 6, 3)
     with pytest.raises(SciSciRLError, match="manifest_sha256"):

@@ -88,7 +88,9 @@ def test_training_starts_there_and_the_record_and_report_say_so(options, supervi
     again = TrainOptions(**options, load_checkpoint="tinker://m/weights/final")
     begin_run(first, toy_slice, _settings(again, make_config(again)), resume=True)
     other = TrainOptions(**options)
-    with pytest.raises(SciSciRLError, match="was begun with load_checkpoint='tinker://m/weights/final', now it is"):
+    with pytest.raises(
+        SciSciRLError, match="was begun with load_checkpoint='tinker://m/weights/final', which is missing"
+    ):
         begin_run(first, toy_slice, _settings(other, make_config(other)), resume=True)
 
     keep(first, [{"name": "000050", "batch": 50, "state_path": "tinker://n/weights/000050"}])
