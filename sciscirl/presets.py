@@ -646,6 +646,30 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
     }
 
 
+def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
+    """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's.
+
+    Raises:
+        SciSciRLError: the settings do not describe rules.
+
+    Example:
+        >>> recall_rules({"preset": "exp5"}) == PRESETS["exp5"].rules
+        True
+    """
+    preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
+    base = preset.rules if preset else TaskRules()
+    rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if key in settings}
+    if settings.get("own_label") is not None:
+        rules["target"] = read_own_target(settings["own_label"])
+    style, reward = rules.get("style", base.style), rules.get("reward", base.reward)
+    if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
+        rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})
+    if reward not in BUILT_IN and isinstance(table := settings.get("reward_table"), Mapping):
+        numbers = cast("Mapping[str, Any]", table)
+        rules["own_reward"] = change_reward(find_reward("strong"), numbers, reward, rules.get("target"))
+    return replace(base, **rules)
+
+
 def recall_preset(settings: Mapping[str, Any]) -> Preset:
     """Return the preset that ``describe`` described, for one of one's own too. What is not stated is the preset's.
 
@@ -658,21 +682,12 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
     """
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
-    rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if key in settings}
-    if settings.get("own_label") is not None:
-        rules["target"] = read_own_target(settings["own_label"])
-    style, reward = rules.get("style", preset.rules.style), rules.get("reward", preset.rules.reward)
-    if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
-        rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})
-    if reward not in BUILT_IN and isinstance(table := settings.get("reward_table"), Mapping):
-        numbers = cast("Mapping[str, Any]", table)
-        rules["own_reward"] = change_reward(find_reward("strong"), numbers, reward, rules.get("target"))
     own = {key: value for key in (*_OF_PRESET, "base") if (value := settings.get(key)) is not None}
     if "eval_temperature" not in own and "temperature" in own:  # of runs before it was stated
         own["eval_temperature"] = own["temperature"]
     if isinstance(own.get("loss_fn_config"), Mapping):
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
-    preset = replace(preset, **own, rules=replace(preset.rules, **rules))
+    preset = replace(preset, **own, rules=recall_rules(settings))
     if isinstance(stated := settings.get("adversarial"), Mapping):
         preset = replace(preset, adversarial=AdversarialRules(**stated))
     return preset

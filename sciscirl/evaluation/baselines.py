@@ -20,7 +20,7 @@ from sklearn.linear_model import LogisticRegression
 
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
-from sciscirl.presets import recall_preset
+from sciscirl.presets import recall_rules
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
 from sciscirl.task.rewards import score_answer
@@ -203,8 +203,8 @@ def run_baselines(
     if part == "train":
         msg = "the papers are those of train, which the baselines learn from. Judge by dev, held_out or test."
         raise SciSciRLError(msg)
-    name = settings.get("name") or settings.get("preset")
-    rules = recall_preset({**settings, "name": name}).rules if name else TaskRules(target=find_target(asked))
+    is_stated = settings.get("name") or settings.get("preset")
+    rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
     n_held_out = settings.get("n_held_out", 0)
     papers = {
         paper.openalex_id: paper for paper in read_part(release, part, target=rules.target, n_held_out=n_held_out)

@@ -98,7 +98,8 @@ class EvaluationConfig(TaskOptions):
         checkpoint: weights to sample from (tinker://...); None: the base model itself.
         local_model: a folder with a model or adapter to load into this process, without a server.
         run: the folder of a training run; its last checkpoint, preset, model and chat format are used.
-        step: evaluate the checkpoint of this step of the run, instead of the last one; 0: the base model, on a server.
+        step: evaluate the checkpoint of this step of the run, instead of the last one; 0: what it began with, which
+            is the base model, or on a server the weights of ``load_checkpoint``.
         renderer: the chat format; None: the model's own, without thinking.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
@@ -482,8 +483,11 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    is_base = step == 0 and settings.load_checkpoint is None
-    if is_base and is_here and content["settings"].get("quantize") == "none" and Path(preset.model).is_dir():
+    start = settings.load_checkpoint if step == 0 else None
+    is_base = step == 0 and start is None
+    if start is not None and not is_here:
+        weights = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
+    elif is_base and is_here and content["settings"].get("quantize") == "none" and Path(preset.model).is_dir():
         weights = preset.model
     else:
         is_base = is_base and not is_here

@@ -9,14 +9,17 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from sciscidata.storage.small_files import read_whole
-from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, is_supervised, read_rows
+from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, find_eval_split, is_supervised, name_run, read_rows
 from sciscirl.runs.lineage import read_facts, render_start
 
 _TRAINED_BY: Final = {True: "supervised fine-tuning", False: "reinforcement learning"}
 _SHOWN: Final = (
     "n", "label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "parse_ok", "format_strict_ok", "invalid",
 )  # fmt: skip
-_TEST: Final = "test/"
+_JUDGES: Final = {
+    "test": "the test split of this release", "dev": "the development split of this release",
+    "held_out": "training papers of this release that were held out",
+}  # fmt: skip
 
 
 def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str:
@@ -47,14 +50,15 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
         "task": settings.get("target", "disruption"),
         "prompt and answer": f"style {settings.get('style')}, contract {settings.get('contract')}",
         "chat format": settings.get("renderer"),
-        "run": f"{run.resolve().name}, SHA-256 of {RUN_FILE} `{own_digest}`",
+        "run": f"{name_run(run.resolve())}, SHA-256 of {RUN_FILE} `{own_digest}`",
         "step": "unknown" if step is None else f"{step:,}",
         "begun from": render_start(facts.get("begun_from")) or "the base model",
         "release": f"{facts.get('release_folder')}, SHA-256 of manifest.json `{digest}`",
         "weights": f"`{weights}`, merged in {dtype}",
         "code": facts.get("commit"),
     }
-    judged = _find_metrics(run, step)
+    split = find_eval_split(run)
+    judged = _find_metrics(run, f"{split}/", step)
     return "\n".join(
         [
             "---",
@@ -72,8 +76,8 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
             "",
             *(
                 [
-                    f"On held-out papers of this release, at step {step:,}. An answer that is not valid counts "
-                    "as wrong. Where these papers chose the step, they flatter it.",
+                    f"On {_JUDGES[split]}, at step {step:,}. An answer that is not valid counts as wrong. Where these "
+                    "papers chose the step, they flatter it.",
                     "",
                     *_table({name: f"{value:,.0f}" if _is_count(name) else f"{value:.4f}" for name, value in judged}),
                 ]
@@ -89,15 +93,15 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
     )
 
 
-def _find_metrics(run: Path, step: int | None) -> list[tuple[str, float]]:
+def _find_metrics(run: Path, prefix: str, step: int | None) -> list[tuple[str, float]]:
     """List the metrics of the last evaluation of a step, in the order of the log."""
     found: dict[str, float] = {}
     for row in read_rows(run / METRICS_FILE):
-        if step is not None and row.get("step") == step and f"{_TEST}label_match" in row:
+        if step is not None and row.get("step") == step and f"{prefix}label_match" in row:
             found = {
-                name.removeprefix(_TEST): value
+                name.removeprefix(prefix): value
                 for name, value in row.items()
-                if name.startswith(_TEST)
+                if name.startswith(prefix)
                 and _is_shown(name)
                 and isinstance(value, int | float)
                 and math.isfinite(value)

@@ -198,3 +198,9 @@ def test_the_untrained_model_of_a_run_is_its_base_model(dev_slice, run_of):
     run = run_of(dev_slice, eval_split="dev")
     assert find_subject(EvaluationConfig(release=dev_slice, run=run, step=0)).checkpoint is None
     assert find_subject(EvaluationConfig(release=dev_slice, run=run, step=2)).checkpoint == "tinker://x/final"
+
+
+def test_the_first_step_of_a_run_from_other_weights_is_judged_by_these(dev_slice, run_of):
+    run = run_of(dev_slice, eval_split="dev", load_checkpoint="tinker://sft/weights/final")
+    found = find_subject(EvaluationConfig(release=dev_slice, run=run, step=0))
+    assert found.checkpoint == "tinker://sft/sampler_weights/final"

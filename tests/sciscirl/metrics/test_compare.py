@@ -273,7 +273,8 @@ def test_baselines_are_compared_on_the_same_papers_of_the_release(toy_slice, tmp
     said = {"label": "neutral", "confidence": 0.5, "is_json": True, "is_valid": True}
     answers = ids.sort("openalex_id").head(6).with_columns(**{name: pl.lit(value) for name, value in said.items()})
     digest = hashlib.sha256((toy_slice / "manifest.json").read_bytes()).hexdigest()
-    own = make_evaluation(tmp_path / "own", answers, {"preset": "exp4", "style": "plain"}, manifest_sha256=digest)
+    asked = {"preset": "exp4", "style": "plain", "temperature": 0.0}  # greedy, as no training is
+    own = make_evaluation(tmp_path / "own", answers, asked, manifest_sha256=digest)
     other = make_evaluation(tmp_path / "other", answers, {}, manifest_sha256=digest)
     found = compare_files([str(own), f"majority={other}"], QUICK, release=toy_slice)
     assert {*found.scores} == {"own", *BASELINES}
