@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import polars as pl
 
@@ -96,7 +96,7 @@ def view_overview(runs: Sequence[Run]) -> Section:
                 show(metrics.get("invalid")),
                 _say_signs(run),
                 f"{metrics['n']:,.0f}" if "n" in metrics else ABSENT,
-                f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT,
+                _say_step(run),
                 run.split if run.last else ABSENT,
                 ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}",
                 run.state,
@@ -115,6 +115,14 @@ def view_overview(runs: Sequence[Run]) -> Section:
         [Table("The last evaluation of each run", head, rows)],
         headline=_list_best(runs),
     )
+
+
+def _say_step(run: Run) -> str:
+    selected: Any = run.settings.get("selected")
+    if isinstance(selected, Mapping):
+        chosen = cast("Mapping[str, Any]", selected)
+        return f"{chosen.get('step')}, chosen by {chosen.get('split')}"
+    return f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT
 
 
 def _say_signs(run: Run) -> str:
@@ -143,7 +151,7 @@ def _list_best(runs: Sequence[Run]) -> list[str]:
         days = f", {' to '.join(dict.fromkeys((dates[0], dates[-1])))}" if dates else ""
         lines.append(
             f"{ahead} on {best.target}: {best.name}, {_BEST} {show_metric(best.last.metrics, _BEST)}, "
-            f"{n_papers:,} papers of {_name_release(best)}{days}."
+            f"{n_papers:,} papers of {best.split}, {_name_release(best)}{days}."
             + (" The papers that chose it flatter it." if len(group) > 1 else "")
         )
     return lines
@@ -227,16 +235,25 @@ def render_end(run: Run) -> str:
 
 
 def view_runs(runs: Sequence[Run]) -> Section:
-    """Show the settings of the runs: first those that differ, then the equal ones."""
+    """Show the settings of the runs: first those that differ, then the equal ones.
+
+    A setting that all runs of a kind lack, such as the batch size of evaluations, differs in no run.
+    """
     facts = [_describe(run) for run in runs]
     names = list(dict.fromkeys(name for one in facts for name in one))
     rows = [[name, *(one.get(name, ABSENT) for one in facts)] for name in names]
-    differing = [row for row in rows if len(set(row[1:])) > 1]
-    shared = [row[:2] for row in rows if len(set(row[1:])) == 1]
+    kinds = [run.kind for run in runs]
+    differing, shared = list[list[str]](), list[list[str]]()
+    for name, *values in rows:
+        stated = {*values} - {ABSENT}
+        if len(stated) > 1 or len({*zip(kinds, values, strict=True)}) > len({*kinds}):
+            differing.append([name, *values])
+        else:
+            shared.append([name, *(stated or {ABSENT})])
     problems = [[run.name, problem] for run in runs for problem in run.problems]
     tables = [
         Table("What differs", ["", *(run.name for run in runs)], differing),
-        Table("The same in all runs", ["", "value"], shared, is_folded=len(runs) > 1),
+        Table("The same in all runs that state it", ["", "value"], shared, is_folded=len(runs) > 1),
         Table("What could not be read", ["run", "problem"], problems),
     ]
     return Section(

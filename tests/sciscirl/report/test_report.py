@@ -9,7 +9,6 @@ import shutil
 import struct
 import subprocess
 import sys
-from html.parser import HTMLParser
 
 import matplotlib as mpl
 import polars as pl
@@ -44,41 +43,12 @@ from sciscirl.report.tables import (
 from sciscirl.report.views import view_challenges, view_contract
 from tests.conftest import REPOSITORY
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
+from tests.sciscirl.pages import CHROMIUM, Page, measure_in_browser
 
 PUBLISHED = json.loads((REPOSITORY / "tests" / "golden" / "published.json").read_text("utf-8"))
 HOSTILE = (
     '</pre><script src="http://x.example/a.js">alert(1)</script><img src=//x.example/b onerror=alert(2)> &amp; "\''
 )
-
-
-class Page(HTMLParser):
-    """Tags with their attributes, the text of cells by row, and what a browser would show."""
-
-    def __init__(self, html):
-        super().__init__()
-        self.tags, self.rows, self.open, self.text = [], [], [], ""
-        self.feed(html)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag == "tr":
-            self.rows.append([])
-        if tag in {"td", "th"}:
-            self.rows[-1].append("")
-        if tag not in {"meta", "img", "wbr"}:
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag, f"</{tag}> closes something else"
-
-    def handle_data(self, data):
-        if self.open and self.open[-1] != "style":
-            self.text += data
-        if {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
-
-    def row(self, name):
-        return next(row for row in self.rows if row and row[0] == name)
 
 
 def answers(skill=0.5, preset="exp4", n=60, **options):
@@ -198,7 +168,7 @@ def test_the_page_opens_with_the_best_run_of_each_task_its_interval_papers_slice
     first, second = section.headline
     score = measure_predictions(answers(0.8, text=HOSTILE))["macro_f1"]
     assert first.startswith(f"Best of 2 on disruption: exp4, macro_f1 {score:.3f} [0.")  # not the one with 12 papers
-    assert first.endswith("60 papers of openalex 5a5a5a5a5a5a, 1999-12-31. The papers that chose it flatter it.")
+    assert first.endswith("60 papers of test, openalex 5a5a5a5a5a5a, 1999-12-31. The papers that chose it flatter it.")
     assert second.startswith("Only one on joint: joint, macro_f1 0.")
     assert view_overview(read_runs([home / "begun"])).headline == []
 
@@ -398,8 +368,10 @@ def test_a_paper_without_an_id_is_one_of_the_same_papers(tmp_path):
 
 def test_the_release_that_an_evaluated_run_was_trained_on_is_named(home, tmp_path):
     judged = make_evaluation(tmp_path / "judged", answers(), {"split": "test", "trained_on": "5a" * 32})
-    differing = view_runs(read_runs([home / "exp4", judged])).tables[0]
-    assert ["trained_on", "\u2013", "release 5a5a5a5a5a5a"] in [list(row) for row in differing.rows]
+    _, stated, *_ = view_runs(read_runs([home / "exp4", judged])).tables  # all runs of a kind lack it
+    assert ["trained_on", "release 5a5a5a5a5a5a"] in [list(row) for row in stated.rows]
+    differing = view_runs(read_runs([home / "exp4", home / "exp5", home / "sft", judged])).tables[0].rows
+    assert ["seed", "0", "1", "0", "\u2013"] in [list(row) for row in differing]
 
 
 def test_what_differs_stands_apart_from_what_does_not(home):
@@ -678,24 +650,9 @@ def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, ca
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not (CHROMIUM := shutil.which("chromium") or shutil.which("google-chrome")), reason="no browser")
+@pytest.mark.skipif(not CHROMIUM, reason="no browser")
 def test_a_browser_needs_no_sideways_scrolling_on_a_phone(report, tmp_path):
-    probe = tmp_path / "probe.html"
-    # The page itself may not run scripts, so one around it measures.
-    probe.write_text(
-        f"<body><iframe id=f src='{report.as_uri()}' style='width:390px;height:800px;border:0'></iframe>"
-        "<pre id=o></pre><script>f.onload = () => { const d = f.contentDocument.documentElement; "
-        "o.textContent = `widths ${d.scrollWidth} ${d.clientWidth} height ${d.scrollHeight}` }</script>",
-        "utf-8",
-    )
-    flags = (
-        "--headless --no-sandbox --disable-gpu --disable-background-networking --no-first-run "
-        "--disable-component-update --disable-sync --disable-web-security --virtual-time-budget=5000 --dump-dom"
-    )
-    words = [CHROMIUM, *flags.split(), f"--user-data-dir={tmp_path / 'user'}", probe.as_uri()]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=600)
-    found = re.search(r">widths (\d+) (\d+) height (\d+)<", done.stdout)
-    assert found, done.stderr[-500:]
-    inside, shown, height = map(int, found.groups())
+    ((inside, shown, height, n_empty),) = measure_in_browser(report, tmp_path, [390])
     assert inside <= shown <= 390
     assert height > 5000
+    assert n_empty == 0
