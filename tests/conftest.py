@@ -27,7 +27,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 quick.leave_out_what_takes_long()
 
 #: Files whose tests wait for the one local server: one worker runs them all, while others compute.
-_ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server", "sciscirl/studies/test_sweep")
+_ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server")
 #: Files that take minutes. They begin first, so that none runs alone at the end.
 _LONGEST = (*_ON_THE_SERVER, "sources/test_openalex", "pipeline/", "sciscirl/sft/test_peft", "sciscirl/")
 

@@ -26,9 +26,9 @@ from tests.sciscirl.forks import Fork
 
 _SECONDS_TO_STOP = 300
 SECONDS_TO_RUN = 3600  # a bound on what hangs, also on a busy machine: the SDK itself would wait for two hours
-#: One for the base model, one for a model that is only sampled from, and one for each of the 15 trainings of all tests:
+#: One for the base model, one for a model that is only sampled from, and one for each of the 13 trainings of all tests:
 #: a slot is free 90 s after the end of its run, so that fewer might not suffice.
-_ADAPTERS = 17
+_ADAPTERS = 15
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class TinkerServer:
         base_url: for ``base_url=`` and ``--base-url``.
         model: the model's folder, by which clients ask for it.
         renderer: its chat format.
-        release: 96 + 12 works of a synthetic world.
+        release: 96 + 12 works of a synthetic world, and 8 of dev.
         state: the server's checkpoints and database.
         environment: of a process that is to reach the server, with MODEL and RENDERER as it printed them. A test that
             talks to it by itself sets TINKER_BASE_URL and TINKER_API_KEY of these.
