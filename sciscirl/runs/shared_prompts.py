@@ -69,7 +69,7 @@ def grow_tree(rows: Sequence[Sequence[int]], least: int = _LEAST_SHARED) -> Prom
         for group in _group(rows, rest, end, least):
             add(group, end, _count_alike([rows[member] for member in group]), before)
 
-    members = sorted(range(len(rows)), key=lambda row: rows[row])
+    members = sorted(range(len(rows)), key=lambda row: (*rows[row],))
     for group in _group(rows, members, 0, least):
         add(group, 0, _count_alike([rows[member] for member in group]), ())
     return tree
@@ -177,10 +177,9 @@ def share_prompts(model: Any) -> bool:  # noqa: ANN401 (PreTrainedModel or PeftM
     of one's own; they train as they did.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
-    config, decoder = base.config, getattr(base, base.base_model_prefix, None)
+    config, decoder = base.config, base.base_model
     is_plain = all(type(layer) is DynamicLayer for layer in DynamicCache(config=config).layers)
-    can = decoder is not None and is_plain and config._attn_implementation == "sdpa"
-    if not can or getattr(config, "attention_dropout", 0.0):
+    if not is_plain or config._attn_implementation != "sdpa" or getattr(config, "attention_dropout", 0.0):
         return False
     base.set_attn_implementation(SHARED)
     read = decoder.forward
@@ -210,8 +209,12 @@ def share_prompts(model: Any) -> bool:  # noqa: ANN401 (PreTrainedModel or PeftM
         return False
     decoder.forward = forward
     # A part of a longer tensor would have PyTorch copy the weights of the last layer for every row.
-    base.get_output_embeddings().register_forward_pre_hook(lambda _, read: (read[0].contiguous(), *read[1:]))
+    base.get_output_embeddings().register_forward_pre_hook(_lay_out)
     return True
+
+
+def _lay_out(module: torch.nn.Module, states: tuple[torch.Tensor, ...]) -> tuple[torch.Tensor, ...]:
+    return tuple(one.contiguous() for one in states)
 
 
 @torch.no_grad()
