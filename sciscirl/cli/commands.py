@@ -91,15 +91,19 @@ def train(
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
     _refuse_strange(backend, {"tinker": tinker, "local": local})
+    from sciscirl.options import resolve_preset
+
     if backend == "tinker":
+        resolve_preset(options := tinker())  # what is wrong with it is said before seconds of imports
         from sciscirl.rl.dry_run import render_dry_run
         from sciscirl.rl.train import train_preset
 
-        _train(tinker(), render_dry_run, train_preset)
+        _train(options, render_dry_run, train_preset)
     else:
+        resolve_preset(own := local())
         from sciscirl.grpo.train import render_dry_run, train_locally
 
-        _train(local(), render_dry_run, train_locally)
+        _train(own, render_dry_run, train_locally)
 
 
 def sft(
@@ -439,8 +443,8 @@ def demo(
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning, four papers each; None: 80, or 40 with --short.
-        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 30.
+        sft_steps: of fine-tuning, four papers each; None: 48, or 24 with --short.
+        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 20.
         dry_run: show the commands, and run none.
 
     Example:
