@@ -7,7 +7,6 @@ import math
 import re
 import shutil
 import struct
-import subprocess
 
 import matplotlib as mpl
 import polars as pl
