@@ -7,8 +7,8 @@ one form.
 
 A cell is shuffled whole. A small one is shuffled until it is simple, so each simple outcome is as likely as any other.
 In a large one that chance is too low: each citation that is in the way changes places with another one, drawn at
-random. Then random pairs change places, once per citation, wherever both rows stay simple. This chain of swaps keeps
-the even distribution, and takes away what the repairs have left of their own.
+random. Unless these are very few, random pairs then change places, once per citation, wherever both rows stay simple.
+This chain of swaps keeps the even distribution, and takes away what the repairs have left of their own.
 """
 
 # pyright: basic
@@ -24,6 +24,7 @@ SMALL = 512  # citations of a cell that is shuffled until it is simple
 TRIES = 100
 _REACH = 64  # swaps whose memory is asked for together
 _PARTNERS = 200  # drawn at random before all are tried in turn
+_MIX_FROM = 1_000  # one repair in so many citations leaves a trace of less than 0.03 % of a standard deviation
 _MANY_SWAPS = 100  # per citation, more than enough to forget where they began: Milo et al. 2003, cond-mat/0312028
 
 
@@ -156,7 +157,10 @@ def deal_cell(key, observed, cited, starts, owners, row_of, tries):
     is_mended = _mend(mending, cited, starts, owners, row_of, n_wrong)
     if not is_mended:
         cited[:] = observed
-    _mix(mixing, cited, starts, owners, row_of, n if is_mended and n > SMALL else _MANY_SWAPS * n)
+    if not is_mended or n <= SMALL:
+        _mix(mixing, cited, starts, owners, row_of, _MANY_SWAPS * n)
+    elif n_wrong * _MIX_FROM > n:
+        _mix(mixing, cited, starts, owners, row_of, n)
     _sort_rows(cited, starts, owners)
     return n_wrong, 0 if is_mended else 1
 
