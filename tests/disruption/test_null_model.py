@@ -59,7 +59,7 @@ def assert_keeps_what_it_says(graph: CitationGraph, null: str, number: int = 0, 
 
 
 @given(years=years_of_works, edges=edge_lists)
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_every_draw_is_simple_and_keeps_degrees_and_cells(years, edges):
     graph = build_graph(*frames(years, edges))
     for null in NULLS:
@@ -78,6 +78,9 @@ def test_draws_of_a_real_graph_keep_it_too_whatever_the_threads(null, shared_dat
     assert 0 < once.n_mended < 0.1 * graph.n_citations
     assert once.n_stuck == 0
     assert (drawn.refs != graph.refs).mean() > 0.9
+    in_the_future = [np.mean(np.greater(*class_of(graph)[edges_of(each).T[::-1]])) for each in (graph, drawn)]
+    print(f"citations of later years, before and after: {in_the_future}")
+    assert in_the_future[1] > 0.1 if null == "configuration" else in_the_future[1] == in_the_future[0]
     others = [rewire(graph, 1, null=null, seed=7), rewire(graph, 0, null=null, seed=8)]
     assert all((other.graph.refs != drawn.refs).mean() > 0.9 for other in others)
 
@@ -87,7 +90,7 @@ def test_the_bytes_of_a_draw_are_pinned():
     edges = [(i, (i * 7 + j * j) % i) for i in range(1, 100) for j in range(min(i, 6))]
     graph = build_graph(*frames(years, edges))
     digests = [hashlib.sha256(rewire(graph, 3, null=null, seed=1).graph.refs.tobytes()).hexdigest() for null in NULLS]
-    assert [digest[:16] for digest in digests] == ["", ""]
+    assert [digest[:16] for digest in digests] == ["879cb217ea620427", "85b4f1d0fc299f5b"]
 
 
 def simple_deals(rows: list[tuple[int, list[int]]]) -> set[tuple[tuple[int, ...], ...]]:
@@ -102,12 +105,13 @@ def simple_deals(rows: list[tuple[int, list[int]]]) -> set[tuple[tuple[int, ...]
     return found
 
 
-# A cell of older works; one of works of the same year, which may cite themselves; and one that a swap cannot always
-# mend: (x, x, y), (y), (x, z) has no pair to swap.
+# Works that cite older ones; works of one year, which must not cite themselves; and such a cell that a swap cannot
+# always mend. Once (1, 1) is the row of work 2, its second 1 has no place: rows 1 and 3 must not hold it, and work 2 must
+# not take the 2 of row 4.
 CELLS = {
     "older": [(50, [1, 2, 3]), (51, [1]), (52, [1, 2]), (53, [4])],
     "same year": [(1, [2, 3]), (2, [1]), (3, [4, 1]), (4, [2])],
-    "stuck": [(50, [1, 2, 3]), (51, [1]), (52, [1, 2])],
+    "stuck": [(1, [2, 4, 5]), (2, [1, 3]), (3, [1]), (4, [1])],
 }
 
 
@@ -119,22 +123,23 @@ def test_every_simple_outcome_of_a_cell_is_as_likely(cell, tries):
     observed = np.array([work for _, cited in rows for work in cited], np.int32)
     starts = np.cumsum([0, *(len(cited) for _, cited in rows)]).astype(np.int32)
     owners = np.array([owner for owner, _ in rows], np.int32)
-    n_draws = 200 * len(expected)
+    row_of = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(starts))
+    n_draws = 1_000 * len(expected)
     keys = draw(stream_key(0, f"test/{cell}"), np.arange(n_draws))
     counts: Counter[tuple[tuple[int, ...], ...]] = Counter()
     n_mended = n_stuck = 0
     for key in keys:
         cited = observed.copy()
-        mended, stuck = kernels.deal_cell(key, observed, cited, starts, owners, tries)
+        mended, stuck = kernels.deal_cell(key, observed, cited, starts, owners, row_of, tries)
         n_mended, n_stuck = n_mended + mended, n_stuck + stuck
         counts[tuple(tuple(cited[a:b].tolist()) for a, b in itertools.pairwise(starts.tolist()))] += 1
     assert counts.keys() == expected
-    chi_square = sum((n - 200) ** 2 / 200 for n in counts.values())
+    chi_square = sum((n - 1_000) ** 2 / 1_000 for n in counts.values())
     freedom = len(expected) - 1
     print(f"{len(expected)} outcomes, chi-square {chi_square:.1f}")
     assert abs(chi_square - freedom) < 3.5 * sqrt(2 * freedom)
-    assert (n_mended > 0) == (tries == 1)
-    assert (n_stuck > 0) == (tries == 1 and cell == "stuck")
+    assert (n_mended > 0) == (tries == 1 or cell == "stuck")  # of which few shuffles are simple
+    assert (n_stuck > 0) == (cell == "stuck")
 
 
 # Work 9 has no year, and 20 no record. Cells (2000, 1990), (2000, 2000), (2002, 2000), (2002, 1990), (2002, none).
@@ -178,7 +183,7 @@ def test_moments_over_a_thousand_draws_agree_with_all_rewirings_enumerated():
     config = CDConfig(same_year=True)
     values = [oracles.cd_family(YEARS, edges, config) for edges in graphs]
     n_draws = 1_000
-    found = compute_null_cd_index(*frames(YEARS, EDGES), config, n_draws=n_draws).collect()
+    found = compute_null_cd_index(*frames(YEARS, EDGES), config, n_draws=n_draws, n_threads=1).collect()
     assert found.schema == NULL_CD_INDEX
     rows = {row["work_id"]: row for row in found.rows(named=True)}
     assert rows.keys() == YEARS.keys()
@@ -206,13 +211,6 @@ def test_moments_over_a_thousand_draws_agree_with_all_rewirings_enumerated():
     print(f"{len(graphs)} graphs, {n_compared} works with z, {n_partly} at times undefined")
     assert n_compared >= 2
     assert n_partly >= 1
-
-
-def test_a_draw_of_the_configuration_model_may_cite_the_future():
-    graph = build_graph(*frames(YEARS, EDGES))
-    seen = [edges_of(rewire(graph, number, null="configuration").graph) for number in range(50)]
-    groups = class_of(graph)
-    assert any((groups[e[:, 1]] > groups[e[:, 0]])[(groups[e[:, 1]] < graph.years.size)].any() for e in seen)
 
 
 @pytest.mark.parametrize("null", NULLS)
