@@ -101,7 +101,8 @@ def compute_null_cd_index(
     read = ("work_id", "publication_year")
     require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
     config = checked_config(config, CDConfig, "window_years=10")
-    _check(null, n_draws, seed, n_threads)
+    check_draws(null, n_draws, seed)
+    check_threads(n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
@@ -123,7 +124,8 @@ def score_null(
     from sciscidata.disruption._rewire_kernels import add_draw
 
     config = replace(checked_config(config, CDConfig, "window_years=10"), family=False)
-    _check(null, n_draws, seed, n_threads)
+    check_draws(null, n_draws, seed)
+    check_threads(n_threads)
     threads = n_threads or pl.thread_pool_size()
     n = graph.n_dated
     observed, means, squares = np.empty(n), np.zeros(n), np.zeros(n)
@@ -244,8 +246,8 @@ def _indices_by_year(graph: CitationGraph, config: CDConfig, n_threads: int) -> 
             parts, begin = [], last
 
 
-def _check(null: object, n_draws: object, seed: object, n_threads: object) -> None:
+def check_draws(null: object, n_draws: object, seed: object) -> None:
+    """Raise a ConfigError if one of these does not describe draws."""
     check_value("null", null, Null)
     check_value("n_draws", n_draws, NDraws)
     check_value("seed", seed, int)
-    check_threads(n_threads)
