@@ -139,6 +139,7 @@ def score_null(
             n_mended, n_stuck = n_mended + draw.n_mended, n_stuck + draw.n_stuck
             for span, values in _indices_by_year(draw.graph, config, threads):
                 add_draw(values, means[span], squares[span], n_defined[span])
+            del draw  # or two of them would be in memory
             advance(1)
     share = n_mended / max(1, n_draws * graph.n_citations)
     logger.info("%d draws (%s): %.3g%% of the citations were swapped to keep a draw simple", n_draws, null, 100 * share)

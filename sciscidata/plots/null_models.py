@@ -112,4 +112,5 @@ def _draw_bands(axes: Axes, by_label: Mapping[str, np.ndarray]) -> None:
     axes.set_ylim(0, 1)
     axes.yaxis.set_major_formatter(write_share)
     axes.set_ylabel("share of works")
-    axes.legend(loc="lower center", bbox_to_anchor=(0.5, 1.0), ncols=len(_BANDS), columnspacing=0.8, handlelength=1.0)
+    close = {"columnspacing": 0.7, "handlelength": 0.9, "handletextpad": 0.4, "borderaxespad": 0.2}
+    axes.legend(loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=len(_BANDS), **close)
