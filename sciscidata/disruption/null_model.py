@@ -191,12 +191,12 @@ def rewire(
 
     threads = n_threads or pl.thread_pool_size()
     key: Any = draw(stream_key(seed, f"cd/{null}"), np.array([number]))[0]
-    refs = np.array(graph.refs)
+    offsets, observed, refs = _read_only(graph.ref_offsets), _read_only(graph.refs), np.array(graph.refs)
     if null == "configuration":
-        starts = graph.ref_offsets[: graph.n_dated + 1]
+        starts = offsets[: graph.n_dated + 1]
         works, m = np.arange(graph.n_dated, dtype=np.int32), int(starts[-1])
         row_of, tries = np.repeat(works, np.diff(starts)), kernels.TRIES if m <= kernels.SMALL else 1
-        counts = [kernels.deal_cell(key, graph.refs[:m], refs[:m], starts, works, row_of, tries)]
+        counts = [kernels.deal_cell(key, observed[:m], refs[:m], starts, works, row_of, tries)]
     else:
         ends = np.append(graph.year_offsets[1:], graph.n_works)
         numbers = np.append(graph.years.astype(np.int64) + _YEAR_ZERO, 0)
@@ -204,13 +204,20 @@ def rewire(
 
         def deal(j: int) -> tuple[int, int]:
             first, last = graph.year_offsets[j : j + 2].tolist()
-            return kernels.deal_year(keys[j], first, last, ends, numbers, graph.ref_offsets, graph.refs, refs)
+            return kernels.deal_year(keys[j], first, last, ends, numbers, offsets, observed, refs)
 
         largest_first = np.argsort(-np.diff(graph.ref_offsets[graph.year_offsets]), kind="stable")
         counts = list(map_in_order(deal, largest_first.tolist(), threads, n_held=graph.years.size + 1))
     n_mended, n_stuck = (sum(parts) for parts in zip(*counts, strict=True)) if counts else (0, 0)
     rewired = replace(graph, refs=refs, citers=_transpose(graph, refs, threads))
     return Draw(graph=rewired, n_mended=n_mended, n_stuck=n_stuck)
+
+
+def _read_only(array: AnyArray) -> AnyArray:
+    """View an array as one that cannot be written: loops are compiled anew for each kind, and a mapped one is such."""
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
 
 
 def _transpose(graph: CitationGraph, refs: Int32Array, n_threads: int) -> Int32Array:
@@ -243,7 +250,7 @@ def _indices_by_year(graph: CitationGraph, config: CDConfig, n_threads: int) -> 
             counts["n_refs"] = np.diff(graph.ref_offsets[begin : last + 1])
             counts["n_ever"] = np.diff(graph.citer_offsets[begin : last + 1])
             indices = add_indices(pl.DataFrame(counts), config)["cd_index"]
-            yield slice(begin, last), indices.fill_null(np.nan).to_numpy()
+            yield slice(begin, last), indices.fill_null(np.nan).to_numpy(writable=True)
             parts, begin = [], last
 
 
