@@ -24,7 +24,7 @@ SMALL = 512  # citations of a cell that is shuffled until it is simple
 TRIES = 100
 _REACH = 64  # swaps whose memory is asked for together
 _PARTNERS = 200  # drawn at random before all are tried in turn
-_MIX_FROM = 1_000  # one repair in so many citations leaves a trace of less than 0.03 % of a standard deviation
+_MIX_FROM = 1_000  # one repair in so many citations moves a mean by less than 0.1 % of its standard deviation
 _MANY_SWAPS = 100  # per citation, more than enough to forget where they began: Milo et al. 2003, cond-mat/0312028
 
 
