@@ -100,6 +100,12 @@ class BuildConfig:
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
             )
             raise ConfigError(msg)
+        if self.cd.time == "publication_date" and isinstance(self.source, OpenAlexConfig):
+            msg = (
+                "CDConfig.time is 'publication_date', but the OpenAlex API counts citers by year. Read files of works "
+                "(TablesConfig.works) or a corpus that has dates, or set CDConfig.time='publication_year'."
+            )
+            raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
         if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
@@ -159,6 +165,13 @@ def no_effect(kind: type, names: Iterable[str], reason: str, remedy: str) -> Con
     have, it = ("have", "them") if len(options) > 1 else ("has", "it")
     msg = f"{', '.join(options)} {have} no effect: {reason}. Leave {it} out, or {remedy}."
     return ConfigError(msg)
+
+
+def refuse_windows(config: BuildConfig) -> None:
+    """Raise a ConfigError for further windows, whose scores no release and no label has a place for."""
+    if config.cd.windows:
+        reason = "a work is labelled by one window, CDConfig.window_years"
+        raise no_effect(CDConfig, ["windows"], reason, "score a corpus with write_cd_index (`sciscidata cd`)")
 
 
 def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None, str, str]]:

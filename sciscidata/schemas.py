@@ -28,6 +28,9 @@ WORKS = pl.Schema(
     }
 )
 
+#: What works may have besides: the day, for windows by exact dates (``CDConfig(time="publication_date")``).
+DATES = pl.Schema({"publication_date": pl.Date()})
+
 #: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats and self-citations.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 

@@ -180,6 +180,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine",
         sections=None,
         top=("source", "out", "novelty", "background", "scores_file", "cache_dir", "overwrite"),
+        without=("windows",),
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--email"),
@@ -229,7 +230,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
         sections=("cd",),
         top=("out", "cache_dir", "overwrite"),
         arguments=("sciscidata.stages:write_cd_index", ("shard",)),
-        main=("--out", "--window-years", "--compat", "--same-year", "--family", "--shard", "--overwrite"),
+        main=(
+            *("--out", "--window-years", "--window", "--time", "--compat", "--same-year", "--family"),
+            *("--shard", "--overwrite"),
+        ),
         takes="CORPUS",
         writes="Parquet file to write",
         cache="CORPUS/cache",
@@ -256,6 +260,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata export --corpus corpora/openalex --out labelled",
         sections=(*_FILES, "corpus", "cd", "novelty", "thresholds", "label"),
         top=("source", "out", "novelty", "background", "cache_dir"),
+        without=("windows",),
         main=(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background", "--out"),
         writes="folder to write",
     ),

@@ -62,11 +62,11 @@ def _add_citers_of_references(found, n_found, start, size, ends, row):
     """Add to ``row[w, 2]`` how many of the indices ``start + found[i]``, below ``start + size``, lie in window w."""
     for w in range(ends.size):
         limit = np.uint32(min(max(ends[w] - start, 0), size))
-        n = n_found
+        n = np.uint32(n_found)
         if limit < size:
-            n = np.uint64(0)
-            for i in range(np.uint64(n_found)):  # several in one instruction, unlike a search for the window of each
-                n += np.uint64(found[i] < limit)
+            n = np.uint32(0)
+            for i in range(np.uint64(n_found)):  # eight in one instruction, unlike a search for the window of each
+                n = np.uint32(n + np.uint32(found[i] < limit))
         row[w, 2] += n
 
 
@@ -96,8 +96,8 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
     n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
 
     ``ends`` of None: there is one window. Otherwise window w holds the citers below ``ends[w]``, in ascending order;
-    ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Who is stamped anew is
-    noted, and these notes are counted once for each window: the lists are walked once, whatever the number of windows.
+    ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
+    stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
 
     ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own: lists are
     sorted, so each goes on in the next part where it stopped in this one.
@@ -172,14 +172,28 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
 
 @kernel
 def count_shared(
-    first, last, ref_offsets, refs, citers, window, base, span, omit_focal, ends, strong, limit, counts, n_strong, n_shared
+    first,
+    last,
+    ref_offsets,
+    refs,
+    citers,
+    window,
+    base,
+    span,
+    omit_focal,
+    ends,
+    strong,
+    limit,
+    counts,
+    n_strong,
+    n_shared,
 ):
     """Count as count_citers does, and also how many references each citer shares with the focal paper.
 
-    ``ends`` of the windows is needed here. ``n_strong`` (last - first, windows): citers of the focal paper that share at
-    least ``strong`` references; ``n_shared``, alike: shared references summed over its citers. A stamp is the focal
-    paper's base number plus the references met so far. Base numbers lie so far apart that no list of references
-    reaches the next one. The stamps are cleared before they would pass ``limit``.
+    ``ends`` is needed here, also of one window. Both new results are (last - first, windows). ``n_strong``: citers of
+    the focal paper that share at least ``strong`` references; ``n_shared``: shared references summed over its citers. A
+    stamp is the focal paper's base number plus the references met so far. Base numbers lie so far apart that no list of
+    references reaches the next one. The stamps are cleared before they would pass ``limit``.
     """
     stamps = np.zeros(span, np.uint32)
     found = np.empty(span + 1, np.uint32)

@@ -13,7 +13,9 @@ from sciscidata.errors import ConfigError
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
 #: Years, or text: ``"90d"`` are days, ``"18mo"`` months.
-Window = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,6}(d|mo)$")] | None
+Window = (
+    Annotated[int, msgspec.Meta(ge=0, le=9_999)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,6}(d|mo)$")] | None
+)
 _NEEDED = "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'), or None for no end"
 #: Options of later versions: a configuration without them is stated as it always was.
 _ADDED = ("windows", "time")
@@ -39,9 +41,11 @@ class CDConfig:
             with a year or without.
         undefined: what an undefined index becomes. ``"zero"``: as novelpy has it.
         family: add the columns of CD_FAMILY: DI_5, mCD, dependence and others.
-        windows: more windows, counted in the same pass: years (5), days (90d) or months (18mo) by exact dates, or all
-            for no end. Each adds its columns: cd_index_5, n_i_5, n_j_5, n_k_5. Empty: none.
-        time: by what a window is measured: the year of a work, or its publication_date.
+        windows: further windows, counted in the same pass. Years (``10``), or by dates months (``"18mo"``) and days
+            (``"90d"``); None, on a command line ``all``: without end. Each adds its columns, such as cd_index_10 and
+            n_i_10. Empty: none.
+        time: what windows are measured by. ``"publication_date"``: by day; works with a year only count as of 1 July,
+            and citers of the same day are treated as those of the same year.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or two options contradict each other.
@@ -80,7 +84,9 @@ class CDConfig:
         elif twice != "":
             problem = f"CDConfig.windows holds {twice!r} twice, needs each window once. Leave one out."
         elif empty != "" and not self.same_year:
-            problem = f"CDConfig.windows holds {empty!r}, in which no later work appears. Set CDConfig.same_year=True too."
+            problem = (
+                f"CDConfig.windows holds {empty!r}, in which no later work appears. Set CDConfig.same_year=True too."
+            )
         elif in_days and self.time == "publication_year":
             problem = (
                 f"CDConfig.windows holds {in_days!r}, and years have no days or months. Set "

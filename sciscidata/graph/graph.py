@@ -24,7 +24,7 @@ from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads, check_value
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
-from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.schemas import CITATIONS, DATES, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 from sciscidata.storage.small_files import read_whole
 
@@ -50,8 +50,8 @@ class CitationGraph:
         ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
             ascending, without repeats or self-citations.
         citer_offsets, citers: the same for the citers of i, ascending, that is in order of time.
-        days: int64, the distinct dates of works in days since 1970, ascending; works of one year are in their order. None
-            unless the graph was built by dates.
+        days: int64, the distinct dates of works in days since 1970, ascending. None unless it was built by dates;
+            then works are ordered by (day, id).
         day_offsets: int64; the works of ``days[j]`` have indices day_offsets[j] .. day_offsets[j+1]. None likewise.
         n_rows, n_self_citations: rows of CITATIONS with both ids, and those in which a work cites itself; None where
             they were not counted.
@@ -151,9 +151,7 @@ def build_graph(
     return replace(graph, n_rows=n_rows, n_self_citations=n_self_citations)
 
 
-def write_graph(
-    works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path, time: Time = "publication_year"
-) -> None:
+def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path, time: Time = "publication_year") -> None:
     """Write a graph into a folder of ``cached_folder``, empty or begun by a killed run; else as ``build_graph``."""
     citations, nodes, means = _prepare(works, citations, time, _MEMORY_LIMIT_MB, None)
     _make(citations, nodes, means, folder)
@@ -176,7 +174,7 @@ def require_times(works: pl.LazyFrame | pl.DataFrame, time: Time, *, stage: str)
     """Check the columns of works that a graph is built from, before any row is read, and return these alone."""
     columns = {name: WORKS[name] for name in ("work_id", "publication_year")}
     if time == "publication_date":
-        columns |= {"publication_date": pl.Date()}
+        columns |= DATES
     return require_columns(works, columns, frame_name="WORKS", stage=stage).select(columns.keys())
 
 
