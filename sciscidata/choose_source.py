@@ -192,7 +192,7 @@ def score_structure(
 
 def _build_graph(works: pl.LazyFrame, citations: pl.LazyFrame, config: BuildConfig) -> CitationGraph:
     begin_step("build the citation graph")
-    return build_graph(works, citations, time=config.cd.time, cache_dir=config.cache_dir)
+    return build_graph(works, citations, cache_dir=config.cache_dir)
 
 
 def _add_novelty(

@@ -100,12 +100,6 @@ class BuildConfig:
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
             )
             raise ConfigError(msg)
-        if self.cd.time == "publication_date" and isinstance(self.source, OpenAlexConfig):
-            msg = (
-                "CDConfig.time is 'publication_date', but the OpenAlex API counts citers by year. Read files of works "
-                "(TablesConfig.works) or a corpus that has dates, or set CDConfig.time='publication_year'."
-            )
-            raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
         if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
@@ -168,10 +162,11 @@ def no_effect(kind: type, names: Iterable[str], reason: str, remedy: str) -> Con
 
 
 def refuse_windows(config: BuildConfig) -> None:
-    """Raise a ConfigError for further windows, whose scores no release and no label has a place for."""
-    if config.cd.windows:
-        reason = "a work is labelled by one window, CDConfig.window_years"
-        raise no_effect(CDConfig, ["windows"], reason, "score a corpus with write_cd_index (`sciscidata cd`)")
+    """Raise a ConfigError for further windows and for dates: works are labelled by one window, of years."""
+    found = [name for name in ("windows", "time") if name in config.cd.stated()]
+    if found:
+        reason = "works are labelled by one window of years, CDConfig.window_years"
+        raise no_effect(CDConfig, found, reason, "score a corpus with write_cd_index (`sciscidata cd`)")
 
 
 def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None, str, str]]:

@@ -13,13 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata import from_tables
-from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph.graph import build_graph, content_hash, read_graph
-from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.tables.source import TablesConfig
 from sciscidata.stages import ingest, write_cd_index
 from tests import oracles
@@ -155,7 +153,7 @@ def test_a_cached_graph_has_its_days_and_another_name_than_one_by_years(tmp_path
     assert pl.concat(shares).equals(scores)
 
 
-def test_works_without_dates_and_graphs_by_years_are_refused(tmp_path):
+def test_works_without_dates_and_graphs_by_years_are_refused():
     works, citations = dated_frames({1: (2000, None), 2: (2001, None)}, [(2, 1)])
     config = CDConfig(time=BY_DAY)
     with pytest.raises(SchemaMismatchError, match=r"compute_cd_index: WORKS lacks column 'publication_date' \(Date\)"):
@@ -166,8 +164,6 @@ def test_works_without_dates_and_graphs_by_years_are_refused(tmp_path):
         score_graph(build_graph(works, citations), config)
     with pytest.raises(ConfigError, match="time is 'month', needs one of publication_year, publication_date"):
         build_graph(works, citations, time="month")
-    with pytest.raises(ConfigError, match="the OpenAlex API counts citers by year"):
-        BuildConfig(source=OpenAlexConfig(), out=tmp_path, cd=config)
 
 
 PATENTS = pl.DataFrame(

@@ -134,8 +134,9 @@ def test_wrong_windows_are_refused(options, message):
 
 @pytest.mark.parametrize("run", [build, export_labelled])
 def test_windows_that_no_release_has_a_place_for_are_refused(tmp_path, run):
-    config = BuildConfig(source=SyntheticConfig(n_works=500), out=tmp_path / "out", cd=CDConfig(windows=(10,)))
-    with pytest.raises(ConfigError, match=r"CDConfig.windows has no effect: a work is labelled by one window"):
+    cd = CDConfig(windows=(10,), time="publication_date")
+    config = BuildConfig(source=SyntheticConfig(n_works=500), out=tmp_path / "out", cd=cd)
+    with pytest.raises(ConfigError, match=r"CDConfig.windows, CDConfig.time have no effect: works are labelled by one"):
         run(config)
     assert not (tmp_path / "out").exists()
 
