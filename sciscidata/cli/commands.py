@@ -180,7 +180,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine",
         sections=None,
         top=("source", "out", "novelty", "background", "scores_file", "cache_dir", "overwrite"),
-        without=("windows", "time"),
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--email"),
@@ -260,7 +259,6 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata export --corpus corpora/openalex --out labelled",
         sections=(*_FILES, "corpus", "cd", "novelty", "thresholds", "label"),
         top=("source", "out", "novelty", "background", "cache_dir"),
-        without=("windows", "time"),
         main=(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background", "--out"),
         writes="folder to write",
     ),

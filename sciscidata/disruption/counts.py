@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Generator
 from contextlib import closing
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from sciscidata._kernels.arrays import AnyArray, Int64Array
-from sciscidata._support.parallel import map_in_order, run_all
+from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import Advance
 from sciscidata.disruption.config import CDConfig, length
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
+
+Item = TypeVar("Item")
 
 #: DI_5 counts only citers that share at least this many references.
 STRONG = 5
@@ -74,8 +79,8 @@ class Counter:
                 kernels.count_citers(*given, ends if ends.size > 1 else None, stamps, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
-        cuts = _cuts(graph, focal.start, focal.stop, 4 * self._n_threads)
-        with closing(map_in_order(share, pairwise(cuts), self._n_threads, n_held=len(cuts))) as results:
+        spans = [*pairwise(_cuts(graph, focal.start, focal.stop, 4 * self._n_threads))]
+        with closing(_run(share, spans, self._n_threads)) as results:
             for done in results:
                 self._advance(done / len(self._passes))
         n_to_date = window.citers_before(focal.start, focal.stop)[:, None] + counts[:, :, 0] + counts[:, :, 1]
@@ -89,6 +94,14 @@ class Counter:
             for window_name, place in zip(names, at, strict=True)
             for name, column in columns.items()
         }
+
+
+def _run(work: Callable[[tuple[int, int]], Item], spans: list[tuple[int, int]], n_threads: int) -> Generator[Item]:
+    """Work on spans in order. One alone, as on most days, gets no thread, which would cost half a millisecond."""
+    if len(spans) == 1:
+        yield work(spans[0])
+    else:
+        yield from map_in_order(work, spans, n_threads, n_held=len(spans))
 
 
 class _Clock:
@@ -183,8 +196,10 @@ class _MovingWindow:
             for side, (old, new) in enumerate(((self.low, low), (self.high, high))):
                 kernels.slide(self.slices, side, graph.ref_offsets, graph.refs, old, new, *share)
 
-        shares: list[int] = np.linspace(0, graph.n_works, n_threads + 1).astype(np.int64).tolist()
-        run_all(move, pairwise(shares), n_threads)
+        moved = graph.ref_offsets[[self.low, low]], graph.ref_offsets[[self.high, high]]
+        n_shares = n_threads if sum(int(b - a) for a, b in moved) > _MIN_CHUNK_REFERENCES else 1
+        shares: list[int] = np.linspace(0, graph.n_works, n_shares + 1).astype(np.int64).tolist()
+        deque(_run(move, [*pairwise(shares)], n_threads), maxlen=0)
         self.low, self.high = low, high
 
     def citers_before(self, begin: int, end: int) -> Int64Array:

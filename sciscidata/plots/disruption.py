@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _LABELS = ("consolidating", "neutral", "disruptive")  # along the axis of the index
 _COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
-_DASHES = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 _MOST_LINES = 2 * len(_DASHES)
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 
@@ -220,38 +220,44 @@ def plot_cd_trajectory(
         raise ConfigError(msg)
     with drawing(look, heights_mm=(60,)) as picture:
         (axes,) = picture.panels
-        if chosen:
-            lines = rows.filter(pl.col("work_id").is_in(chosen)).sort("age").collect(engine="streaming")
-            for number, work in enumerate(chosen):
-                line = lines.filter(work_id=work)
-                if line.is_empty():
-                    msg = f"work {work} has no CD index at any age. Choose works that have one."
-                    raise ConfigError(msg)
-                style = {"color": INK, "alpha": 1 - 0.6 * (number % 2), "ls": _DASHES[number // 2], "marker": "o"}
-                axes.plot(line["age"], line["cd_index"], markersize=2.5, label=f"work {work}", **style)
-            names = ", ".join(str(work) for work in chosen)
-            of, which = ("its age", f"work {names}") if len(chosen) == 1 else ("their age", f"works {names}")
-            picture.title = f"CD index of {which} by {of}."
-        else:
-            index = pl.col("cd_index")
-            quartiles = [index.quantile(share, "linear").alias(f"q{share}") for share in (0.25, 0.5, 0.75)]
-            by_age = rows.group_by("age").agg(index.mean().alias("mean"), pl.len().alias("n"), *quartiles).sort("age")
-            by_age = by_age.collect(engine="streaming")
-            n_works = rows.select(pl.col("work_id").n_unique()).collect(engine="streaming").item()
-            age = by_age["age"].to_numpy()
-            axes.fill_between(age, by_age["q0.25"], by_age["q0.75"], color=INK, alpha=0.2, lw=0, label="middle half")
-            axes.plot(age, by_age["q0.5"], color=INK, ls="--", label="median")
-            axes.plot(age, by_age["mean"], color=INK, marker="o", markersize=2.5, label="mean")
-            fewest, most = (by_age["n"].min() or 0, by_age["n"].max() or 0)
-            number = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
-            picture.title = f"CD index of {count_works(n_works)} by age, with {number} at each age."
         axes.axhline(0, color=INK, lw=0.6)
+        picture.title = _draw_works(axes, rows, chosen) if chosen else _draw_quartiles(axes, rows)
         axes.set_xlabel("years after publication")
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("CD index")
-        if chosen or n_works:
-            axes.legend(loc="best")
+        axes.legend(loc="best")
     return picture.figure
+
+
+def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int]) -> str:
+    """Draw a line for each chosen work, and return the title."""
+    lines = rows.filter(pl.col("work_id").is_in(chosen)).sort("age").collect(engine="streaming")
+    for number, work in enumerate(chosen):
+        line = lines.filter(work_id=work)
+        if line.is_empty():
+            msg = f"work {work} has no CD index at any age. Choose works that have one."
+            raise ConfigError(msg)
+        at, index = line["age"].to_numpy(), line["cd_index"].to_numpy()
+        (drawn,) = axes.plot(at, index, color=INK, marker="o", markersize=2.5, label=f"work {work}")
+        drawn.set(alpha=1 - 0.6 * (number % 2), linestyle=_DASHES[number // 2])
+    names = ", ".join(str(work) for work in chosen)
+    return f"CD index of work {names} by its age." if len(chosen) == 1 else f"CD index of works {names} by their age."
+
+
+def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
+    """Draw mean, median and middle half of all works at each age, and return the title."""
+    index = pl.col("cd_index")
+    quartiles = [index.quantile(share, "linear").alias(f"q{share}") for share in (0.25, 0.5, 0.75)]
+    by_age = rows.group_by("age").agg(index.mean().alias("mean"), pl.len().alias("n"), *quartiles).sort("age")
+    shown = by_age.collect(engine="streaming")
+    n_works: int = rows.select(pl.col("work_id").n_unique()).collect(engine="streaming").item()
+    age, mean, n, low, middle, high = (shown[name].to_numpy() for name in shown.columns)
+    axes.fill_between(age, low, high, color=INK, alpha=0.2, lw=0, label="middle half")
+    axes.plot(age, middle, color=INK, ls="--", label="median")
+    axes.plot(age, mean, color=INK, marker="o", markersize=2.5, label="mean")
+    fewest, most = int(n.min(initial=n_works)), int(n.max(initial=0))
+    number = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    return f"CD index of {count_works(n_works)} by age, with {number} at each age."
 
 
 def _plot_two(

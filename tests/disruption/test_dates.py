@@ -138,7 +138,7 @@ def test_a_generated_graph_by_day_has_the_values_of_pypi_cdindex():
 
 def test_a_cached_graph_has_its_days_and_another_name_than_one_by_years(tmp_path):
     first = date(1990, 1, 1)
-    works: Dated = {i: (None, first + timedelta(days=37 * i % 4_000)) for i in range(300)} | {900: (1995, None)}
+    works: Dated = {i: (None, first + timedelta(days=37 * i % 1_000)) for i in range(300)} | {900: (1995, None)}
     frames = dated_frames(works, [(i, (7 * i + 3) % 301) for i in range(300)])
     graph = build_graph(*frames, time=BY_DAY)
     kept = build_graph(*frames, time=BY_DAY, cache_dir=tmp_path)

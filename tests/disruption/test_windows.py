@@ -179,12 +179,12 @@ def test_the_picture_shows_mean_and_quartiles_of_each_age_or_chosen_works():
     schema = {"work_id": pl.Int64, "age": pl.Int32, "cd_index": pl.Float64}
     trajectory = pl.LazyFrame(rows, schema=schema, orient="row")
     figure = plot_cd_trajectory(trajectory, data="four works")
-    median, mean, _ = figure.axes[0].lines
+    _, median, mean = figure.axes[0].lines
     assert mean.get_ydata().tolist() == [0.5, 0.0625]
     assert median.get_ydata().tolist() == [0.5, 0.125]
     assert figure.get_label() == "CD index of 4 works by age, with 3 to 4 at each age. Data: four works."
     chosen = plot_cd_trajectory(trajectory, works=[1, 3]).axes[0].lines
-    assert [line.get_ydata().tolist() for line in chosen[:2]] == [[0.5, -0.5], [0.25]]
+    assert [line.get_ydata().tolist() for line in chosen[1:]] == [[0.5, -0.5], [0.25]]
     with pytest.raises(ConfigError, match="work 9 has no CD index at any age"):
         plot_cd_trajectory(trajectory, works=[9])
     with pytest.raises(ConfigError, match="works holds 11 works, needs at most 10"):
