@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import replace
 from datetime import date, timedelta
@@ -18,6 +19,8 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph.graph import build_graph, content_hash, read_graph
+from sciscidata.schemas import WORKS
+from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.tables.source import TablesConfig
 from sciscidata.stages import ingest, write_cd_index
 from tests import oracles
@@ -200,3 +203,30 @@ def test_grant_dates_of_patents_are_read_from_tables_and_kept_by_a_corpus(tmp_pa
     ]
     assert [graph.days is None for graph in graphs] == [False, True]
     assert scan_corpus(tmp_path / "corpus").works.collect_schema()["publication_date"] == pl.Date()
+
+
+RECORDS = [
+    {"id": "W1", "publication_year": 1990, "publication_date": "1990-02-03"},
+    {"id": "W2", "publication_year": 2000, "publication_date": "2000-03-05", "referenced_works": ["W1"]},
+    {"id": "W3", "publication_year": 2005, "publication_date": "2005-03-05", "referenced_works": ["W2"]},
+    {"id": "W4", "publication_year": 2005, "publication_date": "2005-03-06", "referenced_works": ["W2"]},
+    {"id": "W5", "publication_year": 2005, "publication_date": "2005-02-30", "referenced_works": ["W2"]},
+    {"id": "W6", "publication_year": 2001, "publication_date": 20010101, "referenced_works": ["W2"]},
+]
+
+
+def test_records_bring_their_dates_if_asked_for(tmp_path):
+    (tmp_path / "works.jsonl").write_text("\n".join(map(json.dumps, RECORDS)))
+    inputs = (str(tmp_path / "works.jsonl"),)
+    config = CDConfig(time=BY_DAY)
+    plain = scan_records(RecordsConfig(inputs=inputs))
+    assert plain.works.collect_schema() == WORKS
+    scanned, pulled = scan_records(RecordsConfig(inputs=inputs, dates=True)), RecordsConfig(inputs=inputs, dates=True)
+    corpus = ingest(pulled, tmp_path / "corpus", cache_dir=tmp_path)
+    days = [date(1990, 2, 3), date(2000, 3, 5), date(2005, 3, 5), date(2005, 3, 6), None, None]
+    for works, citations, _ in (scanned, corpus):
+        assert works.sort("work_id").collect()["publication_date"].to_list() == days
+        scores = compute_cd_index(works, citations, config).filter(work_id=2).collect()
+        assert scores["n_i"].item() == 2  # works 3 and 6; work 5 counts as of July
+    ingest(RecordsConfig(inputs=inputs), tmp_path / "plain", cache_dir=tmp_path)
+    assert scan_corpus(tmp_path / "plain").works.collect_schema() == WORKS
