@@ -53,6 +53,7 @@ windows = st.lists(st.sampled_from([1, 2, None, "1d", "29d", "365d", "1mo", "12m
 
 
 @given(dated_works, edge_lists, configs(), windows)
+@settings(max_examples=60)
 def test_windows_of_days_months_and_years_agree_with_plain_sets(works, edges, config, chosen):
     chosen = tuple(w for w in chosen if w is not None or config.window_from == "focal")
     config = replace(config, time=BY_DAY, windows=chosen)

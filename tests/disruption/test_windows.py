@@ -48,6 +48,7 @@ def assert_equals_runs_of_one_window(graph, config: CDConfig) -> None:
 
 
 @given(years_of_works, edge_lists, configs(), st.lists(st.none() | st.integers(1, 9), unique=True, max_size=5))
+@settings(max_examples=60)
 def test_every_window_agrees_with_plain_sets_whatever_the_options(years, edges, config, windows):
     windows = tuple(w for w in windows if w is not None or config.window_from == "focal")
     config = replace(config, windows=windows)
