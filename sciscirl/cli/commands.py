@@ -441,8 +441,8 @@ def demo(
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning, four papers each; None: 80, or 40 with --short.
-        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 30.
+        sft_steps: of fine-tuning, four papers each; None: 48, or 24 with --short.
+        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 20.
         dry_run: show the commands, and run none.
 
     Example:

@@ -19,6 +19,8 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.masking_utils import sdpa_mask
 
+from sciscirl.runs.shared_prompts import SHARED
+
 #: PyTorch's attention without copies of keys and values for every head of a group.
 _GROUPED = "sdpa_grouped"
 
@@ -53,14 +55,15 @@ AttentionMaskInterface.register(_GROUPED, sdpa_mask)
 def _grouped_attention(model: Any) -> Generator[None]:  # noqa: ANN401
     """On a CPU, attend without copies while the block runs; a kernel that was chosen stays."""
     config = getattr(model, "config", None)
-    is_meant = config is not None and torch.device(model.device).type == "cpu" and config._attn_implementation == "sdpa"
+    chosen = config is not None and torch.device(model.device).type == "cpu" and config._attn_implementation
+    is_meant = chosen in ("sdpa", SHARED)
     if is_meant:
         model.set_attn_implementation(_GROUPED)
     try:
         yield
     finally:
         if is_meant:
-            model.set_attn_implementation("sdpa")
+            model.set_attn_implementation(chosen)
 
 
 def _put_together(parts: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], width: int, n_more: int) -> torch.Tensor:

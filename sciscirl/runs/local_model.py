@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -71,7 +72,12 @@ def load_base_model(
     """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
+    from transformers.utils.logging import disable_progress_bar
 
+    if not sys.stderr.isatty():
+        disable_progress_bar()
+    # It speaks of a kernel for four bits on a CPU that can only be downloaded, also where nothing has four bits.
+    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto"}
     if attention:
         more["attn_implementation"] = attention

@@ -43,6 +43,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.local_completer import LocalCompleter, pad_left
 from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE, load_base_model, load_errors, require_packages
+from sciscirl.runs.shared_prompts import share_prompts
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import (
     list_settings,
@@ -183,6 +184,8 @@ def make_model(
     base.config.use_cache = False
     if options.gradient_checkpointing:
         base.enable_input_require_grads()  # else nothing before the first adapter asks for a gradient
+    if not is_distributed:
+        share_prompts(base)
     if start is not None:
         with load_errors("adapter", str(start)):
             return PeftModel.from_pretrained(base, start, is_trainable=True)
