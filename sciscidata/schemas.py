@@ -45,7 +45,8 @@ CD_SCORES = pl.Schema(
     }
 )
 
-#: Extra columns of CD_SCORES, on request (``CDConfig(family=True)``).
+#: Extra columns of CD_SCORES, on request (``CDConfig(family=True)``). ``CDConfig.windows`` adds counts and indices of
+#: both for each window, with its name at their ends: ``cd_index_10``, ``n_i_all``.
 CD_FAMILY = pl.Schema(
     {
         "n_refs": pl.UInt32(),
