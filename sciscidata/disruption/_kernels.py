@@ -128,16 +128,18 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
             if omit_focal and low <= focal < low + size:
                 stamps[focal - low] = stamp
             n_left = 0
-            n_before = n_stamped
+            n_found = np.uint32(0)
             for s in range(n_slices):
                 e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
                 while e < stop:
                     citer = np.uint32(np.uint32(citers[e]) - start)
                     if citer >= size:
                         break
-                    if ends is not None:
-                        found[np.uint32(n_stamped - n_before)] = citer
-                    n_stamped += np.uint32(stamps[citer] != stamp)
+                    if ends is None:
+                        n_stamped += np.uint32(stamps[citer] != stamp)
+                    else:
+                        found[n_found] = citer
+                        n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
                     stamps[citer] = stamp
                     e += np.uint64(1)
                 if e < stop:
@@ -146,7 +148,7 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
                     n_left += 1
             n_slices = n_left
             if ends is not None:
-                _add_citers_of_references(found, n_stamped - n_before, low, size, ends, counts[focal - first])
+                _add_citers_of_references(found, n_found, low, size, ends, counts[focal - first])
             while own < end:
                 citer = np.uint32(np.uint32(citers[own]) - start)
                 if citer >= size:
