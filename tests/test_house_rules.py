@@ -104,6 +104,18 @@ def test_importing_sciscidata_is_light():
     assert not loaded & {"numba", "matplotlib", "torch", "tinker", "rich", "pandas"}
 
 
+def test_commands_for_a_server_load_no_code_of_local_models():
+    """transformers' code of models takes five seconds to load; a module of ours that loads it is imported late."""
+    wanted, loaded = ["sciscirl.rl.train", "sciscirl.sft.tinker_backend", "sciscirl.evaluation.evaluate"], set()
+    while wanted:
+        tree = modules()[name := wanted.pop()]
+        loaded.add(name)
+        at_once = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
+        wanted += (imported_names(at_once) & modules().keys()) - loaded
+    assert "sciscirl.runs.label_scores" in loaded
+    assert not loaded & {"sciscirl.runs.local_completer", "sciscirl.grpo.train", "sciscirl.sft.peft_backend"}
+
+
 def test_thresholds_stand_in_one_module_only():
     for name, tree in modules().items():
         if name.startswith("sciscidata"):

@@ -77,19 +77,21 @@ def train(
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
     _refuse_strange(backend, {"tinker": tinker, "local": local})
+    from sciscirl.options import resolve_preset
+
     if backend == "tinker":
+        resolve_preset(options := tinker())  # what is wrong with it is said before seconds of imports
         from sciscirl.rl.dry_run import render_dry_run
         from sciscirl.rl.train import train_preset
 
-        options = tinker()
         if options.dry_run:
             show(render_dry_run(options))
         else:
             show_run(asyncio.run(train_preset(options)), options.release)
     else:
+        resolve_preset(own := local())
         from sciscirl.grpo import train as grpo
 
-        own = local()
         if own.dry_run:
             show(grpo.render_dry_run(own))
         else:

@@ -29,7 +29,6 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.runs.label_scores import Ending, score_here, score_on_server
-from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules
@@ -37,6 +36,8 @@ from sciscirl.task.rules import TaskRules
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
     from tinker_cookbook.stores.training_store import TrainingRunStore
+
+    from sciscirl.runs.local_completer import LocalCompleter
 
 _log = logging.getLogger(__name__)
 
@@ -137,6 +138,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if the alarm ends the run; predictions and rollouts are written by then.
         """
         if self.scoring is not None:
+            from sciscirl.runs.local_completer import LocalCompleter  # takes seconds, and a server needs none
+
             if not isinstance(policy, LocalCompleter):
                 msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
                 raise SciSciRLError(msg)

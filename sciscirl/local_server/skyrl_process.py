@@ -149,6 +149,7 @@ def patch_routes(api: ModuleType) -> None:
 def apply_adapters_cheaply_on_a_cpu() -> None:
     """Multiply each sequence with its own adapter: ragged_dot on a CPU takes 17 times as long for 16 adapters."""
     import jax
+    from jax import numpy as jnp
     from skyrl.tx.layers.lora import LoRAEmbed, LoRAMixin
 
     def apply_lora(
@@ -162,10 +163,18 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
             low = a[adapter_indices[:, None], x] @ b[adapter_indices]
         elif x.ndim == 3:
             low = x @ a[adapter_indices] @ b[adapter_indices]
-        else:  # tokens of several sequences, each with its own index: one product with all adapters, then the mask
-            is_own = jax.nn.one_hot(adapter_indices, len(a), dtype=x.dtype)
-            low = (x @ a.swapaxes(0, 1).reshape(n_in, -1)).reshape(len(x), -1, rank) * is_own[..., None]
-            low = low.reshape(len(x), -1) @ b.reshape(-1, b.shape[-1])
+        else:  # tokens of several sequences, each with its own index: one product with some adapters, then the mask
+
+            def multiply(some: jax.Array) -> jax.Array:
+                is_own = (adapter_indices[:, None] == some).astype(x.dtype)
+                low = (x @ a[some].swapaxes(0, 1).reshape(n_in, -1)).reshape(len(x), -1, rank) * is_own[..., None]
+                return low.reshape(len(x), -1) @ b[some].reshape(-1, b.shape[-1])
+
+            # As a rule all are of one model, or of adapter 0, whose rows fill a pass: 2 adapters instead of all.
+            first, last = adapter_indices.min(), adapter_indices.max()
+            are_two = ((adapter_indices == first) | (adapter_indices == last)).all()
+            two = jnp.stack([first, jnp.where(first == last, -1, last)])  # -1: of no token
+            low = jax.lax.cond(are_two, lambda: multiply(two), lambda: multiply(jnp.arange(len(a))))
         return base_output + low * scaling.reshape(-1, *[1] * (low.ndim - 1))
 
     if jax.default_backend() == "cpu":
@@ -181,6 +190,17 @@ def pad_training_passes(batch_size: int) -> None:
 
     pad = backend.pad_to_fsdp
     backend.pad_to_fsdp = lambda rows, _: pad(rows, batch_size)
+
+
+def repeat_the_first_answer() -> None:
+    """Fill a sampling pass with copies of its first answer, which end when it ends.
+
+    SkyRL fills it with empty prompts. Their answers hardly ever end, so that each pass would take as long as the
+    longest answer that is allowed.
+    """
+    from skyrl.backends import jax as backend
+
+    backend.pad = lambda rows, size, *, fill: rows + [rows[0]] * (size - len(rows))
 
 
 def run_engine() -> None:
@@ -214,9 +234,9 @@ def run_engine() -> None:
         def process_create_model(self, model_id: str, request_data: types.CreateModelInput) -> object:
             try:
                 return super().process_create_model(model_id, request_data)
-            except ValueError as error:
+            except ValueError as error:  # returned: SkyRL logs what is raised with all variables, which takes seconds
                 self.refused[model_id] = str(error)
-                raise
+                return types.ErrorResponse(error=str(error), status="failed")
 
         def process_load_weights(self, model_id: str, request_data: types.LoadWeightsInput) -> object:
             # A resuming client asks for both and gets this answer only: "not loaded" would not say why.
@@ -276,6 +296,7 @@ def run_engine() -> None:
     config = EngineConfig.model_validate(vars(parser.parse_args()))
     apply_adapters_cheaply_on_a_cpu()
     pad_training_passes(config.backend_config["train_micro_batch_size"])
+    repeat_the_first_answer()
     engine = Engine(config)
     with Session(engine.db_engine) as session:  # no client waits for requests to an earlier server
         answer = types.ErrorResponse(error="the server was restarted", status="failed").model_dump_json()

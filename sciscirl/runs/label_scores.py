@@ -9,10 +9,8 @@ from typing import Any, NamedTuple, cast
 
 import tinker
 import torch
-from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.local_completer import pad_left
 
 
 class Ending(NamedTuple):
@@ -49,6 +47,10 @@ def score_here(
     Returns:
         For each prompt a number for each ending, without the tokens that all endings begin with.
     """
+    from transformers.cache_utils import LinearAttentionCacheLayerMixin  # takes seconds, and a server needs none
+
+    from sciscirl.runs.local_completer import pad_left
+
     n_shared, n_endings = count_shared(endings), len(endings)
     rests = [ending.tokens[n_shared:] for ending in endings]
     width = max(map(len, rests))

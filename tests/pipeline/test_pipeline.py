@@ -46,6 +46,7 @@ from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest
 from tests.conftest import REPOSITORY
+from tests.forked import run
 
 #: SHA-256 of the default slice, `build_slice.py --source synthetic`. A change here is an entry under Data in the
 #: CHANGELOG.
@@ -96,8 +97,7 @@ def plain(tmp_path_factory) -> Release:
 
 @pytest.mark.slow
 def test_the_default_slice_has_the_pinned_bytes(tmp_path):
-    script, flags = str(REPOSITORY / "scripts" / "build_slice.py"), ("--source", "synthetic", "--out", "slice")
-    done = subprocess.run([sys.executable, script, *flags, "--cache-dir", "cache"], cwd=tmp_path, capture_output=True)
+    done = run("build", "--source", "synthetic", "--out", "slice", "--cache-dir", "cache", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert hashes(tmp_path / "slice") == DEFAULT_SLICE
     manifest = json.loads((tmp_path / "slice" / "manifest.json").read_text())

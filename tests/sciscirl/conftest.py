@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from sciscirl.errors import LocalServerError
 from sciscirl.local_server.environment import set_up_environment
+from tests.conftest import REPOSITORY
 
 
 @pytest.fixture(scope="module")
@@ -19,6 +23,22 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def script_here(capsys, monkeypatch) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Run one of ``scripts/`` in this process, whose modules are loaded: what it printed, and its status."""
+
+    def run(script: str, *words: object) -> subprocess.CompletedProcess[str]:
+        path = str(REPOSITORY / "scripts" / script)
+        monkeypatch.setattr(sys, "argv", [path, *map(str, words)])
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as ended:
+            runpy.run_path(path, run_name="__main__")
+        said = capsys.readouterr()
+        return subprocess.CompletedProcess(sys.argv, int(ended.value.code or 0), said.out, said.err)
+
+    return run
 
 
 @pytest.fixture(scope="session")

@@ -407,20 +407,20 @@ print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[
 
 @pytest.mark.skipif(sys.platform != "linux", reason="peak memory is read from /proc")
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"use_dictionary": False, "column_encoding": {"title": "DELTA_BYTE_ARRAY"}}],
+    ("options", "most_mb"),  # measured were 960 and 1,170 MB; 1,430 and 1,820 where all rows are read at once
+    [({}, 1_200), ({"use_dictionary": False, "column_encoding": {"title": "DELTA_BYTE_ARRAY"}}, 1_500)],
     ids=["as a dictionary", "as prefixes"],
 )
-def test_one_text_in_every_row_of_parquet_takes_little_memory(tmp_path, options):
+def test_one_text_in_every_row_of_parquet_takes_little_memory(tmp_path, options, most_mb):
     path = tmp_path / "part_0000.parquet"
-    columns = {"id": [f"W{n}" for n in range(4_096)], "publication_year": [2000] * 4_096}
-    others = {"referenced_works": [["W1"]] * 4_096, "title": ["x" * 200_000] * 4_096}
+    columns = {"id": [f"W{n}" for n in range(2_048)], "publication_year": [2000] * 2_048}
+    others = {"referenced_works": [["W1"]] * 2_048, "title": ["x" * 200_000] * 2_048}
     pq.write_table(pa.table(columns | others), path, compression="zstd", **options)
     assert path.stat().st_size < 50_000
     done = subprocess.run([sys.executable, "-c", BATCHES, str(path)], capture_output=True, text=True, check=True)
     n_works, peak_mb = map(int, done.stdout.split())
-    assert n_works == 4_095  # not W0
-    assert peak_mb < 2_000  # 3,400 where all rows are read at once
+    assert n_works == 2_047  # not W0
+    assert peak_mb < most_mb
 
 
 MEASURED = """

@@ -15,7 +15,6 @@ import os
 import random
 import re
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import NamedTuple
@@ -59,7 +58,7 @@ from sciscidata.sources.openalex.citer_counts import (
 )
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
-from tests.conftest import REPOSITORY
+from tests import forked
 from tests.servers.openalex.wire import LogEntry
 from tests.servers.openalex_server import OpenAlexServer
 
@@ -454,11 +453,10 @@ def arguments_of(server_url: str, home: Path, *flags: str) -> list[str]:
     return ["--email", "you@example.org", "--base-url", server_url, "--config", str(home / "slice.toml"), *flags]
 
 
-def run_script(server_url: str, home: Path, *flags: str) -> subprocess.Popen[bytes]:
-    command = [sys.executable, str(REPOSITORY / "scripts" / "build_slice.py")]
-    command += arguments_of(server_url, home, *flags)
-    with (home / "log.txt").open("ab") as log:
-        return subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"OPENALEX_API_KEY": KEY})
+def run_script(server_url: str, home: Path, *flags: str) -> forked.Running | subprocess.Popen[bytes]:
+    """Run the command in a process of its own."""
+    words = ("build", *arguments_of(server_url, home, *flags))
+    return forked.start(*words, cwd=home, log=home / "log.txt", env=os.environ | {"OPENALEX_API_KEY": KEY})
 
 
 def run_here(server_url: str, home: Path, *flags: str) -> int:

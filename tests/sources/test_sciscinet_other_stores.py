@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from sciscidata.cli.main import main
 from sciscidata.errors import InputNotFoundError
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
+from tests.forked import run
 from tests.servers.serving import serving
 from tests.servers.store_server import HUB_TOKEN, StoreServer
 
@@ -84,19 +83,11 @@ def test_another_service_account_is_one_clear_error(store, tmp_path):
 
 def test_tables_from_the_hub_and_texts_from_an_open_bucket_give_the_slice_of_the_folder(store, local, tmp_path):
     # A process of its own: the way to the hub is read from the environment once.
-    command = [
-        sys.executable,
-        "-m",
-        "sciscidata",
-        "build",
-        "--sciscinet",
-        f"hf://datasets/{HUB}",
-    ]
-    command += ["--sciscinet-texts", "gs://open/v2", "--out", str(tmp_path / "slice"), *SIZES]
-    command += ["--cache-dir", str(tmp_path / "cache")]
+    places = ("--out", tmp_path / "slice", "--cache-dir", tmp_path / "cache")
+    words = ("--sciscinet-texts", "gs://open/v2", *places, *SIZES)
     way = {"HTTPS_PROXY": store.url, "SSL_CERT_FILE": str(store.certificate), "HF_TOKEN": HUB_TOKEN}
     way |= {"GOOGLE_BASE_URL": store.url, "GOOGLE_SKIP_SIGNATURE": "true"}
-    done = subprocess.run(command, env=os.environ | way, capture_output=True, text=True, check=False)
+    done = run("build", "--sciscinet", f"hf://datasets/{HUB}", *words, cwd=tmp_path, env=os.environ | way)
     assert done.returncode == 0, done.stderr
     assert same_slice(tmp_path / "slice", local)
     assert not store.refused

@@ -86,21 +86,24 @@ def test_a_small_world_has_the_pinned_bytes_on_both_engines(engine):
 
 
 @pytest.mark.parametrize(
-    "setting",
-    [{"POLARS_MAX_THREADS": "1"}, {"POLARS_MAX_THREADS": "2"}, {"NUMBA_DISABLE_JIT": "1"}],
-    ids=["1 thread", "2 threads", "not compiled"],
+    ("setting", "n_works"),
+    [({"POLARS_MAX_THREADS": "1"}, 1_000), ({"POLARS_MAX_THREADS": "2"}, 1_000), ({"NUMBA_DISABLE_JIT": "1"}, 150)],
+    ids=["1 thread", "2 threads", "not compiled"],  # uncompiled, 1,000 works take ten seconds
 )
-def test_the_bytes_depend_neither_on_threads_nor_on_the_compiler(setting):
+def test_the_bytes_depend_neither_on_threads_nor_on_the_compiler(setting, n_works):
     code = (
-        "from tests.sources.test_synthetic import SMALL, digest, scan_synthetic\n"
-        "works, citations, _ = scan_synthetic(SMALL)\n"
+        "from tests.sources.test_synthetic import SyntheticConfig, digest, scan_synthetic\n"
+        f"works, citations, _ = scan_synthetic(SyntheticConfig(n_works={n_works}, seed=11))\n"
         "print(digest(works.collect()), digest(citations.collect()))"
     )
     # -W: uncompiled, the numbers are NumPy scalars, which warn of the wrap-around that is meant.
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", code], env=os.environ | setting, cwd=REPOSITORY, **CAPTURED
     )
-    assert run.stdout.split() == [PINNED_WORKS, PINNED_CITATIONS]
+    works, citations, _ = scan_synthetic(SyntheticConfig(n_works=n_works, seed=SMALL.seed))
+    expected = [digest(works.collect()), digest(citations.collect())]
+    assert run.stdout.split() == expected
+    assert (expected == [PINNED_WORKS, PINNED_CITATIONS]) == (n_works == SMALL.n_works)
 
 
 def test_another_seed_is_another_world():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +16,6 @@ from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, write_predictions
 from sciscirl.runs.folder import list_weights
-from tests.conftest import REPOSITORY
 
 N = 300
 GOLD = [DISRUPTION_LABELS[number % 3] for number in range(N)]
@@ -171,11 +168,9 @@ def test_an_impossible_choice_is_refused(change):
         SelectionConfig(**change)
 
 
-def test_the_script_prints_a_table(tmp_path):
+def test_the_script_prints_a_table(tmp_path, script_here):
     run = make_run(tmp_path / "run", {0: answers(first(150)), 50: answers(first(50))})
-    script = REPOSITORY / "scripts" / "select_checkpoint.py"
-    words = [script, run, "--metric", "min_class_recall", "--n-resamples", "200"]
-    done = subprocess.run([sys.executable, *words], capture_output=True, text=True, check=False)
+    done = script_here("select_checkpoint.py", run, "--metric", "min_class_recall", "--n-resamples", "200")
     assert done.returncode == 0, done.stderr
     head, untrained, trained, *_ = done.stdout.splitlines()
     assert head.split()[:2] == ["step", "min_class_recall"]

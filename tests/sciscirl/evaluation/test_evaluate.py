@@ -3,8 +3,6 @@ from __future__ import annotations
 import asyncio
 import json
 import pickle
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -43,11 +41,9 @@ from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules
-from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
 
-SCRIPT = REPOSITORY / "scripts" / "evaluate.py"
 RULES = TaskRules(contract="two_keys", reward="strong")
 COLUMN = "disruption_label"
 VIEW = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
@@ -447,18 +443,14 @@ def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined
     ]
 
 
-def run(*words):
-    return subprocess.run([sys.executable, SCRIPT, *words], capture_output=True, text=True, check=False, cwd=REPOSITORY)
-
-
-def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_slice, tmp_path):
+def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_slice, tmp_path, script_here):
     frame = run_baseline("majority", read_split(toy_slice, "train"), read_split(toy_slice, "test"))
     write_predictions(frame, tmp_path / "p.parquet")
-    done = run("--from-predictions", str(tmp_path / "p.parquet"))
+    done = script_here("evaluate.py", "--from-predictions", str(tmp_path / "p.parquet"))
     assert (done.returncode, done.stderr) == (0, "")
     assert "label_match" in done.stdout
     assert "0.3333 [" in done.stdout
-    refused = run("--release", str(toy_slice))
+    refused = script_here("evaluate.py", "--release", str(toy_slice))
     assert (refused.returncode, refused.stdout) == (1, "")
     assert refused.stderr.startswith("error: nothing to do.")
     assert refused.stderr.count("\n") == 1

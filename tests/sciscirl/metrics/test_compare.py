@@ -3,8 +3,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import subprocess
-import sys
 
 import polars as pl
 import pytest
@@ -20,7 +18,6 @@ from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, align
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import find_preset
 from sciscirl.report.comparison import compare_files, find_predictions, render_comparison
-from tests.conftest import REPOSITORY
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 LABELS = ("disruptive", "consolidating", "neutral")
@@ -261,9 +258,8 @@ def test_a_tilde_that_the_shell_leaves_is_a_home(folders, tmp_path, monkeypatch)
     assert (tmp_path / "found" / "comparison.json").is_file()
 
 
-def test_the_script_shows_a_mistake_as_one_line(folders):
-    script = [sys.executable, REPOSITORY / "scripts" / "compare.py"]
-    done = subprocess.run([*script, folders[0]], capture_output=True, text=True, check=False, cwd=REPOSITORY)
+def test_the_script_shows_a_mistake_as_one_line(folders, script_here):
+    done = script_here("compare.py", folders[0])
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "error: there is nothing to compare rl with. Give two predictions or more.\n"
 

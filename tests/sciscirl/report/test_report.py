@@ -8,7 +8,6 @@ import re
 import shutil
 import struct
 import subprocess
-import sys
 from html.parser import HTMLParser
 
 import matplotlib as mpl
@@ -665,14 +664,11 @@ def test_a_picture_shows_what_it_is_given():
     assert sum(colours[0][:3]) < sum(colours[1][:3])  # the diagonal is dark
 
 
-def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys):
-    script = REPOSITORY / "scripts" / "report.py"
+def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys, script_here):
     run_command(["report", str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
     assert capsys.readouterr().out == f"report: {tmp_path / 'r.html'}\npictures: {tmp_path / 'r_pictures'}\n"
     assert "<title>Mine</title>" in (tmp_path / "r.html").read_text("utf-8")
-    done = subprocess.run(
-        [sys.executable, script, tmp_path], capture_output=True, text=True, check=False, cwd=REPOSITORY
-    )
+    done = script_here("report.py", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"error: {tmp_path} is not the folder of a run")
 

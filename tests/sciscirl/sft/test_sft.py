@@ -4,7 +4,6 @@ import asyncio
 import dataclasses
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
@@ -35,7 +34,6 @@ from sciscirl.task.contracts import CONTRACTS, parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView, list_labels, read_split
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.rules import TaskRules
-from tests.conftest import REPOSITORY
 from tests.sciscirl.toy import RENDERER, Scripted, say
 
 
@@ -335,11 +333,8 @@ def test_an_altered_slice_is_said_before_anything_else(options, tmp_path):
         (["--help"], "--backend {"),
     ],
 )
-def test_the_script_says_a_mistake_in_one_line(words, said):
-    import subprocess
-
-    command = [sys.executable, str(REPOSITORY / "scripts" / "train_sft.py"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+def test_the_script_says_a_mistake_in_one_line(words, said, script_here):
+    done = script_here("train_sft.py", *words)
     assert done.returncode == (0 if words == ["--help"] else 2)
     assert said in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
