@@ -14,7 +14,7 @@ import polars as pl
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata.disruption.null_model import compute_null_cd_index
+from sciscidata.indicators import compute_null_cd_index
 from sciscidata.label_thresholds import compute_disruption_labels
 
 mpl.use("agg")

@@ -23,7 +23,7 @@ from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_wa
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph
+from sciscidata.graph.graph import CitationGraph, Time
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -162,14 +162,14 @@ def write_cd_index(
         (500, 'cd')
     """
     config = checked_config(config, CDConfig)
-    facts = state_facts("cd", folder, asdict(config))
+    facts = state_facts("cd", folder, config.stated())
     number, n_shards = (1, 1) if shard is None else parse_shard(shard)
     if shard is not None:
         facts |= {"shard": f"{number}/{n_shards}"}
     if is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
     replace = Path(out).exists()  # another result, or a damaged one
-    graph = _open_graph(folder, cache_dir)
+    graph = _open_graph(folder, cache_dir, config.time)
     focal = shard_range(graph, number - 1, n_shards)
     parts = cache_cd_index(graph, cache_dir, config, focal=focal)
     scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
@@ -286,10 +286,10 @@ def warn_of_graph(graph: CitationGraph, folder: str | Path) -> None:
     log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, window_years=None))
 
 
-def _open_graph(folder: str | Path, cache_dir: str | Path) -> CitationGraph:
+def _open_graph(folder: str | Path, cache_dir: str | Path, time: Time = "publication_year") -> CitationGraph:
     """Open the graph of a corpus. Where it is built now, warn as ``sciscidata graph`` does."""
     known = {path.name for path in Path(cache_dir).glob("graph-*")}
-    graph = open_corpus_graph(folder, cache_dir=cache_dir)
+    graph = open_corpus_graph(folder, cache_dir=cache_dir, time=time)
     if graph_folder(graph).name not in known:
         warn_of_graph(graph, folder)
     return graph

@@ -240,7 +240,10 @@ COMMANDS: Final[Mapping[str, Command]] = {
         sections=("cd",),
         top=("out", "cache_dir", "overwrite"),
         arguments=("sciscidata.stages:write_cd_index", ("shard",)),
-        main=("--out", "--window-years", "--compat", "--same-year", "--family", "--shard", "--overwrite"),
+        main=(
+            *("--out", "--window-years", "--window", "--time", "--compat", "--same-year", "--family"),
+            *("--shard", "--overwrite"),
+        ),
         takes="CORPUS",
         writes="Parquet file to write",
         cache="CORPUS/cache",

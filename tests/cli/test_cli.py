@@ -328,6 +328,7 @@ def test_flags_go_over_the_configuration_file(tmp_path):
     assert config.thresholds == LabelThresholds(consolidating_max=-0.1, disruptive_min=0.2, inclusive=False)
     assert config.eligibility.languages == ()
     assert resolve({"": {"source": "synthetic"}, "cd": {"window_years": "all"}}).cd.window_years is None
+    assert resolve({"": {"source": "synthetic"}, "cd": {"windows": [1, "all"]}}).cd.windows == (1, None)
 
 
 @pytest.mark.parametrize(

@@ -669,7 +669,8 @@ def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_p
     folder = re.search(r"graph: (.*)\n", out)[1]
     assert folder.startswith("world/cache/graph-")
     assert run("describe", folder)[1] in out
-    for name, flags in (("cd", ["--family", "--window-years", "3"]), ("novelty", ["--null", "permutation"])):
+    windows = ["--window", "1", "3", "all"]
+    for name, flags in (("cd", ["--family", "--window-years", "3", *windows]), ("novelty", ["--null", "permutation"])):
         status, out, errors = run(name, "world", "--out", f"{name}.parquet", *flags)
         assert status == 0, errors
         assert f"sha256 {hashlib.sha256((tmp_path / f'{name}.parquet').read_bytes()).hexdigest()}" in out
@@ -677,7 +678,9 @@ def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_p
         assert re.search(took, out)
         assert run("describe", f"{name}.parquet")[1] in out
         assert "window_years 3" in out or "null permutation" in out
-    assert "n_shared" in pl.read_parquet_schema(tmp_path / "cd.parquet")
+    scores = pl.read_parquet(tmp_path / "cd.parquet")
+    assert scores["n_shared_3"].equals(scores["n_shared"])
+    assert scores["cd_index_all"].count() > scores["cd_index_1"].count() > 0
     run("background", "--corpus", "world", "--out", "pairs.parquet")
     assert "null model: null analytic" in run("describe", "pairs.parquet")[1]
     status, out, errors = run("novelty", "world", "--out", "by.parquet", "--background", "pairs.parquet")
