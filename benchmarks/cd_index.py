@@ -2,6 +2,7 @@
 
 python benchmarks/cd_index.py --size M                  a sample of 20,000 focal works for the peer (about 2 minutes)
 python benchmarks/cd_index.py --size M --focal all      every work (about 20 minutes: the peer needs 15)
+python benchmarks/cd_index.py --size M --windows 1 3 5 10 all   these windows in one pass, beside the widest alone
 
 Needs: pip install cdindex. Each part runs in its own process; ours is warmed up once, since numba compiles on
 first use and keeps the result on disk. The peer is given whole years as time stamps.
@@ -13,6 +14,7 @@ import argparse
 import statistics
 import sys
 import tempfile
+import time
 from pathlib import Path
 
 import polars as pl
@@ -50,12 +52,40 @@ def ours(size: str, out: Path) -> None:
     report(n_works=scores.height, **figures)
 
 
+def windows(size: str, asked: list[str]) -> None:
+    """Several windows in one pass against the widest alone: processor seconds of one thread; values compared."""
+    from sciscidata.disruption.index import CDConfig, score_graph
+    from sciscidata.graph.graph import build_graph
+
+    chosen = tuple(None if text == "all" else int(text) for text in asked)
+    widest = None if None in chosen else max(window for window in chosen if window is not None)
+    tiny, graph = build_graph(*scan_graph_tiny()), build_graph(*scan_graph(size))
+    figures: dict[str, float] = {}
+    for name, family in (("plain", False), ("family", True)):
+        alone = CDConfig(window_years=widest, family=family)
+        together = CDConfig(window_years=widest, family=family, windows=chosen)
+        times: dict[CDConfig, list[float]] = {alone: [], together: []}
+        scores = {config: score_graph(tiny, config) for config in times}
+        for _ in range(9 if size == "S" else 3):
+            for config, taken in times.items():  # in turn, so that a slow spell of the machine strikes both
+                start = time.process_time()
+                scores[config] = score_graph(graph, config, n_threads=1)
+                taken.append(time.process_time() - start)
+        for window in chosen:
+            single = score_graph(graph, CDConfig(window_years=window, family=family), n_threads=1)
+            suffix = f"_{'all' if window is None else window}"
+            again = {name: name if name in ("work_id", "n_refs") else name + suffix for name in single.columns}
+            if not scores[together].select(pl.col(old).alias(name) for name, old in again.items()).equals(single):
+                sys.exit(f"window {window}: the scores differ from those of a run of its own")
+        figures |= {f"{name}_alone": min(times[alone]), f"{name}_together": min(times[together])}
+        figures[f"{name}_ratio"] = statistics.median(b / a for a, b in zip(*times.values(), strict=True))
+    report(n_works=graph.n_known, **figures)
+
+
 def scan_graph_tiny() -> tuple[pl.LazyFrame, pl.LazyFrame]:
     works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]})
-    return (
-        pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]}),
-        works.cast({"publication_year": pl.Int32}),
-    )
+    citations = pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]})
+    return works.cast({"publication_year": pl.Int32}), citations
 
 
 def peer(size: str, focal: str, out: Path) -> None:
@@ -117,14 +147,26 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=WORKS, default="M")
     parser.add_argument("--focal", default="20000", help="focal works the peer scores: a number, or all")
-    parser.add_argument("--part", choices=["ours", "peer"], help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--windows", nargs="+", metavar="YEARS", help="compare windows in one pass with the widest alone"
+    )
+    parser.add_argument("--part", choices=["ours", "peer", "windows"], help=argparse.SUPPRESS)
     parser.add_argument("--values", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.part == "ours":
         return ours(options.size, options.values)
     if options.part == "peer":
         return peer(options.size, options.focal, options.values)
+    if options.part == "windows":
+        return windows(options.size, options.windows)
     graph_files(options.size)
+    if options.windows:
+        found = in_own_process(__file__, "--size", options.size, "--part", "windows", "--windows", *options.windows)
+        print(f"{options.size}: {WORKS[options.size]}; windows {' '.join(options.windows)}: all values as run by run")
+        for name in ("plain", "family"):
+            alone, together, ratio = (found[f"{name}_{what}"] for what in ("alone", "together", "ratio"))
+            print(f"{name}: widest alone {alone:.2f} s, all {together:.2f} s of one processor: {ratio:.2f} times")
+        return None
     with tempfile.TemporaryDirectory() as folder:
         files = {part: Path(folder) / f"{part}.parquet" for part in ("ours", "peer")}
         common = ("--size", options.size, "--focal", options.focal)

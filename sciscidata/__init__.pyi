@@ -1,5 +1,6 @@
 """The public names, in the order of their modules; what is here is all that ``import sciscidata`` shows."""
 
+from . import indicators as indicators
 from . import plots as plots
 from .config import BuildConfig as BuildConfig
 from .corpus.folder import CorpusConfig as CorpusConfig

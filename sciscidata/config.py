@@ -161,6 +161,14 @@ def no_effect(kind: type, names: Iterable[str], reason: str, remedy: str) -> Con
     return ConfigError(msg)
 
 
+def refuse_windows(config: BuildConfig) -> None:
+    """Raise a ConfigError for further windows and for dates: works are labelled by one window, of years."""
+    found = [name for name in ("windows", "time") if name in config.cd.stated()]
+    if found:
+        reason = "works are labelled by one window of years, CDConfig.window_years"
+        raise no_effect(CDConfig, found, reason, "score a corpus with write_cd_index (`sciscidata cd`)")
+
+
 def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None, str, str]]:
     """List what a configuration does not read: class, names (None: all), why, and what would read them."""
     rule, rules = config.thresholds.novelty_rule, config.eligibility

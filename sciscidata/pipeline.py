@@ -13,7 +13,13 @@ import polars as pl
 from sciscidata._support.progress import begin_step, name_steps
 from sciscidata._support.validate import check_value, require_config, require_parquet_name
 from sciscidata.choose_source import ScoredSource, list_steps, open_corpus, open_source
-from sciscidata.config import BuildConfig, SourceConfig, default_cache_dir, refuse_unread_of_published
+from sciscidata.config import (
+    BuildConfig,
+    SourceConfig,
+    default_cache_dir,
+    refuse_unread_of_published,
+    refuse_windows,
+)
 from sciscidata.diagnostics.checks import Check, log_warnings
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
@@ -65,6 +71,7 @@ def build(config: BuildConfig) -> Release:
         (60, 9)
     """
     require_config(config, BuildConfig, _EXAMPLE)
+    refuse_windows(config)
     refuse_unread_of_published(config, "window_years")
     check_target(config.out, overwrite=config.overwrite)
     background = describe_background(config.background, config.novelty)
@@ -178,6 +185,7 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
             "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
         )
         raise ConfigError(msg)
+    refuse_windows(config)
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
@@ -297,7 +305,8 @@ def _describe(
     """State in JSON types what was read, decided and counted. ``write_release`` adds what the files hold."""
     return {
         "source": provenance,
-        **{name: asdict(getattr(config, name)) for name in ("cd", "thresholds", "eligibility", "split")},
+        "cd": config.cd.stated(),
+        **{name: asdict(getattr(config, name)) for name in ("thresholds", "eligibility", "split")},
         **({} if config.label is None else {"label": config.label.stated()}),
         "atypicality": novelty,
         "counts": result.counts,

@@ -28,6 +28,9 @@ WORKS = pl.Schema(
     }
 )
 
+#: What works may have besides: the day, for windows by exact dates (``CDConfig(time="publication_date")``).
+DATES = pl.Schema({"publication_date": pl.Date()})
+
 #: One row per reference: ``citing_id`` lists ``cited_id``. Inputs may hold repeats and self-citations.
 CITATIONS = pl.Schema({"citing_id": pl.Int64(), "cited_id": pl.Int64()})
 
@@ -42,7 +45,8 @@ CD_SCORES = pl.Schema(
     }
 )
 
-#: Extra columns of CD_SCORES, on request (``CDConfig(family=True)``).
+#: Extra columns of CD_SCORES, on request (``CDConfig(family=True)``). ``CDConfig.windows`` adds counts and indices of
+#: both for each window, with its name at their ends: ``cd_index_10``, ``n_i_all``.
 CD_FAMILY = pl.Schema(
     {
         "n_refs": pl.UInt32(),

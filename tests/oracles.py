@@ -2,19 +2,37 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from dateutil.relativedelta import relativedelta
+
 from sciscidata.disruption.index import CDConfig
 
 
+def end_of(time: Any, window: int | str) -> Any:
+    """The last year, or day, of a window; a day that a month lacks is its last one."""
+    if isinstance(time, int):
+        return time + window
+    if isinstance(window, int):
+        return time + relativedelta(years=window)
+    unit = "days" if window.endswith("d") else "months"
+    return time + relativedelta(**{unit: int(window.rstrip("dmo"))})
+
+
 def cd_family(
-    years: dict[int, int | None], edges: list[tuple[int, int]], config: CDConfig
+    years: dict[int, Any], edges: list[tuple[int, int]], config: CDConfig, window: int | str | None = -1
 ) -> dict[int, dict[str, float | int | None]]:
-    """Score every work with plain sets: ``years`` holds the works with a record, ``edges`` any citations."""
+    """Score every work with plain sets: ``years`` holds the works with a record, ``edges`` any citations.
+
+    ``years`` may be dates instead. ``window`` replaces that of ``config``; -1: it does not.
+    """
+    window = config.window_years if window == -1 else window
     references: dict[int, set[int]] = {}
     for citing, cited in edges:
         if citing != cited:
             references.setdefault(citing, set()).add(cited)
 
-    def year(work: int) -> int | None:
+    def year(work: int) -> Any:
         return years.get(work)
 
     def counts_as_citer(citer: int, cited: int, focal: int) -> bool:
@@ -22,11 +40,12 @@ def cd_family(
         if year(citer) is None:
             return False
         if config.window_from == "cited":
-            return year(cited) is not None and 0 <= year(citer) - year(cited) <= config.window_years
-        age = year(citer) - year(focal)
-        if config.window_years is not None and age > config.window_years:
+            return year(cited) is not None and year(cited) <= year(citer) <= end_of(year(cited), window)
+        if window is not None and year(citer) > end_of(year(focal), window):
             return False
-        return age > 0 or (age == 0 and config.same_year) or (age < 0 and config.earlier_citers)
+        if year(citer) == year(focal):
+            return config.same_year
+        return year(citer) > year(focal) or config.earlier_citers
 
     scores = {}
     for focal in years:
@@ -44,9 +63,7 @@ def cd_family(
             to_date = {
                 c
                 for c, cited in references.items()
-                if focal in cited
-                and year(c) is not None
-                and (config.window_years is None or year(c) <= year(focal) + config.window_years)
+                if focal in cited and year(c) is not None and (window is None or year(c) <= end_of(year(focal), window))
             }
         if config.focal_citers == "any":
             citing_focal = to_date

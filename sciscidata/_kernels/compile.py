@@ -44,7 +44,7 @@ class _FirstUse(event.Listener):
 
     def on_start(self, event: event.Event) -> None:
         function = getattr(event.data["dispatcher"], "py_func", None) if event.data else None
-        if not _FirstUse.was_told and getattr(function, "__module__", "").startswith("sciscidata."):
+        if not _FirstUse.was_told and (getattr(function, "__module__", None) or "").startswith("sciscidata."):
             _FirstUse.was_told = True
             logger.info("compiling kernels, once (about 20 s)")
 

@@ -61,6 +61,12 @@ class Option:
         return bool(self.hint.kinds) and self.hint.kinds[0] in (int, float)
 
     @property
+    def _item(self) -> Hint | None:
+        """What one word of several has to be, None where there is one word only."""
+        kind = self.hint.kinds[0] if self.hint.kinds else None
+        return type(self.hint)(get_args(kind)[0]) if get_origin(kind) is tuple else None
+
+    @property
     def default_text(self) -> str:
         """The default as the help shows it; what the docstring says about None, where that is the default."""
         if self.default is None or self.default == ():
@@ -89,6 +95,8 @@ class Option:
 
     def prepare(self, value: Any) -> Any:  # noqa: ANN401
         """Turn a word for None into None, and ``~`` into the user's home; anything else is for check_fields."""
+        if isinstance(value, list | tuple) and self._item is not None and self._item.optional:
+            return [None if one in _NO_LIMIT else one for one in value]
         if isinstance(value, str):
             if self.hint.optional and self.is_number and value in _NO_LIMIT:
                 return None
@@ -101,13 +109,17 @@ class Option:
     def read(self, text: str) -> Any:  # noqa: ANN401
         """Read one word of a command line; an ArgumentTypeError if it is not what the hint asks for."""
         kind = self.hint.kinds[0] if self.hint.kinds else str
-        if get_origin(kind) is tuple:
-            kind = [*type(self.hint)(get_args(kind)[0]).kinds, str][0]
+        if self._item is not None:
+            kind = [*self._item.kinds, str][0]
+            if self._item.optional and text in _NO_LIMIT:
+                return None
         if kind not in (int, float) or self.prepare(text) is None:
             return self.prepare(text)
         try:
             return kind(text)
         except ValueError:
+            if self._item is not None and str in self._item.kinds:
+                return text
             words = f"{self.hint}".replace(", or None", f", or {_NO_LIMIT[0]}")
             msg = f"is {text!r}, needs {words}"
             raise argparse.ArgumentTypeError(msg) from None

@@ -69,6 +69,8 @@ def _toml(value: Any) -> str:  # noqa: ANN401
         return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, Mapping):
         return f"{{{', '.join(f'{json.dumps(str(key))} = {_toml(item)}' for key, item in value.items())}}}"
+    if value is None:
+        return '"all"'
     return f"[{', '.join(map(_toml, value))}]" if isinstance(value, tuple) else repr(value)
 
 

@@ -21,9 +21,9 @@ from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Folder, check_fields
 from sciscidata.errors import EmptyInputError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
-from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, read_graph, write_graph
+from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_graph, write_graph
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.small_files import read_whole
@@ -36,6 +36,7 @@ TABLES: dict[str, pl.Schema] = {
     "citations": CITATIONS,
 }
 ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
+DATED_KEY = "has_dates"  # of the report, where the works have DATES
 #: Rows per group of each table: the texts of one group are the least that a query can read of them.
 ROWS_PER_GROUP = {"works": 4_096, "texts": 4_096, "citations": 65_536}
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
@@ -117,17 +118,20 @@ def scan_corpus(out: str | Path) -> Corpus:
     removed = _read_removed(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
     files = _Files(out, facts)
-    schema = works_schema(report.get(ORIGINAL_KEY))
+    schema = works_schema(report.get(ORIGINAL_KEY), dated=report.get(DATED_KEY) is True)
     works = _source(out, _works_reader(files, stems, by_part, list(schema)), schema)
     citations = _source(out, _citations_reader(files, stems["citations"], by_part), CITATIONS)
     return Corpus(works, citations, {**report, "n_parts": len(parts), "report_sha256": digest})
 
 
-def works_schema(original_id: object) -> pl.Schema:
-    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named: ``"String"`` or ``"Int64"``."""
+def works_schema(original_id: object, *, dated: bool = False) -> pl.Schema:
+    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named: ``"String"`` or ``"Int64"``.
+
+    If ``dated``, DATES follow.
+    """
     dtype = {"String": pl.String(), "Int64": pl.Int64()}.get(str(original_id))
     own = {} if dtype is None else {ORIGINAL_ID: dtype}
-    return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS})
+    return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS, **(DATES if dated else {})})
 
 
 def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
@@ -396,7 +400,7 @@ def _with_text(
     files: _Files, stem: str, removed: pl.Series | None, asked: set[str], predicate: pl.Expr | None
 ) -> Iterator[pl.DataFrame]:
     """Read works and their texts together; a row group without works left reads no text."""
-    structure = [name for name in (*TABLES["works"], ORIGINAL_ID) if name in asked or name == _KEY]
+    structure = [name for name in (*TABLES["works"], ORIGINAL_ID, *DATES) if name in asked or name == _KEY]
     text = [name for name in TEXT if name in asked]
     first = predicate if predicate is not None and set(predicate.meta.root_names()).isdisjoint(TEXT) else None
     keep = pl.col(_KEY).is_not_null() if removed is None else ~pl.col(_KEY).is_in(removed.implode())
@@ -415,7 +419,7 @@ def _with_text(
             yield rows if predicate is None or first is not None else rows.filter(predicate)
 
 
-def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationGraph:
+def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time = "publication_year") -> CitationGraph:
     """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
 
     The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
@@ -436,18 +440,20 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path) -> CitationG
     refuse_linked_cache(folder, cache_dir)
     cache_dir, corpus = Path(cache_dir), scan_corpus(folder)
 
+    of_dates: tuple[Time, ...] = () if time == "publication_year" else (time,)
+
     def build(path: Path) -> None:
         if corpus.citations.head(1).collect().is_empty():
             msg = f"the corpus in {folder} holds no citations, so it has no graph. Check its source."
             raise EmptyInputError(msg)
-        write_graph(corpus.works, corpus.citations, path)
+        write_graph(corpus.works, corpus.citations, path, *of_dates)
 
     report, digest = read_report(Path(folder))
     if digest != corpus.provenance["report_sha256"]:
         msg = f"the corpus in {folder} was replaced while it was read. Run again."
         raise StorageError(msg)
     sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
-    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums]).encode()).hexdigest()[:32]
+    key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums, *of_dates]).encode()).hexdigest()[:32]
     return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.corpus.folder import (
+    DATED_KEY,
     INDEX,
     MADE_OF,
     ORIGINAL_KEY,
@@ -33,7 +34,7 @@ from sciscidata.corpus.folder import (
 )
 from sciscidata.errors import EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError, UnsafeNameError
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
+from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
 from sciscidata.storage import BLANK_SEAL, hash_file, refuse_link, seal_text, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.parquet import write_parquet
@@ -100,9 +101,13 @@ def write_corpus(
             return scan_corpus(out)
         tables = ["works", "texts"] if texts else ["works"]
         columns = list(WORKS) if texts else TABLES["works"].names()
-        if (original := frames["works"].collect_schema().get(ORIGINAL_ID)) is not None:
+        there, own = frames["works"].collect_schema(), dict[str, Any]()
+        if (original := there.get(ORIGINAL_ID)) is not None:
             columns.append(ORIGINAL_ID)
-        own = {} if original is None else {ORIGINAL_KEY: str(original)}
+            own[ORIGINAL_KEY] = str(original)
+        if DATES.items() <= there.items():
+            columns += DATES
+            own[DATED_KEY] = True
         n_works, works = _write_parts(frames["works"].select(columns), out, tables, advance)
         n_citations, citations = _write_parts(
             frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
@@ -236,7 +241,7 @@ def _write_parts(
         stem = f"part-{number:06}"
         for name in tables:
             target, content = out / name / f"{stem}.parquet", io.BytesIO()
-            own = {ORIGINAL_ID} & {*part.columns} if name == "works" else ()
+            own = [own for own in (ORIGINAL_ID, *DATES) if own in part.columns and name == "works"]
             rows = part.select(*TABLES[name], *own)
             write_parquet(rows, content, compression_level=1, row_group_size=ROWS_PER_GROUP[name])
             if not _is_written(target, content.getbuffer()):

@@ -57,12 +57,47 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
     return n
 
 
+@njit(nogil=True)
+def _add_citers_of_references(found, n_found, start, size, ends, row):
+    """Add to ``row[w, 2]`` how many of the indices ``start + found[i]``, below ``start + size``, lie in window w."""
+    for w in range(ends.size):
+        limit = np.uint32(min(max(ends[w] - start, 0), size))
+        n = np.uint32(n_found)
+        if limit < size:
+            n = np.uint32(0)
+            for i in range(np.uint64(n_found)):  # eight in one instruction, unlike a search for the window of each
+                n = np.uint32(n + np.uint32(found[i] < limit))
+        row[w, 2] += n
+
+
+@njit(nogil=True)
+def _finish_windows(citers, begin, end, ends, row):
+    """Make n_i, n_j, n_k of each window.
+
+    ``row[w]`` holds the citers that also cite a reference and lie in no window before w, and all citers of references
+    in w.
+    """
+    e = np.uint64(begin)
+    n_j = np.uint64(0)
+    for w in range(ends.size):
+        while e < end and citers[e] < ends[w]:
+            e += np.uint64(1)
+        n_j += np.uint64(row[w, 1])
+        row[w, 0] = e - np.uint64(begin) - n_j
+        row[w, 1] = n_j
+        row[w, 2] -= n_j
+
+
 @kernel
-def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, stamps, counts):
-    """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, 3).
+def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, ends, stamps, counts):
+    """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, windows, 3).
 
     Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are
     n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
+
+    ``ends`` of None: there is one window. Otherwise window w holds the citers below ``ends[w]``, in ascending order;
+    ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
+    stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
 
     ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own: lists are
     sorted, so each goes on in the next part where it stopped in this one.
@@ -72,6 +107,7 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
     for focal in range(first, last):
         longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
     slices = np.empty((2, longest, 2), window.dtype)
+    found = np.empty(1 if ends is None else stamps.size + 1, np.uint32)  # pages that nothing is written to cost nothing
     number = np.int64(0)
     now = 0
     n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
@@ -81,6 +117,7 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
         n_j = np.uint32(0)
         own, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
         n_citers = np.uint32(end - own)
+        w = 0
         for low in range(base, base + span, stamps.size):
             start, size = np.uint32(low), np.uint32(min(stamps.size, base + span - low))
             if number == highest:
@@ -91,13 +128,18 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
             if omit_focal and low <= focal < low + size:
                 stamps[focal - low] = stamp
             n_left = 0
+            n_found = np.uint32(0)
             for s in range(n_slices):
                 e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
                 while e < stop:
                     citer = np.uint32(np.uint32(citers[e]) - start)
                     if citer >= size:
                         break
-                    n_stamped += np.uint32(stamps[citer] != stamp)
+                    if ends is None:
+                        n_stamped += np.uint32(stamps[citer] != stamp)
+                    else:
+                        found[n_found] = citer
+                        n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
                     stamps[citer] = stamp
                     e += np.uint64(1)
                 if e < stop:
@@ -105,32 +147,58 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
                     slices[now, n_left, 1] = stop
                     n_left += 1
             n_slices = n_left
+            if ends is not None:
+                _add_citers_of_references(found, n_found, low, size, ends, counts[focal - first])
             while own < end:
                 citer = np.uint32(np.uint32(citers[own]) - start)
                 if citer >= size:
                     break
-                n_j += np.uint32(stamps[citer] == stamp)
+                if ends is None:
+                    n_j += np.uint32(stamps[citer] == stamp)
+                else:
+                    while low + citer >= ends[w]:
+                        w += 1
+                    counts[focal - first, w, 1] += np.uint32(stamps[citer] == stamp)
                 own += np.uint64(1)
             if n_slices == 0:
                 break
-        counts[focal - first, 0] = n_citers - n_j
-        counts[focal - first, 1] = n_j
-        counts[focal - first, 2] = n_stamped - n_j
+        if ends is None:
+            counts[focal - first, 0, 0] = n_citers - n_j
+            counts[focal - first, 0, 1] = n_j
+            counts[focal - first, 0, 2] = n_stamped - n_j
+        else:
+            _finish_windows(citers, end - n_citers, end, ends, counts[focal - first])
         n_slices = n_next
         now = 1 - now
 
 
 @kernel
 def count_shared(
-    first, last, ref_offsets, refs, citers, window, base, span, omit_focal, strong, limit, counts, n_strong, n_shared
+    first,
+    last,
+    ref_offsets,
+    refs,
+    citers,
+    window,
+    base,
+    span,
+    omit_focal,
+    ends,
+    strong,
+    limit,
+    counts,
+    n_strong,
+    n_shared,
 ):
     """Count as count_citers does, and also how many references each citer shares with the focal paper.
 
-    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared references
-    summed over its citers. A stamp is the focal paper's base number plus the references met so far. Base numbers lie so
-    far apart that no list of references reaches the next one. The stamps are cleared before they would pass ``limit``.
+    ``ends`` is needed here, also of one window. Both new results are (last - first, windows). ``n_strong``: citers of
+    the focal paper that share at least ``strong`` references; ``n_shared``: shared references summed over its citers. A
+    stamp is the focal paper's base number plus the references met so far. Base numbers lie so far apart that no list of
+    references reaches the next one. The stamps are cleared before they would pass ``limit``.
     """
     stamps = np.zeros(span, np.uint32)
+    found = np.empty(span + 1, np.uint32)
     longest = 1
     for focal in range(first, last):
         longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
@@ -154,22 +222,25 @@ def count_shared(
             for e in range(np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])):
                 citer = np.uint32(np.uint32(citers[e]) - start)
                 met = stamps[citer]
+                found[np.uint32(n_stamped)] = citer
                 n_stamped += np.uint32(met < unmet)
                 stamps[citer] = max(met, unmet) + np.uint32(1)
-        n_j = np.uint32(0)
-        strongly = np.uint32(0)
-        shared = np.int64(0)
+        row = focal - first
+        _add_citers_of_references(found, n_stamped, base, span, ends, counts[row])
         begin, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
+        w = 0
         for e in range(begin, end):
-            met = stamps[np.uint32(np.uint32(citers[e]) - start)]
+            citer = np.uint32(np.uint32(citers[e]) - start)
+            while base + citer >= ends[w]:
+                w += 1
+            met = stamps[citer]
             if met > unmet:
-                n_j += np.uint32(1)
-                shared += np.int64(met - unmet)
-                strongly += np.uint32(met - unmet >= strong)
-        counts[focal - first, 0] = np.uint32(end - begin) - n_j
-        counts[focal - first, 1] = n_j
-        counts[focal - first, 2] = n_stamped - n_j
-        n_strong[focal - first] = strongly
-        n_shared[focal - first] = shared
+                counts[row, w, 1] += np.uint32(1)
+                n_shared[row, w] += np.int64(met - unmet)
+                n_strong[row, w] += np.uint32(met - unmet >= strong)
+        for w in range(1, ends.size):
+            n_shared[row, w] += n_shared[row, w - 1]
+            n_strong[row, w] += n_strong[row, w - 1]
+        _finish_windows(citers, begin, end, ends, counts[row])
         n_slices = n_next
         now = 1 - now

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,6 +12,13 @@ from sciscidata._support.validate import check_fields, conventional_options
 from sciscidata.errors import ConfigError
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
+#: Years, or text: ``"90d"`` are days, ``"18mo"`` months.
+Window = (
+    Annotated[int, msgspec.Meta(ge=0, le=9_999)] | Annotated[str, msgspec.Meta(pattern="^[0-9]{1,6}(d|mo)$")] | None
+)
+_NEEDED = "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'), or None for no end"
+#: Options of later versions: a configuration without them is stated as it always was.
+_ADDED = ("windows", "time")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,6 +41,11 @@ class CDConfig:
             with a year or without.
         undefined: what an undefined index becomes. ``"zero"``: as novelpy has it.
         family: add the columns of CD_FAMILY: DI_5, mCD, dependence and others.
+        windows: further windows, counted in the same pass. Years (``10``), or by dates months (``"18mo"``) and days
+            (``"90d"``); None, on a command line ``all``: without end. Each adds its columns, such as cd_index_10 and
+            n_i_10. Empty: none.
+        time: what windows are measured by. ``"publication_date"``: by day; works with a year only count as of 1 July,
+            and citers of the same day are treated as those of the same year.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or two options contradict each other.
@@ -55,6 +67,8 @@ class CDConfig:
     uncited: Literal["keep", "null", "null_if_never"] = "keep"
     undefined: Literal["null", "zero"] = "null"
     family: bool = False
+    windows: Annotated[tuple[Window, ...], msgspec.Meta(title="WINDOW", description=_NEEDED)] = ()
+    time: Literal["publication_year", "publication_date"] = "publication_year"
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -62,18 +76,32 @@ class CDConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         problem = ""
+        twice = next((window for i, window in enumerate(self.windows) if window in self.windows[:i]), "")
+        in_days = next((window for window in self.windows if isinstance(window, str)), "")
+        empty = next((window for window in self.windows if window is not None and not length(window)[0]), "")
         if self.window_years == 0 and not self.same_year:
             problem = "CDConfig.window_years=0 holds no year. Set CDConfig.same_year=True, or widen the window."
+        elif twice != "":
+            problem = f"CDConfig.windows holds {twice!r} twice, needs each window once. Leave one out."
+        elif empty != "" and not self.same_year:
+            problem = (
+                f"CDConfig.windows holds {empty!r}, in which no later work appears. Set CDConfig.same_year=True too."
+            )
+        elif in_days and self.time == "publication_year":
+            problem = (
+                f"CDConfig.windows holds {in_days!r}, and years have no days or months. Set "
+                "CDConfig.time='publication_date', or give whole years."
+            )
         elif self.earlier_citers and not self.same_year:
             problem = "CDConfig.earlier_citers=True includes the focal year. Set CDConfig.same_year=True too."
         elif self.focal_in_n_k and not self.same_year:
             problem = (
                 "CDConfig.focal_in_n_k=True has no effect without the focal year. Set CDConfig.same_year=True too."
             )
-        elif self.window_from == "cited" and (self.window_years is None or not self.same_year):
+        elif self.window_from == "cited" and (None in self.all_windows.values() or not self.same_year):
             problem = (
-                "CDConfig.window_from='cited' needs CDConfig.window_years and CDConfig.same_year=True, because ages "
-                "run from 0."
+                "CDConfig.window_from='cited' needs CDConfig.window_years, no window without end, and "
+                "CDConfig.same_year=True, because ages run from 0."
             )
         elif self.window_from == "cited" and self.focal_citers == "any":
             problem = (
@@ -82,6 +110,24 @@ class CDConfig:
             )
         if problem:
             raise ConfigError(problem)
+
+    @property
+    def all_windows(self) -> dict[str, Window]:
+        """Every window by what the names of its columns end with: "" for ``window_years``, then those of ``windows``.
+
+        Example:
+            >>> CDConfig(windows=(10, None)).all_windows
+            {'': 5, '_10': 10, '_all': None}
+        """
+        return {"": self.window_years} | {f"_{'all' if one is None else one}": one for one in self.windows}
+
+    def stated(self) -> dict[str, Any]:
+        """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""
+        return {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in _ADDED or getattr(self, field.name) != field.default
+        }
 
     @classmethod
     def compat(cls, name: str, **changes: Any) -> CDConfig:  # noqa: ANN401
@@ -95,6 +141,19 @@ class CDConfig:
             ConfigError: immediately, if there is no such convention or option, and as CDConfig.
         """
         return cls(**conventional_options(cls, COMPAT, name, changes))
+
+
+def length(window: int | str) -> tuple[int, str]:
+    """Take a window apart: how many days (``"d"``) or months (``"mo"``); a year has twelve.
+
+    Example:
+        >>> length(5), length("90d")
+        ((60, 'mo'), (90, 'd'))
+    """
+    if isinstance(window, int):
+        return 12 * window, "mo"
+    unit = "mo" if window.endswith("mo") else "d"
+    return int(window.removesuffix(unit)), unit
 
 
 #: How other implementations differ from the default. Two things are the same in all of them here: a work or citer

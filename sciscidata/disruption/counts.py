@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Callable, Generator
 from contextlib import closing
 from itertools import pairwise
+from typing import TypeVar
 
 import numpy as np
 
 from sciscidata._kernels.arrays import AnyArray, Int64Array
-from sciscidata._support.parallel import map_in_order, run_all
+from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import Advance
-from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.config import CDConfig, length
+from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
+
+Item = TypeVar("Item")
 
 #: DI_5 counts only citers that share at least this many references.
 STRONG = 5
@@ -22,22 +28,41 @@ _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
 class Counter:
-    """Counts for the works of one focal year after the other; the window moves along with them."""
+    """Counts for the works of one focal time after the other; the windows move along with them."""
 
     def __init__(self, graph: CitationGraph, config: CDConfig, n_threads: int, advance: Advance) -> None:
         self._graph, self._config, self._n_threads, self._advance = graph, config, n_threads, advance
-        self._window = (_FixedWindow if config.window_from == "cited" else _MovingWindow)(graph, config)
+        self._clock = _Clock(graph, config)
+        windows = config.all_windows
+        if config.window_from == "cited":  # a citer is inside for one reference and outside for another: pass by pass
+            self._passes: list[tuple[list[str], _MovingWindow | _FixedWindow]] = [
+                ([name], _FixedWindow(graph, self._clock, window)) for name, window in windows.items()
+            ]
+        else:
+            self._passes = [([*windows], _MovingWindow(graph, config, self._clock))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
-        """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; cheapest year by year, in order."""
+        """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; of every window, under its own names.
+
+        Cheapest year by year (day by day), in order.
+        """
+        columns: dict[str, AnyArray] = {}
+        for names, window in self._passes:
+            for span in self._clock.split(focal):
+                window.move_to(self._clock.time_of(span), self._n_threads)
+                rows = slice(span.start - focal.start, span.stop - focal.start)
+                for name, part in self._count(span, names, window).items():
+                    columns.setdefault(name, np.empty(len(focal), part.dtype))[rows] = part
+        return columns
+
+    def _count(self, focal: range, names: list[str], window: _MovingWindow | _FixedWindow) -> dict[str, AnyArray]:
         from sciscidata.disruption import _kernels as kernels
 
-        graph, config, window = self._graph, self._config, self._window
-        year = int(graph.years[np.searchsorted(graph.year_offsets, focal.start, side="right") - 1])
-        window.move_to(year, self._n_threads)
-        counts = np.zeros((len(focal), 3), np.uint32)
-        n_j5 = np.zeros(len(focal), np.uint32)
-        n_shared = np.zeros(len(focal), np.int64)
+        graph, config = self._graph, self._config
+        ends = np.unique(window.ends)  # two windows may end with the last work
+        counts = np.zeros((len(focal), ends.size, 3), np.uint32)
+        n_j5 = np.zeros((len(focal), ends.size), np.uint32)
+        n_shared = np.zeros((len(focal), ends.size), np.int64)
         omit_focal = config.same_year and not config.focal_in_n_k
 
         def share(span: tuple[int, int]) -> int:
@@ -46,85 +71,165 @@ class Counter:
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
             given = (first, last, graph.ref_offsets, graph.refs, graph.citers, *place)
             if config.family:
-                kernels.count_shared(*given, STRONG, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
+                kernels.count_shared(*given, ends, STRONG, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
                 width = window.high - window.low
                 # One byte each for a single part; with more parts the numbers run out faster.
                 stamps = np.zeros(max(width, 1), np.uint8) if width <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
-                kernels.count_citers(*given, stamps, counts[rows])
+                kernels.count_citers(*given, ends if ends.size > 1 else None, stamps, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
-        cuts = _cuts(graph, focal.start, focal.stop, 4 * self._n_threads)
-        with closing(map_in_order(share, pairwise(cuts), self._n_threads, n_held=len(cuts))) as results:
+        spans = [*pairwise(_cuts(graph, focal.start, focal.stop, 4 * self._n_threads))]
+        with closing(_run(share, spans, self._n_threads)) as results:
             for done in results:
-                self._advance(done)
-        n_to_date = window.citers_to_date(focal.start, focal.stop)
+                self._advance(done / len(self._passes))
+        n_to_date = window.citers_before(focal.start, focal.stop)[:, None] + counts[:, :, 0] + counts[:, :, 1]
         if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
-            counts[:, 0] = n_to_date - counts[:, 1]
-        columns: dict[str, AnyArray] = {name: counts[:, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
-        return columns | ({"n_j5": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {})
+            counts[:, :, 0] = n_to_date - counts[:, :, 1]
+        columns: dict[str, AnyArray] = {name: counts[:, :, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
+        columns |= {"n_j5": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {}
+        at = np.searchsorted(ends, window.ends).tolist()
+        return {
+            name + window_name: column[:, place]
+            for window_name, place in zip(names, at, strict=True)
+            for name, column in columns.items()
+        }
+
+
+def _run(work: Callable[[tuple[int, int]], Item], spans: list[tuple[int, int]], n_threads: int) -> Generator[Item]:
+    """Work on spans in order. One alone, as on most days, gets no thread, which would cost half a millisecond."""
+    if len(spans) == 1:
+        yield work(spans[0])
+    else:
+        yield from map_in_order(work, spans, n_threads, n_held=len(spans))
+
+
+class _Clock:
+    """The times of dated works: years, or days if the convention says so."""
+
+    def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
+        self._by_day = config.time == "publication_date"
+        self.times, self.offsets = graph.years.astype(np.int64), graph.year_offsets
+        if self._by_day:
+            if graph.days is None or graph.day_offsets is None:
+                msg = (
+                    "CDConfig.time is 'publication_date', and the graph has no dates. Build it with "
+                    "build_graph(works, citations, time='publication_date')."
+                )
+                raise ConfigError(msg)
+            self.times, self.offsets = graph.days, graph.day_offsets
+
+    def split(self, focal: range) -> list[range]:
+        """Cut a range of dated works where the time changes."""
+        return split_at(self.offsets, focal)
+
+    def time_of(self, span: range) -> int:
+        """Return the time of works that have the same."""
+        return int(self.times[np.searchsorted(self.offsets, span.start, side="right") - 1])
+
+    def first_from(self, time: int) -> int:
+        """Return the index of the first work of ``time`` or later."""
+        return int(self.offsets[np.searchsorted(self.times, time)])
+
+    def end(self, time: int, window: int | str | None) -> int:
+        """Return the index of the first work after a window of works of ``time``, whose last year or day is in it."""
+        if window is None:
+            return int(self.offsets[-1])
+        if not self._by_day:
+            assert isinstance(window, int)  # CDConfig has checked
+            return self.first_from(time + window + 1)
+        n, unit = length(window)
+        return self.first_from((time + n if unit == "d" else _add_months(time, n)) + 1)
+
+
+def _add_months(day: int, n: int) -> int:
+    """Return the same day ``n`` months later, in days since 1970; the last one of a month that is shorter.
+
+    Example:
+        >>> str(np.datetime64(_add_months(int(np.datetime64("2000-02-29").astype(int)), 12), "D"))
+        '2001-02-28'
+    """
+    date = np.datetime64(day, "D")
+    month = date.astype("M8[M]")
+    first, following = ((month + n + i).astype("M8[D]") for i in (0, 1))
+    return int(min(first + (date - month.astype("M8[D]")), following - 1).astype(np.int64))
+
+
+def split_at(offsets: Int64Array, span: range) -> list[range]:
+    """Cut a range of works at the offsets inside it.
+
+    Example:
+        >>> split_at(np.array([0, 3, 7]), range(1, 6))
+        [range(1, 3), range(3, 6)]
+    """
+    first, last = np.searchsorted(offsets, [span.start, span.stop], side="right").tolist()
+    cuts = [span.start, *offsets[first:last].tolist(), span.stop]
+    return [range(a, b) for a, b in pairwise(cuts) if a < b]
 
 
 class _MovingWindow:
-    """Which citers count for the present focal year.
+    """Which citers count for the present focal time.
 
-    ``slices`` (n, 2) says where in the flat list of citers those of each paper that are inside the window begin and
-    end. Works that may be citers at all have indices low .. high - 1.
+    ``slices`` (n, 2) says where in the flat list of citers those of each paper that are inside the widest window begin
+    and end. Works that may be citers at all have indices low .. high - 1; ``ends`` has the end of every window.
     """
 
-    def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
-        self.graph, self.config = graph, config
+    def __init__(self, graph: CitationGraph, config: CDConfig, clock: _Clock) -> None:
+        self.graph, self.config, self.clock = graph, config, clock
         self.slices = _empty_slices(graph)
         self.slices[:] = graph.citer_offsets[:-1, None]
         self.low = self.high = 0
+        self.ends: list[int] = []
 
-    def move_to(self, year: int, n_threads: int) -> None:
-        """Move both ends of every slice to the window of focal works of ``year``; each thread has its papers."""
+    def move_to(self, time: int, n_threads: int) -> None:
+        """Move both ends of every slice to the windows of focal works of ``time``; each thread has its papers."""
         from sciscidata.disruption import _kernels as kernels
 
         graph, config = self.graph, self.config
-        low, high = 0, graph.n_dated
+        low = 0
         if not config.earlier_citers:
-            low = graph.first_index_from(year if config.same_year else year + 1)
-        if config.window_years is not None:
-            high = graph.first_index_from(year + config.window_years + 1)
+            low = self.clock.first_from(time if config.same_year else time + 1)
+        self.ends = [self.clock.end(time, window) for window in config.all_windows.values()]
+        high = max(self.ends)
 
         def move(share: tuple[int, int]) -> None:
             for side, (old, new) in enumerate(((self.low, low), (self.high, high))):
                 kernels.slide(self.slices, side, graph.ref_offsets, graph.refs, old, new, *share)
 
-        shares: list[int] = np.linspace(0, graph.n_works, n_threads + 1).astype(np.int64).tolist()
-        run_all(move, pairwise(shares), n_threads)
+        moved = graph.ref_offsets[[self.low, low]], graph.ref_offsets[[self.high, high]]
+        n_shares = n_threads if sum(int(b - a) for a, b in moved) > _MIN_CHUNK_REFERENCES else 1
+        shares: list[int] = np.linspace(0, graph.n_works, n_shares + 1).astype(np.int64).tolist()
+        deque(_run(move, [*pairwise(shares)], n_threads), maxlen=0)
         self.low, self.high = low, high
 
-    def citers_to_date(self, begin: int, end: int) -> Int64Array:
-        """Count the citers of the works ``begin`` .. ``end - 1`` up to the window's end, with no lower bound."""
-        return self.slices[begin:end, 1].astype(np.int64) - self.graph.citer_offsets[begin:end]
+    def citers_before(self, begin: int, end: int) -> Int64Array:
+        """Count the citers of the works ``begin`` .. ``end - 1`` before the windows begin."""
+        return self.slices[begin:end, 0].astype(np.int64) - self.graph.citer_offsets[begin:end]
 
 
 class _FixedWindow:
-    """Which citers count when each citation is judged by its own age; the same for every focal year."""
+    """Which citers count when each citation is judged by its own age; the same for every focal time."""
 
-    def __init__(self, graph: CitationGraph, config: CDConfig) -> None:
+    def __init__(self, graph: CitationGraph, clock: _Clock, window: int | str | None) -> None:
         from sciscidata.disruption import _kernels as kernels
 
-        assert config.window_years is not None  # CDConfig has checked
         self.slices = _empty_slices(graph)
         self.low, self.high = 0, graph.n_dated
+        self.ends = [self.high]
         lows = np.zeros(graph.n_works, np.int64)
         highs = np.zeros(graph.n_works, np.int64)  # nothing cites an undated work at a known age
-        sizes = np.diff(graph.year_offsets)
-        ends = [graph.first_index_from(year + config.window_years + 1) for year in graph.years.tolist()]
-        lows[: graph.n_dated] = np.repeat(graph.year_offsets[:-1], sizes)
+        sizes = np.diff(clock.offsets)
+        ends = [clock.end(time, window) for time in clock.times.tolist()]
+        lows[: graph.n_dated] = np.repeat(clock.offsets[:-1], sizes)
         highs[: graph.n_dated] = np.repeat(np.array(ends, np.int64), sizes)
         kernels.slices_by_own_age(self.slices, graph.citer_offsets, graph.citers, lows, highs)
 
-    def move_to(self, year: int, n_threads: int) -> None:
+    def move_to(self, time: int, n_threads: int) -> None:
         """Stay."""
 
-    def citers_to_date(self, begin: int, end: int) -> Int64Array:
-        """Count the citers of the works ``begin`` .. ``end - 1`` that count."""
-        return np.diff(self.slices[begin:end].astype(np.int64), axis=1)[:, 0]
+    def citers_before(self, begin: int, end: int) -> Int64Array:
+        """Count none: what counts is inside."""
+        return np.zeros(end - begin, np.int64)
 
 
 def _empty_slices(graph: CitationGraph) -> AnyArray:

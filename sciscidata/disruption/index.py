@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -14,19 +12,20 @@ from sciscidata._kernels.arrays import AnyArray
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_threads, checked_config, is_whole
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.counts import Counter
+from sciscidata.disruption.counts import Counter, split_at
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, build_graph, content_hash
+from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, require_times
 from sciscidata.records.ids import with_original_ids
-from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, WORKS, require_columns
+from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
 from sciscidata.storage import cached_folder
 from sciscidata.storage.year_parts import part_path, write_part
 
 _FORMAT_VERSION = 1
 _ROWS_AT_ONCE = 1 << 22
-_COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k", "n_refs", "n_j5")} | {
-    name: pl.Int64() for name in ("n_shared", "n_to_date", "n_ever")
+_COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k", "n_j5")} | {
+    name: pl.Int64() for name in ("n_shared", "n_to_date")
 }
+_OF_ALL_WINDOWS = {"n_refs": pl.UInt32(), "n_ever": pl.Int64()}
 
 
 def compute_cd_index(
@@ -44,7 +43,7 @@ def compute_cd_index(
     cd_index = (n_i - n_j) / (n_i + n_j + n_k).
 
     Args:
-        works: WORKS; only work_id and publication_year are read.
+        works: WORKS; only work_id, publication_year and, with ``config.time``, publication_date are read.
         citations: CITATIONS, in any order; repeats and self-citations are ignored.
         config: which convention; ``CDConfig()`` when None.
         cache_dir: keep the graph here for later runs.
@@ -57,6 +56,7 @@ def compute_cd_index(
         them), n_shared (shared references summed over citers), mcd_index (cd_index times the citers up to the window's
         end), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
         (n_shared / (n_i + n_j)).
+        With ``config.windows`` the counts and indices of each window too: n_i_10, n_j_10, n_k_10, cd_index_10.
 
     Raises:
         ConfigError: when called, if ``config`` is not a CDConfig, or ``n_threads`` not a whole number above 0.
@@ -75,15 +75,14 @@ def compute_cd_index(
         (2, 1, 1, 1, 0.0)
     """
     require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
-    read = ("work_id", "publication_year")
-    require_columns(works, WORKS, frame_name="WORKS", stage="compute_cd_index", columns=read)
     config = _checked(config, n_threads)
+    require_times(works, config.time, stage="compute_cd_index")
 
     def score() -> pl.DataFrame:
-        graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
+        graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
         return score_graph(graph, config, n_threads=n_threads)
 
-    return with_original_ids(pl.defer(score, schema=_score_schema(config)), works)
+    return with_original_ids(pl.defer(score, schema=score_schema(config)), works)
 
 
 def score_graph(
@@ -108,12 +107,12 @@ def score_graph(
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
     columns: dict[str, AnyArray] = {}
-    for span, counts in _counts_by_year(graph, config, _split_by_year(graph, dated), n_threads):
+    for span, counts in _counts_by_year(graph, config, split_at(graph.year_offsets, dated), n_threads):
         for name, part in counts.items():
             whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
             whole[span.start - dated.start : span.stop - dated.start] = part
     parts = [_counted_rows(graph, dated, columns)] if columns else []
-    rows = pl.concat([*parts, _undated_rows(graph, range(dated.stop, focal.stop))], how="diagonal")
+    rows = pl.concat([*parts, _undated_rows(graph, range(dated.stop, focal.stop), config)], how="diagonal")
     # Slice by slice, since every step of the arithmetic makes a column.
     starts = range(0, max(rows.height, 1), _ROWS_AT_ONCE)
     return pl.concat([add_indices(rows.slice(start, _ROWS_AT_ONCE), config) for start in starts])
@@ -154,15 +153,15 @@ def cache_cd_index(
             j = int(np.searchsorted(graph.year_offsets, span.start, side="right")) - 1
             return part_path(folder, j, graph.years[j])
 
-        spans = [span for span in _split_by_year(graph, dated) if not path(span).exists()]
+        spans = [span for span in split_at(graph.year_offsets, dated) if not path(span).exists()]
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
             write_part(path(span), add_indices(_counted_rows(graph, span, counts), config))
         if dated.stop < focal.stop or not focal:
-            rows = add_indices(_undated_rows(graph, range(dated.stop, focal.stop)), config)
+            rows = add_indices(_undated_rows(graph, range(dated.stop, focal.stop), config), config)
             write_part(part_path(folder, graph.years.size, "undated"), rows)
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
-    key = content_hash(graph, _FORMAT_VERSION, asdict(config), share)
+    key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)
     return cached_folder(Path(cache_dir) / f"cd-{key}", make, resume=True)
 
 
@@ -197,13 +196,6 @@ def _counts_by_year(
             yield span, counter.count(span)
 
 
-def _split_by_year(graph: CitationGraph, dated: range) -> list[range]:
-    """Cut a range of dated works where the year changes."""
-    first, last = np.searchsorted(graph.year_offsets, [dated.start, dated.stop], side="right").tolist()
-    cuts = [dated.start, *graph.year_offsets[first:last].tolist(), dated.stop]
-    return [range(a, b) for a, b in pairwise(cuts) if a < b]
-
-
 def _checked_focal(graph: CitationGraph, focal: range | None) -> tuple[range, range]:
     """Return the works to score, and those of them that have a year."""
     focal = range(graph.n_known) if focal is None else focal
@@ -226,29 +218,46 @@ def _counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]
     return pl.DataFrame({"work_id": work_ids, **counts, "n_refs": n_refs, "n_ever": n_ever})
 
 
-def _undated_rows(graph: CitationGraph, span: range) -> pl.DataFrame:
+def _undated_rows(graph: CitationGraph, span: range, config: CDConfig) -> pl.DataFrame:
     """Return rows of null for works without a year."""
     rows = pl.DataFrame({"work_id": graph.work_ids[span.start : span.stop]})
-    return rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in _COUNTS.items())
+    columns = {name + window: dtype for name, dtype in _COUNTS.items() for window in config.all_windows}
+    return rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in (columns | _OF_ALL_WINDOWS).items())
 
 
-def _score_schema(config: CDConfig) -> pl.Schema:
-    """Return the columns of the scores."""
-    return pl.Schema(CD_SCORES | CD_FAMILY) if config.family else CD_SCORES
+def score_schema(config: CDConfig) -> pl.Schema:
+    """Return the columns of the scores: CD_SCORES, CD_FAMILY on request, then both again for each further window.
+
+    Example:
+        >>> score_schema(CDConfig(windows=(10,))).names()[-4:]
+        ['n_i_10', 'n_j_10', 'n_k_10', 'cd_index_10']
+    """
+    columns = dict(CD_SCORES | CD_FAMILY) if config.family else dict(CD_SCORES)
+    of_windows = {name: dtype for name, dtype in columns.items() if name not in ("work_id", "n_refs")}
+    further = [window for window in config.all_windows if window]
+    return pl.Schema(columns | {name + window: of_windows[name] for window in further for name in of_windows})
 
 
 def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
     """Compute every index from whole numbers, so that one division is the only rounding; null counts give null.
 
     ``counts`` has work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
-    up to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time).
+    up to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time). For ``config.windows`` it
+    has all but n_refs and n_ever once more per window.
 
     Example:
         >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})
         >>> add_indices(counts, CDConfig())["cd_index"].to_list()
         [0.25]
     """
-    n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
+    schema = score_schema(config)
+    indices = {name + window: made for window in config.all_windows for name, made in _indices(window, config).items()}
+    return counts.with_columns(**indices).select(schema.names()).cast(schema)
+
+
+def _indices(window: str, config: CDConfig) -> dict[str, pl.Expr]:
+    """Make the indices of the counts whose names end with ``window``."""
+    n_i, n_j, n_k = (pl.col(name + window).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
     usable = pl.lit(value=True)
     if config.zero_references == "null":
         usable &= pl.col("n_refs") > 0
@@ -263,12 +272,11 @@ def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
     if config.undefined == "zero":
         indices["cd_index"] = pl.when(n_i.is_not_null()).then(cd.fill_null(0.0))
     if config.family:
-        n_j5 = pl.col("n_j5").cast(pl.Int64)
+        n_j5, n_shared = (pl.col(name + window).cast(pl.Int64) for name in ("n_j5", "n_shared"))
         indices |= {
-            "mcd_index": cd * pl.col("n_to_date"),
+            "mcd_index": cd * pl.col(f"n_to_date{window}"),
             "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
             "di_nok_index": ratio(n_i - n_j, n_i + n_j),
-            "dependence": ratio(pl.col("n_shared"), n_i + n_j),
+            "dependence": ratio(n_shared, n_i + n_j),
         }
-    schema = _score_schema(config)
-    return counts.with_columns(**indices).select(schema.names()).cast(schema)
+    return indices

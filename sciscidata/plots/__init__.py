@@ -1,24 +1,27 @@
 """Pictures of scores, labels and draws, for a paper. Every ``plot_*`` takes the options of ``Look``."""
 
-from sciscidata.plots.disruption import plot_comparison, plot_disruption, plot_windows
+from sciscidata.plots.disruption import plot_cd_trajectory, plot_comparison, plot_disruption, plot_windows
 from sciscidata.plots.figure import COLOURS as COLOURS
 from sciscidata.plots.figure import Look
 from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save
 from sciscidata.plots.groups import plot_by_field, plot_by_year, plot_drawn, plot_works
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
+from sciscidata.plots.null_models import plot_null_cd_index
 from sciscidata.plots.own_label import plot_label
 
 __all__ = [
     "Look",
     "plot_by_field",
     "plot_by_year",
+    "plot_cd_trajectory",
     "plot_comparison",
     "plot_disruption",
     "plot_drawn",
     "plot_label",
     "plot_novelty",
     "plot_novelty_by_year",
+    "plot_null_cd_index",
     "plot_uzzi_cells",
     "plot_windows",
     "plot_works",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 _LABELS = ("consolidating", "neutral", "disruptive")  # along the axis of the index
 _COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+_DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
+_MOST_LINES = 2 * len(_DASHES)
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 
 
@@ -180,6 +182,82 @@ def plot_windows(
     """
     first, second = ("CD of all years" if years is None else f"CD{years}".translate(_LOWER) for years in windows)
     return _plot_two((shorter, longer), (first, second), None, thresholds, look)
+
+
+def plot_cd_trajectory(
+    trajectory: pl.LazyFrame | pl.DataFrame, works: Sequence[int] = (), **look: Unpack[Look]
+) -> Figure:
+    """Plot how the CD index changes with the age of works: mean and quartiles, or chosen works one by one.
+
+    Args:
+        trajectory: work_id, age and cd_index, as of ``indicators.compute_cd_trajectory``. Undefined values are left
+            out, so an age may have fewer works than another one.
+        works: the work_id of works that get a line each, at most ten. Empty: all works together.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, with one panel.
+
+    Raises:
+        ConfigError: an option is wrong, more than ten works are chosen, or one of them has no index at any age.
+        SchemaMismatchError: a column is missing or mistyped.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> found = pl.DataFrame({"work_id": [7, 7], "age": [1, 2], "cd_index": [1.0, 0.5]})
+        >>> figure = plot_cd_trajectory(found.cast({"age": pl.Int32}), works=[7])
+        >>> figure.axes[0].get_ylabel(), figure.get_label()
+        ('CD index', 'CD index of work 7 by its age.')
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    columns = {"work_id": pl.Int64(), "age": pl.Int32(), "cd_index": pl.Float64()}
+    rows = require_columns(trajectory, columns, frame_name="the trajectory", stage="plot_cd_trajectory")
+    rows = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None)).drop_nulls()
+    chosen = [*dict.fromkeys(works)]
+    if len(chosen) > _MOST_LINES:
+        msg = f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
+        raise ConfigError(msg)
+    with drawing(look, heights_mm=(60,)) as picture:
+        (axes,) = picture.panels
+        axes.axhline(0, color=INK, lw=0.6)
+        picture.title = _draw_works(axes, rows, chosen) if chosen else _draw_quartiles(axes, rows)
+        axes.set_xlabel("years after publication")
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.set_ylabel("CD index")
+        axes.legend(loc="best")
+    return picture.figure
+
+
+def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int]) -> str:
+    """Draw a line for each chosen work, and return the title."""
+    lines = rows.filter(pl.col("work_id").is_in(chosen)).sort("age").collect(engine="streaming")
+    for number, work in enumerate(chosen):
+        line = lines.filter(work_id=work)
+        if line.is_empty():
+            msg = f"work {work} has no CD index at any age. Choose works that have one."
+            raise ConfigError(msg)
+        at, index = line["age"].to_numpy(), line["cd_index"].to_numpy()
+        (drawn,) = axes.plot(at, index, color=INK, marker="o", markersize=2.5, label=f"work {work}")
+        drawn.set(alpha=1 - 0.6 * (number % 2), linestyle=_DASHES[number // 2])
+    names = ", ".join(str(work) for work in chosen)
+    return f"CD index of work {names} by its age." if len(chosen) == 1 else f"CD index of works {names} by their age."
+
+
+def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
+    """Draw mean, median and middle half of all works at each age, and return the title."""
+    index = pl.col("cd_index")
+    quartiles = [index.quantile(share, "linear").alias(f"q{share}") for share in (0.25, 0.5, 0.75)]
+    by_age = rows.group_by("age").agg(index.mean().alias("mean"), pl.len().alias("n"), *quartiles).sort("age")
+    shown = by_age.collect(engine="streaming")
+    n_works: int = rows.select(pl.col("work_id").n_unique()).collect(engine="streaming").item()
+    age, mean, n, low, middle, high = (shown[name].to_numpy() for name in shown.columns)
+    axes.fill_between(age, low, high, color=INK, alpha=0.2, lw=0, label="middle half")
+    axes.plot(age, middle, color=INK, ls="--", label="median")
+    axes.plot(age, mean, color=INK, marker="o", markersize=2.5, label="mean")
+    fewest, most = int(n.min(initial=n_works)), int(n.max(initial=0))
+    number = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
+    return f"CD index of {count_works(n_works)} by age, with {number} at each age."
 
 
 def _plot_two(

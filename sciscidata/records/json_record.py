@@ -79,6 +79,7 @@ class Record(msgspec.Struct, gc=False):
     abstract_inverted_index: msgspec.Raw = msgspec.Raw(b"null")
     updated_date: str | None = None
     created_date: str | None = None
+    publication_date: str | None = None
 
 
 RECORDS = msgspec.json.Decoder(Record)
@@ -267,7 +268,16 @@ def decode_loosely(line: bytes) -> Record:
     """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError for no JSON object."""
     loose = _decode_whatever(line)
     fields: dict[str, Any] = {name: getattr(loose, name) for name in Record.__struct_fields__}
-    for name in ("doi", "title", "display_name", "language", "type", "updated_date", "created_date"):
+    for name in (
+        "doi",
+        "title",
+        "display_name",
+        "language",
+        "type",
+        "updated_date",
+        "created_date",
+        "publication_date",
+    ):
         fields[name] = fields[name] if isinstance(fields[name], str) else None
     location = fields["primary_location"]
     fields |= {

@@ -33,7 +33,7 @@ from sciscidata.records.json_record import (
     stripped,
 )
 from sciscidata.records.plain_text import clean_text
-from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 #: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
 PARSER_VERSION = 5
@@ -68,6 +68,7 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
     references: list[int]
     malformed_references: int
     changed_on: str | None  # the later of updated_date and created_date, YYYY-MM-DD
+    publication_date: str | None  # YYYY-MM-DD
 
 
 def parse_work(line: bytes) -> Work:
@@ -148,6 +149,7 @@ def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
         references=listed,
         malformed_references=malformed,
         changed_on=later_date(record.updated_date, record.created_date),
+        publication_date=_date(record.publication_date),
     )
 
 
@@ -172,12 +174,16 @@ def works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) ->
 
 
 def raw_works_frame(works: Sequence[Work], columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
-    """Make the rows with texts as they were read, each abstract an inverted index; decode_texts finishes them."""
+    """Make the rows with texts as they were read, each abstract an inverted index; decode_texts finishes them.
+
+    ``columns`` may name DATES too; a day that no calendar has is null.
+    """
     data: dict[str, Any] = {}
     for name in columns:
         values = list(map(attrgetter("abstract_index" if name == "abstract" else name), works))
         data[name] = _list_series(values) if name == "concepts" else values
-    return pl.DataFrame(data, schema={name: WORKS[name] for name in data})
+    frame = pl.DataFrame(data, schema={name: WORKS.get(name, pl.String()) for name in data})
+    return frame.with_columns(pl.col(name).str.to_date("%Y-%m-%d", strict=False) for name in DATES if name in data)
 
 
 def decode_texts(frame: pl.DataFrame) -> pl.DataFrame:

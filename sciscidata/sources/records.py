@@ -30,7 +30,7 @@ from sciscidata.records.work_row import (
     raw_works_frame,
     works_frame,
 )
-from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
@@ -189,6 +189,7 @@ class RecordsConfig:
         max_document_mb: largest JSON document of many lines; a larger one ends the file, because it is held in memory
             whole. Also the memory that Zstandard may ask for (``zstd --long=31`` needs 2,048).
         max_gap_mb: most MB in a row without a work, or 1,000 lines for each of them; more end the file.
+        dates: read publication_date too, for windows by exact dates.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type.
@@ -203,12 +204,18 @@ class RecordsConfig:
     max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
     max_document_mb: Megabytes = DEFAULT_LIMITS.max_document_mb
     max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
+    dates: bool = False
 
     __repr__ = short_repr
     _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
+
+    @property
+    def columns(self) -> pl.Schema:
+        """The columns of works: WORKS, and DATES if asked for."""
+        return pl.Schema(WORKS | DATES) if self.dates else WORKS
 
     @property
     def limits(self) -> ReadLimits:
@@ -248,11 +255,12 @@ def scan_records(config: RecordsConfig) -> Corpus:
         "strict": config.strict,
         "parser_version": PARSER_VERSION,
         "inputs": [{"name": printable_name(file), "bytes": file.stat().st_size} for file in files],
+        **({"dates": True} if config.dates else {}),
     }
 
     def key() -> tuple[object, ...]:
         facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        return ("records", *facts, config.strict, config.limits)
+        return ("records", *facts, config.strict, config.limits, config.dates)
 
     def scan(
         name: str, schema: pl.Schema, frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame]
@@ -274,7 +282,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
         return scan_batches(read, schema, "OpenAlex records", read_first=read_first)
 
     citations = scan("citations", CITATIONS, lambda works, columns: citations_frame(works).select(columns))
-    return Corpus(scan("works", WORKS, works_frame), citations, provenance)
+    return Corpus(scan("works", config.columns, works_frame), citations, provenance)
 
 
 def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
@@ -287,10 +295,11 @@ def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
             name: stack.enter_context(
                 pq.ParquetWriter(folder / f"{name}.parquet", _to_arrow(pl.DataFrame(schema=schema)).schema)
             )
-            for name, schema in (("works", WORKS), ("citations", CITATIONS))
+            for name, schema in (("works", config.columns), ("citations", CITATIONS))
         }
         for works in in_batches(reading.works(advance), _PART_WORKS, _PART_BYTES, lambda: reading.n_read):
-            for name, frame in (("works", raw_works_frame(works)), ("citations", citations_frame(works))):
+            rows = raw_works_frame(works, config.columns)
+            for name, frame in (("works", rows), ("citations", citations_frame(works))):
                 writers[name].write_table(_to_arrow(frame))
     report = reading.report()
     _log_skipped(report)
@@ -320,7 +329,8 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
     # Other limits may give other works. The defaults stay out of the key, so that older caches remain valid.
     limits = [] if config.limits == DEFAULT_LIMITS else [list(config.limits)]
-    key = hashlib.sha256(json.dumps([identity, config.strict, PARSER_VERSION, *limits]).encode()).hexdigest()
+    key_of = [identity, config.strict, PARSER_VERSION, *limits, *(["dates"] if config.dates else [])]
+    key = hashlib.sha256(json.dumps(key_of).encode()).hexdigest()
     target = cached_folder(
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
     )
@@ -342,13 +352,13 @@ def _ingest(
     reading = Reading(files, hashes, config.strict, config.limits)
     batches = in_batches(reading.works(progress), _PART_WORKS, _PART_BYTES, lambda: reading.n_read)
     for number, works in enumerate(batches):
-        works_frame(works).sort("work_id").write_parquet(
+        works_frame(works, config.columns).sort("work_id").write_parquet(
             parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
         )
         citations_frame(works).sort("citing_id", "cited_id").write_parquet(
             parts / f"citations-{number:06}.parquet", row_group_size=_PART_WORKS * 4
         )
-    report = reading.report()
+    report = reading.report() | ({"dates": True} if config.dates else {})
     if not reading.seen:
         _log_skipped(report)
         first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in reading.problems[:1])

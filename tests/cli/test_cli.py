@@ -282,7 +282,10 @@ def test_wrong_usage_exits_with_2(run):
         (["build", "--api-k", "SECRET"], "unknown flag --api-k. Did you mean --api-key?"),
         (["build", "-api-key", "SECRET"], "there is a value after the last flag that takes one"),
         (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),
-        (["--api-key", "SECRET", "build"], "build, background, ingest, graph, cd, novelty, export, verify, describe"),
+        (
+            ["--api-key", "SECRET", "build"],
+            "build, background, ingest, graph, cd, null-cd, novelty, export, verify, describe",
+        ),
         (["--api-key=SECRET", "build"], "the first word needs to be one of build, "),
     ],
 )
@@ -325,6 +328,7 @@ def test_flags_go_over_the_configuration_file(tmp_path):
     assert config.thresholds == LabelThresholds(consolidating_max=-0.1, disruptive_min=0.2, inclusive=False)
     assert config.eligibility.languages == ()
     assert resolve({"": {"source": "synthetic"}, "cd": {"window_years": "all"}}).cd.window_years is None
+    assert resolve({"": {"source": "synthetic"}, "cd": {"windows": [1, "all"]}}).cd.windows == (1, None)
 
 
 @pytest.mark.parametrize(

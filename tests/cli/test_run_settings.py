@@ -59,6 +59,7 @@ def run(tmp_path, monkeypatch, capsys):
         ["--source", "openalex", "--base-url", "http://127.0.0.1:9", "--min-year", "1999"],
         ["--sciscinet", "tables", "--balance", "joint", "--novelty-rule", "uzzi", "--overwrite"],
         ["--snapshot", "s", "--background", "b.parquet", "--language", "en", "fr", "--preset", "wide"],
+        ["--source", "synthetic", "--window", "1", "90d", "all", "--time", "publication_date"],
         ["--corpus", "c", "--no-scores-file", "--compat", "pyscisci", "--language", "--work-type", "article"],
     ],
     ids=lambda flags: flags[1],

@@ -28,6 +28,7 @@ from sciscidata.corpus import writer as corpus_writing
 from sciscidata.corpus.folder import CorpusConfig, naming_damage, open_corpus_graph, scan_corpus
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
+from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.graph.graph import build_graph, content_hash, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
@@ -210,6 +211,7 @@ def test_every_command_on_a_damaged_corpus_names_the_file(run, world, tmp_path, 
         ["background", "--corpus", "corpus", "--out", "pairs.parquet"],
         ["graph", "corpus"],
         ["cd", "corpus", "--out", "cd.parquet"],
+        ["null-cd", "corpus", "--out", "null.parquet", "--n-draws", "2"],
         ["novelty", "corpus", "--out", "novelty.parquet"],
     ]
     for arguments in commands[: 2 if table == "texts" else None]:
@@ -247,6 +249,23 @@ def test_citations_of_a_corpus_take_filters_slices_and_counts(world, engine):
 def test_another_failure_than_damage_keeps_its_own_error(world):
     with pytest.raises(ZeroDivisionError), naming_damage(world):
         raise ZeroDivisionError
+
+
+def test_the_null_model_of_a_corpus_is_that_of_its_frames(run, world, tmp_path):
+    asked = ["null-cd", str(world), "--out", "null.parquet", "--null", "configuration", "--n-draws", "3", "--seed", "4"]
+    status, output, _ = run(*asked, "--window-years", "10")
+    assert (status, "CD index against a null model" in output, "n_draws 3" in output) == (0, True, True)
+    found, corpus = pl.read_parquet(tmp_path / "null.parquet"), scan_synthetic(WORLD)
+    options = {"null": "configuration", "n_draws": 3, "seed": 4}
+    expected = compute_null_cd_index(corpus.works, corpus.citations, CDConfig(window_years=10), **options)
+    assert found.equals(expected.sort("work_id").collect())
+    before = (tmp_path / "null.parquet").stat().st_mtime_ns
+    assert run(*asked, "--window-years", "10")[0] == 0
+    assert (tmp_path / "null.parquet").stat().st_mtime_ns == before
+    status, _, errors = run(*asked, "--window-years", "5")
+    assert (status, "null.parquet already exists" in errors) == (1, True)
+    assert run("verify", "null.parquet")[0] == run("describe", "null.parquet", "--html", "null.html")[0] == 0
+    assert "data:image/png" in (tmp_path / "null.html").read_text()
 
 
 def test_a_changed_table_is_another_corpus(tmp_path):
@@ -650,7 +669,8 @@ def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_p
     folder = re.search(r"graph: (.*)\n", out)[1]
     assert folder.startswith("world/cache/graph-")
     assert run("describe", folder)[1] in out
-    for name, flags in (("cd", ["--family", "--window-years", "3"]), ("novelty", ["--null", "permutation"])):
+    windows = ["--window", "1", "3", "all"]
+    for name, flags in (("cd", ["--family", "--window-years", "3", *windows]), ("novelty", ["--null", "permutation"])):
         status, out, errors = run(name, "world", "--out", f"{name}.parquet", *flags)
         assert status == 0, errors
         assert f"sha256 {hashlib.sha256((tmp_path / f'{name}.parquet').read_bytes()).hexdigest()}" in out
@@ -658,7 +678,9 @@ def test_every_stage_says_what_it_read_and_wrote_and_how_much_it_took(run, tmp_p
         assert re.search(took, out)
         assert run("describe", f"{name}.parquet")[1] in out
         assert "window_years 3" in out or "null permutation" in out
-    assert "n_shared" in pl.read_parquet_schema(tmp_path / "cd.parquet")
+    scores = pl.read_parquet(tmp_path / "cd.parquet")
+    assert scores["n_shared_3"].equals(scores["n_shared"])
+    assert scores["cd_index_all"].count() > scores["cd_index_1"].count() > 0
     run("background", "--corpus", "world", "--out", "pairs.parquet")
     assert "null model: null analytic" in run("describe", "pairs.parquet")[1]
     status, out, errors = run("novelty", "world", "--out", "by.parquet", "--background", "pairs.parquet")

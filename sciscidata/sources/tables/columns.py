@@ -12,7 +12,7 @@ import polars as pl
 from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.records.ids import ORIGINAL_ID, number_ids, plain_ids
-from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 logger = logging.getLogger(__name__)
 
@@ -137,6 +137,8 @@ def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], n_
         )
         raise WorkIdError(msg)
     made = [numbers.alias("work_id"), original.alias(ORIGINAL_ID), _years(rows, at, tally)]
+    if "date" in at:
+        made.append(_dates(rows[at["date"]]))
     if "venue" in at:
         venue = plain_ids(rows[at["venue"]])
         made.append(number_ids(venue, "S").alias("source_id"))
@@ -156,7 +158,7 @@ def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
     return (
         rows.with_columns(absent)
         .with_columns(pl.col("is_retracted").fill_null(value=False))
-        .select("work_id", ORIGINAL_ID, *(name for name in WORKS if name != "work_id"))
+        .select("work_id", ORIGINAL_ID, *(name for name in WORKS if name != "work_id"), *(DATES.keys() & there.keys()))
     )
 
 
@@ -180,6 +182,19 @@ def _years(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl
             years = pl.select(pl.coalesce(years, read)).to_series()
     tally["without_year"] += years.null_count()
     return years.alias("publication_year")
+
+
+def _dates(values: pl.Series) -> pl.Series:
+    """Read the day of every row; null where there is none, or one of an impossible year."""
+    dtype = values.dtype
+    if dtype == pl.String() or isinstance(dtype, pl.Categorical | pl.Enum):
+        found = values.cast(pl.String).str.strip_chars().str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+    elif isinstance(dtype, pl.Date | pl.Datetime):
+        found = values.cast(pl.Date)
+    else:  # years
+        found = pl.Series([None], dtype=pl.Date).new_from_index(0, len(values))
+    is_possible = found.dt.year().is_between(FIRST_YEAR, LAST_YEAR)
+    return found.set(~is_possible.fill_null(value=True), None).alias("publication_date")
 
 
 def _read_years(values: pl.Series) -> tuple[pl.Series, int]:

@@ -62,7 +62,7 @@ def from_tables(
         title: column of titles. None: title, if there is one.
         abstract: column of abstracts. None: abstract, if there is one.
         field: column of fields. None: primary_field, if there is one.
-        date: column of dates, which give the year where there is none.
+        date: column of dates (2001-05-09). They become publication_date, and give the year where there is none.
         references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
 
     Returns:

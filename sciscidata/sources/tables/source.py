@@ -63,7 +63,7 @@ class TablesConfig:
         title: column of titles. None: title, if there is one.
         abstract: column of abstracts. None: abstract, if there is one.
         field: column of fields. None: primary_field, if there is one.
-        date: column of dates, which give the year where there is none.
+        date: column of dates (publication_date), which give the year where there is none.
         references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
         quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
@@ -231,7 +231,7 @@ def ingest_tables(
         "inputs": [*inputs.values()],
     }
     frames = (
-        scan_batches(read_works, works_schema(str(dtype)), "files of works"),
+        scan_batches(read_works, works_schema(str(dtype), dated="date" in at), "files of works"),
         scan_batches(read_citations, CITATIONS, "files of citations"),
     )
     corpus = write_corpus(

@@ -1,0 +1,192 @@
+"""Several windows in one pass: each has the scores of a run of its own, and trajectories hold the same numbers."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sciscidata import indicators
+from sciscidata.config import BuildConfig
+from sciscidata.disruption.config import COMPAT, CDConfig
+from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph
+from sciscidata.errors import ConfigError
+from sciscidata.graph.graph import build_graph
+from sciscidata.pipeline import build, export_labelled
+from sciscidata.plots import plot_cd_trajectory
+from sciscidata.schemas import CD_FAMILY, CD_SCORES
+from sciscidata.sources.synthetic.source import SyntheticConfig
+from tests import oracles
+from tests.disruption.test_index import citing_graph as citing_graph
+from tests.disruption.test_index import configs, edge_lists, frames, reference_graph, years_of_works
+
+WINDOWS = (1, 3, 5, 10, None)
+
+
+def of_window(scores: pl.DataFrame, window: int | str | None) -> pl.DataFrame:
+    """The columns of one window, under the names that a run of its own gives them."""
+    ending = f"_{'all' if window is None else window}"
+    columns = {name.removesuffix(ending): name for name in scores.columns if name.endswith(ending)}
+    shared = {name: name for name in ("work_id", "n_refs") if name in scores.columns}
+    found = scores.select(pl.col(name).alias(alone) for alone, name in (shared | columns).items())
+    return found.select(name for name in [*CD_SCORES, *CD_FAMILY] if name in found.columns)
+
+
+def assert_equals_runs_of_one_window(graph, config: CDConfig) -> None:
+    together = score_graph(graph, config)
+    assert together.select(score_graph(graph, replace(config, windows=())).columns).equals(
+        score_graph(graph, replace(config, windows=()))
+    )
+    for window in config.windows:
+        alone = score_graph(graph, replace(config, window_years=window, windows=()))
+        assert of_window(together, window).equals(alone), window
+
+
+@given(years_of_works, edge_lists, configs(), st.lists(st.none() | st.integers(1, 9), unique=True, max_size=5))
+@settings(max_examples=60)
+def test_every_window_agrees_with_plain_sets_whatever_the_options(years, edges, config, windows):
+    windows = tuple(w for w in windows if w is not None or config.window_from == "focal")
+    config = replace(config, windows=windows)
+    scores = compute_cd_index(*frames(years, edges), config, n_threads=1).collect()
+    plain = compute_cd_index(*frames(years, edges), replace(config, family=False), n_threads=1).collect()
+    assert plain.equals(scores.select(plain.columns))
+    for window in windows:
+        expected = oracles.cd_family(years, edges, config, window)
+        for row in of_window(scores, window).rows(named=True):
+            want = expected[row.pop("work_id")]
+            if want is None:
+                assert all(value is None for name, value in row.items() if name != "n_refs")
+            else:
+                assert row == want
+
+
+@pytest.mark.parametrize("name", COMPAT)
+def test_every_convention_has_in_one_pass_the_scores_of_single_runs_on_a_real_graph(shared_data, name):
+    works, citations, _ = reference_graph(shared_data, "handball")
+    windows = tuple(w for w in WINDOWS if w is not None or name != "pyscisci")
+    assert_equals_runs_of_one_window(build_graph(works, citations), CDConfig.compat(name, windows=windows))
+
+
+@pytest.mark.parametrize("family", [False, True])
+def test_every_window_of_hepth_is_that_of_a_run_of_its_own(shared_data, family):
+    works, citations, expected = reference_graph(shared_data, "hepth")
+    config = CDConfig.compat("cdindex", windows=WINDOWS, window_years=3, family=family)
+    graph = build_graph(works, citations)
+    assert_equals_runs_of_one_window(graph, config)
+    both = score_graph(graph, config).join(expected, on="work_id", validate="1:1")
+    assert both["cd_index_5"].eq_missing(both["cd5"]).all()
+
+
+@pytest.mark.parametrize("part", [7, 1_000])
+@pytest.mark.parametrize("name", ["cdindex", "novelpy", "crossdi"])
+def test_windows_that_are_counted_part_by_part_are_the_same(citing_graph, monkeypatch, name, part):
+    config = CDConfig.compat(name, windows=(2, None, 4))
+    whole = score_graph(citing_graph, config)
+    monkeypatch.setattr("sciscidata.disruption.counts._WIDE_WINDOW", 50)
+    monkeypatch.setattr("sciscidata.disruption.counts._PART", part)
+    assert score_graph(citing_graph, config).equals(whole)
+
+
+def test_threads_shares_and_files_change_nothing(citing_graph, tmp_path):
+    for config in (CDConfig(windows=WINDOWS), CDConfig.compat("pyscisci", family=True, windows=(1, 2))):
+        whole = score_graph(citing_graph, config, n_threads=1)
+        assert score_graph(citing_graph, config, n_threads=3).equals(whole)
+        shares = [range(0, 1_000), range(1_000, 1_700), range(1_700, 3_300)]
+        assert pl.concat(score_graph(citing_graph, config, focal=share) for share in shares).equals(whole)
+        folder = cache_cd_index(citing_graph, tmp_path, config)
+        assert pl.scan_parquet(folder / "*.parquet").collect().equals(whole)
+        assert folder != cache_cd_index(citing_graph, tmp_path, replace(config, windows=(1,)))
+
+
+def test_without_further_windows_nothing_is_stated_of_them():
+    assert "windows" not in CDConfig().stated()
+    assert "time" not in CDConfig().stated()
+    config = CDConfig(windows=(5, None), time="publication_date")
+    assert CDConfig(**json.loads(json.dumps(config.stated()))) == config
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"windows": (5, 5)}, "CDConfig.windows holds 5 twice, needs each window once. Leave one out."),
+        ({"windows": (None, 3, None)}, "CDConfig.windows holds None twice"),
+        ({"windows": (-1,)}, "CDConfig.windows is (-1,), needs a list of windows: years from 0 to 9999, days ('90d')"),
+        ({"windows": ("5 years",)}, "needs a list of windows"),
+        ({"windows": 5}, "CDConfig.windows is 5, needs a list of windows"),
+        ({"windows": (True,)}, "needs a list of windows"),
+        (
+            {"windows": (0,)},
+            "CDConfig.windows holds 0, in which no later work appears. Set CDConfig.same_year=True too.",
+        ),
+        ({"windows": ("90d",)}, "holds '90d', and years have no days or months. Set CDConfig.time='publication_date'"),
+        ({"time": "month"}, "CDConfig.time is 'month', needs one of publication_year, publication_date."),
+        ({"windows": (None,), "window_from": "cited", "same_year": True}, "no window without end"),
+    ],
+)
+def test_wrong_windows_are_refused(options, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        CDConfig(**options)
+
+
+@pytest.mark.parametrize("run", [build, export_labelled])
+def test_windows_that_no_release_has_a_place_for_are_refused(tmp_path, run):
+    cd = CDConfig(windows=(10,), time="publication_date")
+    config = BuildConfig(source=SyntheticConfig(n_works=500), out=tmp_path / "out", cd=cd)
+    with pytest.raises(ConfigError, match=r"CDConfig.windows, CDConfig.time have no effect: works are labelled by one"):
+        run(config)
+    assert not (tmp_path / "out").exists()
+
+
+@given(years_of_works, edge_lists, configs())
+@settings(max_examples=30)
+def test_a_trajectory_holds_the_index_of_every_age(years, edges, config):
+    works, citations = frames(years, edges)
+    found = indicators.compute_cd_trajectory(works, citations, config, ages=[4, 1, 2]).sort("work_id", "age").collect()
+    parts = [
+        compute_cd_index(works, citations, replace(config, window_years=age))
+        .drop("n_refs")
+        .with_columns(age=pl.lit(age, pl.Int32))
+        for age in (1, 2, 4)
+    ]
+    assert found.equals(pl.concat(parts).select(found.columns).sort("work_id", "age").collect())
+
+
+def test_an_age_that_the_data_do_not_reach_is_null():
+    years: dict[int, int | None] = {1: 1990, 2: 2000, 3: 2001, 4: None}
+    works, citations = frames(years, [(2, 1), (3, 2)])
+    found = indicators.compute_cd_trajectory(works, citations, ages=[1, 2, 3], last_year=2003)
+    assert found.filter(work_id=2).sort("age").collect()["cd_index"].to_list() == [1.0, 1.0, None]
+    assert found.filter(work_id=4).collect()["n_i"].to_list() == [None] * 3
+    assert found.collect().height == 12
+
+
+def test_wrong_ages_are_refused_before_anything_runs():
+    works, citations = frames({1: 2000}, [])
+    for ages in ([], [-1], [1.5], ["90d"], [None]):
+        with pytest.raises(ConfigError, match="ages is"):
+            indicators.compute_cd_trajectory(works, citations, ages=ages)
+    with pytest.raises(ConfigError, match=r"CDConfig.windows has no effect: the ages are the windows"):
+        indicators.compute_cd_trajectory(works, citations, CDConfig(windows=(3,)))
+
+
+def test_the_picture_shows_mean_and_quartiles_of_each_age_or_chosen_works():
+    values = {1: [1.0, 0.5, 0.0, None], 2: [0.5, -0.5, 0.0, 0.25]}
+    rows = [(work, age, value) for age, column in values.items() for work, value in enumerate(column)]
+    schema = {"work_id": pl.Int64, "age": pl.Int32, "cd_index": pl.Float64}
+    trajectory = pl.LazyFrame(rows, schema=schema, orient="row")
+    figure = plot_cd_trajectory(trajectory, data="four works")
+    _, median, mean = figure.axes[0].lines
+    assert mean.get_ydata().tolist() == [0.5, 0.0625]
+    assert median.get_ydata().tolist() == [0.5, 0.125]
+    assert figure.get_label() == "CD index of 4 works by age, with 3 to 4 at each age. Data: four works."
+    chosen = plot_cd_trajectory(trajectory, works=[1, 3]).axes[0].lines
+    assert [line.get_ydata().tolist() for line in chosen[1:]] == [[0.5, -0.5], [0.25]]
+    with pytest.raises(ConfigError, match="work 9 has no CD index at any age"):
+        plot_cd_trajectory(trajectory, works=[9])
+    with pytest.raises(ConfigError, match="works holds 11 works, needs at most 10"):
+        plot_cd_trajectory(trajectory, works=range(11))
