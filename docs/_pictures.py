@@ -14,6 +14,7 @@ import polars as pl
 from PIL import Image
 
 import sciscidata as ssd
+from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.label_thresholds import compute_disruption_labels
 
 mpl.use("agg")
@@ -52,6 +53,8 @@ def draw_gallery() -> None:
     labelled = compute_disruption_labels(ssd.compute_cd_index(works, citations)).join(works, on="work_id").collect()
     save_small(plots.plot_disruption(labelled, data=hepth), "gallery_distribution.png")
     save_small(plots.plot_by_year(labelled, complete_until=1998, data=hepth), "gallery_by_year.png")
+    null = compute_null_cd_index(works, citations, n_draws=1_000)
+    save_small(plots.plot_null_cd_index(null, data=hepth), "null_cd_index.png")
     windows = [
         ssd.compute_cd_index(*read_graph("handball"), ssd.CDConfig(window_years=years)).collect() for years in (5, 10)
     ]

@@ -21,6 +21,7 @@ from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
+from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.atypicality import cache_atypicality
@@ -173,6 +174,60 @@ def write_cd_index(
     parts = cache_cd_index(graph, cache_dir, config, focal=focal)
     scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
     return write_scores(original_ids_beside(scores, scan_corpus(folder).works), Path(out), facts, replace=replace)
+
+
+def write_null_cd_index(
+    folder: str | Path,
+    out: str | Path,
+    config: CDConfig | None = None,
+    *,
+    null: Null = "rewired",
+    n_draws: NDraws = 100,
+    seed: int = 0,
+    cache_dir: str | Path,
+    overwrite: bool = False,
+) -> Path:
+    """Compare the CD index of every work of a corpus on disk with its index in rewired graphs, in one Parquet file.
+
+    Args:
+        folder: the corpus.
+        out: the file to write, as in ``write_cd_index``.
+        config: which convention; ``CDConfig()`` when None. The family is left out.
+        null: what a draw keeps: references, their years and citations by year ("rewired"), or only how many
+            ("configuration").
+        n_draws: rewired graphs.
+        seed: of the draws.
+        cache_dir: for the graph.
+        overwrite: as in ``write_cd_index``.
+
+    Returns:
+        ``out``: NULL_CD_INDEX, sorted by work_id. Its metadata name the corpus, the convention and the null model.
+
+    Raises:
+        ConfigError: before anything is read, if an argument is wrong.
+        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_cd_index``.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> with TemporaryDirectory() as home:
+        ...     world = Path(home) / "world"
+        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
+        ...     file = write_null_cd_index(world, Path(home) / "null.parquet", n_draws=3, cache_dir=home)
+        ...     pl.read_parquet(file)["n_defined"].max()
+        3
+    """
+    config = checked_config(config, CDConfig)
+    given = {"null": null, "n_draws": n_draws, "seed": seed}
+    check_draws(**given)
+    facts = state_facts("null_cd", folder, asdict(config) | {"family": False} | given)
+    if is_done(Path(out), facts, overwrite=overwrite):
+        return Path(out)
+    replace = Path(out).exists()
+    graph = _open_graph(folder, cache_dir)
+    scores = score_null(graph, config, null=null, n_draws=n_draws, seed=seed).sort("work_id")
+    rows = original_ids_beside(iter([scores]), scan_corpus(folder).works)
+    return write_scores(rows, Path(out), facts, replace=replace)
 
 
 def write_atypicality(

@@ -129,6 +129,17 @@ def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
         print_result(write_cd_index(_corpus(config), config.out, config.cd, shard=shard, **places))
 
 
+def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_result
+    from sciscidata.stages import write_null_cd_index
+
+    names = ("null", "n_draws", "seed")
+    given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    with measured():
+        print_result(write_null_cd_index(_corpus(config), config.out, config.cd, **given, **places))
+
+
 def _novelty(_: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_atypicality
@@ -234,6 +245,19 @@ COMMANDS: Final[Mapping[str, Command]] = {
         writes="Parquet file to write",
         cache="CORPUS/cache",
         goes_on=True,
+    ),
+    "null-cd": Command(
+        "compare the CD index of every work of a corpus with that of rewired citations",
+        _null_cd,
+        "sciscidata null-cd corpora/openalex --n-draws 100 --out null.parquet",
+        sections=("cd",),
+        top=("out", "cache_dir", "overwrite"),
+        without=("family",),
+        arguments=("sciscidata.stages:write_null_cd_index", ("null", "n_draws", "seed")),
+        main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--overwrite"),
+        takes="CORPUS",
+        writes="Parquet file to write",
+        cache="CORPUS/cache",
     ),
     "novelty": Command(
         "score every work of a corpus by its venue pairs",

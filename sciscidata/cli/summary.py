@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 from rich.console import Console
@@ -288,15 +288,23 @@ def print_graph(graph: CitationGraph, folder: Path) -> None:
         console.print(f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes")
 
 
+#: The name of each stage of scores, and the column that says which works have one.
+_SCORES: Final = {
+    "cd": ("CD index", "cd_index"),
+    "null_cd": ("CD index against a null model", "z"),
+    "novelty": ("atypicality", "z_p10"),
+}
+
+
 def print_result(path: Path) -> None:
     """Print what a file of scores holds, and by which conventions."""
     facts = verify_scores(path)
-    name = "cd_index" if facts["stage"] == "cd" else "z_p10"
+    title, name = _SCORES[facts["stage"]]
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
     size = describe_file(path)
     settings = ", ".join(f"{key} {value}" for key, value in facts["config"].items() if value is not None)
     with standard_output() as console:
-        console.print("CD index" if facts["stage"] == "cd" else "atypicality", style="bold")
+        console.print(title, style="bold")
         console.print(f"  {settings}")
         if facts.get("background"):
             console.print(f"  null model: background {facts['background']['sha256']}")

@@ -7,6 +7,7 @@ from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save
 from sciscidata.plots.groups import plot_by_field, plot_by_year, plot_drawn, plot_works
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
+from sciscidata.plots.null_models import plot_null_cd_index
 from sciscidata.plots.own_label import plot_label
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "plot_label",
     "plot_novelty",
     "plot_novelty_by_year",
+    "plot_null_cd_index",
     "plot_uzzi_cells",
     "plot_windows",
     "plot_works",

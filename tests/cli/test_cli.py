@@ -282,7 +282,10 @@ def test_wrong_usage_exits_with_2(run):
         (["build", "--api-k", "SECRET"], "unknown flag --api-k. Did you mean --api-key?"),
         (["build", "-api-key", "SECRET"], "there is a value after the last flag that takes one"),
         (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),
-        (["--api-key", "SECRET", "build"], "build, background, ingest, graph, cd, novelty, export, verify, describe"),
+        (
+            ["--api-key", "SECRET", "build"],
+            "build, background, ingest, graph, cd, null-cd, novelty, export, verify, describe",
+        ),
         (["--api-key=SECRET", "build"], "the first word needs to be one of build, "),
     ],
 )

@@ -18,7 +18,7 @@ from sciscidata.cli.settings import SECTIONS, list_settings, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError
 from sciscidata.sampling.split import SplitConfig
-from sciscidata.stages import ingest, write_atypicality, write_cd_index
+from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_null_cd_index
 
 #: Words for options that 3, or the last choice, does not fit.
 WORDS = {
@@ -93,7 +93,8 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
 
 
 def test_every_argument_of_a_stage_has_a_flag():
-    for name, function in (("ingest", ingest), ("cd", write_cd_index), ("novelty", write_atypicality)):
+    stages = {"ingest": ingest, "cd": write_cd_index, "null-cd": write_null_cd_index, "novelty": write_atypicality}
+    for name, function in stages.items():
         flags = {option.flag for option in list_options(name)}
         arguments = set(inspect.signature(function).parameters) - {"source", "folder", "config"}
         assert {f"--{argument.replace('_', '-')}" for argument in arguments} <= flags

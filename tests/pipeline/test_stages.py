@@ -28,6 +28,7 @@ from sciscidata.corpus import writer as corpus_writing
 from sciscidata.corpus.folder import CorpusConfig, naming_damage, open_corpus_graph, scan_corpus
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
+from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.graph.graph import build_graph, content_hash, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
@@ -210,6 +211,7 @@ def test_every_command_on_a_damaged_corpus_names_the_file(run, world, tmp_path, 
         ["background", "--corpus", "corpus", "--out", "pairs.parquet"],
         ["graph", "corpus"],
         ["cd", "corpus", "--out", "cd.parquet"],
+        ["null-cd", "corpus", "--out", "null.parquet", "--n-draws", "2"],
         ["novelty", "corpus", "--out", "novelty.parquet"],
     ]
     for arguments in commands[: 2 if table == "texts" else None]:
@@ -247,6 +249,23 @@ def test_citations_of_a_corpus_take_filters_slices_and_counts(world, engine):
 def test_another_failure_than_damage_keeps_its_own_error(world):
     with pytest.raises(ZeroDivisionError), naming_damage(world):
         raise ZeroDivisionError
+
+
+def test_the_null_model_of_a_corpus_is_that_of_its_frames(run, world, tmp_path):
+    asked = ["null-cd", str(world), "--out", "null.parquet", "--null", "configuration", "--n-draws", "3", "--seed", "4"]
+    status, output, _ = run(*asked, "--window-years", "10")
+    assert (status, "CD index against a null model" in output, "n_draws 3" in output) == (0, True, True)
+    found, corpus = pl.read_parquet(tmp_path / "null.parquet"), scan_synthetic(WORLD)
+    options = {"null": "configuration", "n_draws": 3, "seed": 4}
+    expected = compute_null_cd_index(corpus.works, corpus.citations, CDConfig(window_years=10), **options)
+    assert found.equals(expected.sort("work_id").collect())
+    before = (tmp_path / "null.parquet").stat().st_mtime_ns
+    assert run(*asked, "--window-years", "10")[0] == 0
+    assert (tmp_path / "null.parquet").stat().st_mtime_ns == before
+    status, _, errors = run(*asked, "--window-years", "5")
+    assert (status, "null.parquet already exists" in errors) == (1, True)
+    assert run("verify", "null.parquet")[0] == run("describe", "null.parquet", "--html", "null.html")[0] == 0
+    assert "data:image/png" in (tmp_path / "null.html").read_text()
 
 
 def test_a_changed_table_is_another_corpus(tmp_path):

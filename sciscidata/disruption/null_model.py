@@ -1,0 +1,261 @@
+"""The CD index of rewired citations: what chance alone gives a work, and how far its own index lies from that.
+
+A draw keeps of every work how many works it cites and how many cite it; ``"rewired"`` keeps the years of both, too. All
+draws come from numbers of ``_kernels/random.py``, so threads and platforms change nothing. docs/measures/null_models.md
+says what a draw keeps, how even the draws are, and what they showed on real graphs.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+import numpy as np
+import polars as pl
+
+from sciscidata._kernels.arrays import AnyArray, Float64Array, Int32Array
+from sciscidata._support.parallel import map_in_order, run_all
+from sciscidata._support.progress import progress_bar
+from sciscidata._support.validate import check_threads, check_value, checked_config
+from sciscidata.disruption.config import CDConfig
+from sciscidata.disruption.counts import Counter
+from sciscidata.disruption.index import add_indices
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.records.ids import with_original_ids
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+
+logger = logging.getLogger(__name__)
+
+Null = Literal["rewired", "configuration"]
+NDraws = Annotated[int, msgspec.Meta(ge=2, le=1_000_000)]
+
+#: One row per work of WORKS; null where undefined.
+NULL_CD_INDEX: Final = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "cd_index": pl.Float64(),
+        "null_mean": pl.Float64(),
+        "null_std": pl.Float64(),
+        "z": pl.Float64(),
+        "n_defined": pl.UInt32(),
+    }
+)
+_ROWS_AT_ONCE: Final = 1 << 20
+_YEAR_ZERO: Final = 2**31  # years may be negative, counters not; 0 stands for works without a year
+
+
+def compute_null_cd_index(
+    works: pl.LazyFrame,
+    citations: pl.LazyFrame,
+    config: CDConfig | None = None,
+    *,
+    null: Null = "rewired",
+    n_draws: int = 100,
+    seed: int = 0,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+) -> pl.LazyFrame:
+    """Compare the CD index of every work with its index in rewired citation graphs.
+
+    Args:
+        works: WORKS; only work_id and publication_year are read.
+        citations: CITATIONS, in any order; repeats and self-citations are ignored.
+        config: which convention of the index; ``CDConfig()`` when None. The family is left out.
+        null: what a draw keeps. ``"rewired"``: citations change places with others of the same citing year and the same
+            cited year. Every work keeps its references, their years, and its citations in each year.
+            ``"configuration"``: every work keeps its numbers of references and of citations, whatever the years.
+        n_draws: rewired graphs, 2 to 1,000,000.
+        seed: of the draws. The first draws of a longer run are the same.
+        cache_dir: keep the graph here for later runs.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+
+    Returns:
+        NULL_CD_INDEX, one row per work, unordered. cd_index as in compute_cd_index; null_mean and null_std, of the
+        draws in which it is defined (population standard deviation), and n_defined, their number; z, (cd_index -
+        null_mean) / null_std, null if the draws do not vary. A work that is undefined in all draws has no null_mean, in
+        all but one no null_std; without a year it has nothing.
+
+    Raises:
+        ConfigError: when called, if an argument is wrong.
+        SchemaMismatchError: when called, if a column is missing or has another dtype.
+        WorkIdError, EmptyInputError: at collect, as in compute_cd_index.
+
+    Source: rewiring within years: Uzzi et al. 2013, doi:10.1126/science.1240474; for the CD index: Park, Leahey & Funk
+    2023, doi:10.1038/s41586-022-05543-x; configuration model: Newman, Strogatz & Watts 2001, arXiv:cond-mat/0007235.
+
+    Example:
+        >>> years = [1990, 1990, 2000, 2000, 2001, 2001]
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5, 6], "publication_year": years},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> citations = pl.LazyFrame({"citing_id": [3, 4, 5, 5, 6, 6], "cited_id": [1, 2, 3, 1, 4, 2]})
+        >>> null = compute_null_cd_index(works, citations, n_draws=1_000)
+        >>> null.filter(work_id=3).select(pl.exclude("work_id").round(1)).collect().row(0)
+        (-1.0, -0.3, 0.7, -1.0, 1000)
+    """
+    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_null_cd_index")
+    read = ("work_id", "publication_year")
+    require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
+    config = checked_config(config, CDConfig, "window_years=10")
+    check_draws(null, n_draws, seed)
+    check_threads(n_threads)
+
+    def score() -> pl.DataFrame:
+        graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
+        return score_null(graph, config, null=null, n_draws=n_draws, seed=seed, n_threads=n_threads)
+
+    return with_original_ids(pl.defer(score, schema=NULL_CD_INDEX), works)
+
+
+def score_null(
+    graph: CitationGraph,
+    config: CDConfig | None = None,
+    *,
+    null: Null = "rewired",
+    n_draws: int = 100,
+    seed: int = 0,
+    n_threads: int | None = None,
+) -> pl.DataFrame:
+    """Do for a graph what compute_null_cd_index does. Rows by (year, work_id); works without a year come last."""
+    from sciscidata.disruption._rewire_kernels import add_draw
+
+    config = replace(checked_config(config, CDConfig, "window_years=10"), family=False)
+    check_draws(null, n_draws, seed)
+    check_threads(n_threads)
+    threads = n_threads or pl.thread_pool_size()
+    n = graph.n_dated
+    observed, means, squares = np.empty(n), np.zeros(n), np.zeros(n)
+    n_defined = np.zeros(n, np.uint32)
+    for span, values in _indices_by_year(graph, config, threads):
+        observed[span] = values
+    n_mended = n_stuck = 0
+    with progress_bar("null model", n_draws, unit="draws") as advance:
+        for number in range(n_draws):
+            draw = rewire(graph, number, null=null, seed=seed, n_threads=threads)
+            n_mended, n_stuck = n_mended + draw.n_mended, n_stuck + draw.n_stuck
+            for span, values in _indices_by_year(draw.graph, config, threads):
+                add_draw(values, means[span], squares[span], n_defined[span])
+            del draw  # or two of them would be in memory
+            advance(1)
+    share = n_mended / max(1, n_draws * graph.n_citations)
+    logger.info("%d draws (%s): %.3g%% of the citations were swapped to keep a draw simple", n_draws, null, 100 * share)
+    if n_stuck:
+        logger.info("%d cells could not be mended, and were drawn by swaps from the observed citations", n_stuck)
+    columns = {"work_id": graph.work_ids[:n], "cd_index": observed, "null_mean": means, "null_std": squares}
+    dated = pl.DataFrame(columns | {"n_defined": n_defined}).with_columns(
+        pl.col("cd_index").fill_nan(None),
+        pl.when(pl.col("n_defined") > 0).then("null_mean"),
+        pl.when(pl.col("n_defined") > 1).then((pl.col("null_std") / pl.col("n_defined")).sqrt()).alias("null_std"),
+    )
+    away = (pl.col("cd_index") - pl.col("null_mean")) / pl.col("null_std")
+    undated = pl.DataFrame({"work_id": graph.work_ids[n : graph.n_known]})
+    scored = dated.with_columns(pl.when(pl.col("null_std") > 0).then(away).alias("z"))
+    return pl.concat([scored, undated], how="diagonal").select(NULL_CD_INDEX.names()).cast(NULL_CD_INDEX)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Draw:
+    """A rewired graph.
+
+    ``n_mended``: citations that a shuffle had put twice into one list of references, or into a work's own, and that
+    were swapped away. ``n_stuck``: cells in which no such swap was possible, so that they were drawn by many swaps from
+    the observed citations.
+    """
+
+    graph: CitationGraph
+    n_mended: int
+    n_stuck: int
+
+
+def rewire(
+    graph: CitationGraph, number: int, *, null: Null = "rewired", seed: int = 0, n_threads: int | None = None
+) -> Draw:
+    """Draw one rewired graph, a function of ``graph``, ``null``, ``seed`` and ``number`` alone.
+
+    Memory: 8 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
+    per work. The citations of works without a year never count, and stay as they are.
+
+    Example:
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4], "publication_year": [1990, 1990, 2000, 2000]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [3, 4], "cited_id": [1, 2]}))
+        >>> sorted({tuple(rewire(graph, number).graph.refs.tolist()) for number in range(9)})
+        [(0, 1), (1, 0)]
+    """
+    from sciscidata._kernels.random import draw, stream_key
+    from sciscidata.disruption import _rewire_kernels as kernels
+
+    threads = n_threads or pl.thread_pool_size()
+    key: Any = draw(stream_key(seed, f"cd/{null}"), np.array([number]))[0]
+    offsets, observed, refs = _read_only(graph.ref_offsets), _read_only(graph.refs), np.array(graph.refs)
+    if null == "configuration":
+        starts = offsets[: graph.n_dated + 1]
+        works, m = np.arange(graph.n_dated, dtype=np.int32), int(starts[-1])
+        row_of, tries = np.repeat(works, np.diff(starts)), kernels.TRIES if m <= kernels.SMALL else 1
+        counts = [kernels.deal_cell(key, observed[:m], refs[:m], starts, works, row_of, tries)]
+    else:
+        ends = np.append(graph.year_offsets[1:], graph.n_works)
+        numbers = np.append(graph.years.astype(np.int64) + _YEAR_ZERO, 0)
+        keys = draw(np.array([key]), numbers)
+
+        def deal(j: int) -> tuple[int, int]:
+            first, last = graph.year_offsets[j : j + 2].tolist()
+            return kernels.deal_year(keys[j], first, last, ends, numbers, offsets, observed, refs)
+
+        largest_first = np.argsort(-np.diff(graph.ref_offsets[graph.year_offsets]), kind="stable")
+        counts = list(map_in_order(deal, largest_first.tolist(), threads, n_held=graph.years.size + 1))
+    n_mended, n_stuck = (sum(parts) for parts in zip(*counts, strict=True)) if counts else (0, 0)
+    rewired = replace(graph, refs=refs, citers=_transpose(graph, refs, threads))
+    return Draw(graph=rewired, n_mended=n_mended, n_stuck=n_stuck)
+
+
+def _read_only(array: AnyArray) -> AnyArray:
+    """View an array as one that cannot be written: loops are compiled anew for each kind, and a mapped one is such."""
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view
+
+
+def _transpose(graph: CitationGraph, refs: Int32Array, n_threads: int) -> Int32Array:
+    """Return the citers for other references; how many each work has is the same."""
+    from sciscidata.graph._kernels import scatter_citers
+
+    offsets, citers = graph.citer_offsets, np.empty_like(refs)
+    cuts = np.searchsorted(offsets, np.linspace(0, refs.size, n_threads + 1).astype(np.int64))
+    cuts[-1] = graph.n_works
+
+    def scatter(block: tuple[int, int]) -> None:
+        low, high = block
+        part = citers[offsets[low] : offsets[high]]
+        scatter_citers(graph.ref_offsets, refs, low, offsets[low:high] - offsets[low], part)
+
+    run_all(scatter, pairwise(cuts.tolist()), n_threads)
+    return citers
+
+
+def _indices_by_year(graph: CitationGraph, config: CDConfig, n_threads: int) -> Iterator[tuple[slice, Float64Array]]:
+    """Give the CD index of the works of some years after the other, NaN where undefined; memory holds these."""
+    counter = Counter(graph, config, n_threads, lambda amount, note="": None)
+    parts: list[dict[str, AnyArray]] = []
+    begin = 0
+    for first, last in pairwise(graph.year_offsets.tolist()):
+        parts.append(counter.count(range(first, last)))
+        if last - begin >= _ROWS_AT_ONCE or last == graph.n_dated:
+            counts = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            counts["work_id"] = graph.work_ids[begin:last]
+            counts["n_refs"] = np.diff(graph.ref_offsets[begin : last + 1])
+            counts["n_ever"] = np.diff(graph.citer_offsets[begin : last + 1])
+            indices = add_indices(pl.DataFrame(counts), config)["cd_index"]
+            yield slice(begin, last), indices.fill_null(np.nan).to_numpy(writable=True)
+            parts, begin = [], last
+
+
+def check_draws(null: object, n_draws: object, seed: object) -> None:
+    """Raise a ConfigError if one of these does not describe draws."""
+    check_value("null", null, Null)
+    check_value("n_draws", n_draws, NDraws)
+    check_value("seed", seed, int)
