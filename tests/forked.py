@@ -118,6 +118,7 @@ def _serve() -> None:
     import sciscidata.cli.settings
     import sciscidata.cli.summary
     import sciscidata.stages  # noqa: F401
+    import tests.warm_kernels  # noqa: F401
     from tests.quick import leave_out_what_takes_long
 
     leave_out_what_takes_long()

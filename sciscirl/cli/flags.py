@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass, replace
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin, get_type_hints
@@ -77,7 +77,8 @@ def list_options(command: Command) -> list[Option]:
     return [*found.values(), *(option for option in of_classes if option.name not in found)]
 
 
-def _list_fields(kind: type) -> list[Option]:
+@cache
+def _list_fields(kind: type) -> Sequence[Option]:
     """List the options of a class and of its nested classes; an inherited one is in the section of its first owner."""
     found: dict[str, Option] = {}
     for owner in [one for one in reversed(kind.__mro__) if "__dataclass_fields__" in vars(one)]:

@@ -236,6 +236,7 @@ def run_engine() -> None:
                 return super().process_create_model(model_id, request_data)
             except ValueError as error:  # returned: SkyRL logs what is raised with all variables, which takes seconds
                 self.refused[model_id] = str(error)
+                logger.warning("model %s is refused: %s", model_id, error)
                 return types.ErrorResponse(error=str(error), status="failed")
 
         def process_load_weights(self, model_id: str, request_data: types.LoadWeightsInput) -> object:

@@ -149,13 +149,23 @@ def with_future_works(records: Path, path: Path, *future: int) -> RecordsConfig:
     return RecordsConfig(inputs=(str(path),))
 
 
+ONE, ONE_PER_CENT = (2999,), (2050,) * 43 + (2999,)
+
+
+@pytest.fixture(scope="module")
+def real_records(shared_data, tmp_path_factory) -> dict[str, RecordsConfig]:
+    """Real records without and with works of the future: files that are parsed once."""
+    home, records = tmp_path_factory.mktemp("real"), shared_data / "openalex" / "synergy_A.works.jsonl.gz"
+    futures = {"without": (), "one": ONE, "one per cent": ONE_PER_CENT}
+    return {name: with_future_works(records, home / f"{name}.jsonl", *later) for name, later in futures.items()}
+
+
 @pytest.mark.parametrize("as_corpus", [False, True], ids=["--input", "--corpus"])
-def test_a_slice_of_real_records_is_the_same_with_works_of_the_future(shared_data, tmp_path, caplog, capsys, as_corpus):
-    records = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
+def test_a_slice_of_real_records_is_the_same_with_works_of_the_future(
+    real_records, tmp_path, caplog, capsys, as_corpus
+):
     found = []
-    one, one_per_cent = (2999,), (2050,) * 43 + (2999,)
-    for name, later in (("without", ()), ("one", one), ("one per cent", one_per_cent)):
-        source = with_future_works(records, tmp_path / f"{name}.jsonl", *later)
+    for name, source in real_records.items():
         if as_corpus:
             ingest(source, tmp_path / f"corpus-{name}", cache_dir=tmp_path / "cache")
             source = CorpusConfig(folder=str(tmp_path / f"corpus-{name}"))
@@ -168,7 +178,7 @@ def test_a_slice_of_real_records_is_the_same_with_works_of_the_future(shared_dat
     assert caplog.text.count("dated after 2022, the last year of the data: ") == len(others)
     print_release(without)
     assert "dated after" not in capsys.readouterr().out
-    for with_, future in zip(others, (one, one_per_cent), strict=True):
+    for with_, future in zip(others, (ONE, ONE_PER_CENT), strict=True):
         for name in ("train.jsonl", "test.jsonl"):
             assert with_.manifest["files"][name] == without.manifest["files"][name]
         counts = with_.manifest["counts"]
