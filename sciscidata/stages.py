@@ -220,7 +220,7 @@ def write_null_cd_index(
     config = checked_config(config, CDConfig)
     given = {"null": null, "n_draws": n_draws, "seed": seed}
     check_draws(**given)
-    facts = state_facts("null_cd", folder, asdict(config) | {"family": False} | given)
+    facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | given)
     if is_done(Path(out), facts, overwrite=overwrite):
         return Path(out)
     replace = Path(out).exists()

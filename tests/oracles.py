@@ -71,7 +71,7 @@ def cd_family(
         n_j = len(citing_focal & citing_refs)
         n_k = len(citing_refs - citing_focal)
         shared = {c: sum(counts_as_citer(c, x, focal) for x in references[c] & r) for c in citing_focal}
-        n_j5 = sum(n >= 5 for n in shared.values())
+        n_jl = sum(n >= config.di_l for n in shared.values())
         ever = any(focal in cited for cited in references.values())
         is_cited = {"keep": True, "null": n_i + n_j > 0, "null_if_never": ever}[config.uncited]
         usable = (bool(r) or config.zero_references == "keep") and is_cited
@@ -86,10 +86,10 @@ def cd_family(
             "n_k": n_k,
             "cd_index": 0.0 if cd is None and config.undefined == "zero" else cd,
             "n_refs": len(r),
-            "n_j5": n_j5,
+            f"n_j{config.di_l}": n_jl,
             "n_shared": sum(shared.values()),
             "mcd_index": None if cd is None else cd * len(to_date),
-            "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
+            f"di{config.di_l}_index": ratio(n_i - n_jl, n_i + n_jl + n_k),
             "di_nok_index": ratio(n_i - n_j, n_i + n_j),
             "dependence": ratio(sum(shared.values()), n_i + n_j),
         }

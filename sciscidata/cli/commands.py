@@ -255,7 +255,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata null-cd corpora/openalex --n-draws 100 --out null.parquet",
         sections=("cd",),
         top=("out", "cache_dir", "overwrite"),
-        without=("family",),
+        without=("family", "di_l"),
         arguments=("sciscidata.stages:write_null_cd_index", ("null", "n_draws", "seed")),
         main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--overwrite"),
         takes="CORPUS",

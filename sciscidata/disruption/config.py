@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import check_fields, conventional_options
+from sciscidata._support.validate import PositiveInt, check_fields, conventional_options
 from sciscidata.errors import ConfigError
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
@@ -18,7 +18,7 @@ Window = (
 )
 _NEEDED = "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'), or None for no end"
 #: Options of later versions: a configuration without them is stated as it always was.
-_ADDED = ("windows", "time")
+_ADDED = ("windows", "time", "di_l")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +41,8 @@ class CDConfig:
             with a year or without.
         undefined: what an undefined index becomes. ``"zero"``: as novelpy has it.
         family: add the columns of CD_FAMILY: DI_5, mCD, dependence and others.
+        di_l: the l of DI_l: how many references a citer shares at least, to count in n_j5. It names the columns: with 3
+            they are n_j3 and di3_index. Needs family.
         windows: further windows, counted in the same pass. Years (``10``), or by dates months (``"18mo"``) and days
             (``"90d"``); None, on a command line ``all``: without end. Each adds its columns, such as cd_index_10 and
             n_i_10. Empty: none.
@@ -67,6 +69,7 @@ class CDConfig:
     uncited: Literal["keep", "null", "null_if_never"] = "keep"
     undefined: Literal["null", "zero"] = "null"
     family: bool = False
+    di_l: PositiveInt = 5
     windows: Annotated[tuple[Window, ...], msgspec.Meta(title="WINDOW", description=_NEEDED)] = ()
     time: Literal["publication_year", "publication_date"] = "publication_year"
 
@@ -81,6 +84,8 @@ class CDConfig:
         empty = next((window for window in self.windows if window is not None and not length(window)[0]), "")
         if self.window_years == 0 and not self.same_year:
             problem = "CDConfig.window_years=0 holds no year. Set CDConfig.same_year=True, or widen the window."
+        elif self.di_l != 5 and not self.family:
+            problem = "CDConfig.di_l has no effect without the family. Set CDConfig.family=True too."
         elif twice != "":
             problem = f"CDConfig.windows holds {twice!r} twice, needs each window once. Leave one out."
         elif empty != "" and not self.same_year:

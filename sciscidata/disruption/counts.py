@@ -19,8 +19,6 @@ from sciscidata.graph.graph import CitationGraph
 
 Item = TypeVar("Item")
 
-#: DI_5 counts only citers that share at least this many references.
-STRONG = 5
 _LAST_STAMP = np.iinfo(np.uint32).max
 _WIDE_WINDOW = 1 << 23  # works; what takes more stays in no cache, and is taken part by part
 _PART = 1 << 21
@@ -44,7 +42,7 @@ class Counter:
     def count(self, focal: range) -> dict[str, AnyArray]:
         """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; of every window, under its own names.
 
-        Cheapest year by year (day by day), in order.
+        With ``di_l`` of 3, n_j5 is n_j3. Cheapest year by year (day by day), in order.
         """
         columns: dict[str, AnyArray] = {}
         for names, window in self._passes:
@@ -71,7 +69,7 @@ class Counter:
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
             given = (first, last, graph.ref_offsets, graph.refs, graph.citers, *place)
             if config.family:
-                kernels.count_shared(*given, ends, STRONG, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
+                kernels.count_shared(*given, ends, config.di_l, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
                 width = window.high - window.low
                 # One byte each for a single part; with more parts the numbers run out faster.
@@ -87,7 +85,7 @@ class Counter:
         if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
             counts[:, :, 0] = n_to_date - counts[:, :, 1]
         columns: dict[str, AnyArray] = {name: counts[:, :, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
-        columns |= {"n_j5": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {}
+        columns |= {f"n_j{config.di_l}": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {}
         at = np.searchsorted(ends, window.ends).tolist()
         return {
             name + window_name: column[:, place]

@@ -22,9 +22,10 @@ from sciscidata.storage.year_parts import part_path, write_part
 
 _FORMAT_VERSION = 1
 _ROWS_AT_ONCE = 1 << 22
-_COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k", "n_j5")} | {
+_COUNTS = {name: pl.UInt32() for name in ("n_i", "n_j", "n_k")} | {
     name: pl.Int64() for name in ("n_shared", "n_to_date")
 }
+_OF_DI_5 = {"n_j5": "n_j{}", "di5_index": "di{}_index"}
 _OF_ALL_WINDOWS = {"n_refs": pl.UInt32(), "n_ever": pl.Int64()}
 
 
@@ -56,6 +57,7 @@ def compute_cd_index(
         them), n_shared (shared references summed over citers), mcd_index (cd_index times the citers up to the window's
         end), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
         (n_shared / (n_i + n_j)).
+        With ``config.di_l`` of 3, n_j3 and di3_index instead of n_j5 and di5_index.
         With ``config.windows`` the counts and indices of each window too: n_i_10, n_j_10, n_k_10, cd_index_10.
 
     Raises:
@@ -221,7 +223,8 @@ def _counted_rows(graph: CitationGraph, span: range, counts: dict[str, AnyArray]
 def _undated_rows(graph: CitationGraph, span: range, config: CDConfig) -> pl.DataFrame:
     """Return rows of null for works without a year."""
     rows = pl.DataFrame({"work_id": graph.work_ids[span.start : span.stop]})
-    columns = {name + window: dtype for name, dtype in _COUNTS.items() for window in config.all_windows}
+    counts = _COUNTS | {f"n_j{config.di_l}": pl.UInt32()}
+    columns = {name + window: dtype for name, dtype in counts.items() for window in config.all_windows}
     return rows.with_columns(pl.lit(None, dtype).alias(name) for name, dtype in (columns | _OF_ALL_WINDOWS).items())
 
 
@@ -233,6 +236,7 @@ def score_schema(config: CDConfig) -> pl.Schema:
         ['n_i_10', 'n_j_10', 'n_k_10', 'cd_index_10']
     """
     columns = dict(CD_SCORES | CD_FAMILY) if config.family else dict(CD_SCORES)
+    columns = {_OF_DI_5.get(name, name).format(config.di_l): dtype for name, dtype in columns.items()}
     of_windows = {name: dtype for name, dtype in columns.items() if name not in ("work_id", "n_refs")}
     further = [window for window in config.all_windows if window]
     return pl.Schema(columns | {name + window: of_windows[name] for window in further for name in of_windows})
@@ -272,10 +276,10 @@ def _indices(window: str, config: CDConfig) -> dict[str, pl.Expr]:
     if config.undefined == "zero":
         indices["cd_index"] = pl.when(n_i.is_not_null()).then(cd.fill_null(0.0))
     if config.family:
-        n_j5, n_shared = (pl.col(name + window).cast(pl.Int64) for name in ("n_j5", "n_shared"))
+        n_jl, n_shared = (pl.col(name + window).cast(pl.Int64) for name in (f"n_j{config.di_l}", "n_shared"))
         indices |= {
             "mcd_index": cd * pl.col(f"n_to_date{window}"),
-            "di5_index": ratio(n_i - n_j5, n_i + n_j5 + n_k),
+            f"di{config.di_l}_index": ratio(n_i - n_jl, n_i + n_jl + n_k),
             "di_nok_index": ratio(n_i - n_j, n_i + n_j),
             "dependence": ratio(n_shared, n_i + n_j),
         }

@@ -123,7 +123,7 @@ def score_null(
     """Do for a graph what compute_null_cd_index does. Rows by (year, work_id); works without a year come last."""
     from sciscidata.disruption._rewire_kernels import add_draw
 
-    config = replace(checked_config(config, CDConfig, "window_years=10"), family=False)
+    config = replace(checked_config(config, CDConfig, "window_years=10"), family=False, di_l=5)
     check_draws(null, n_draws, seed)
     check_threads(n_threads)
     threads = n_threads or pl.thread_pool_size()

@@ -115,7 +115,7 @@ def _cd_index(rows: pl.DataFrame, stated: Mapping[str, Any]) -> pl.Series:
     # A released index is defined: its work was cited at some time, if the convention asks for that.
     n_k = pl.when(pl.col("n_i") == pl.col("n_j")).then(pl.col("n_k").fill_null(0)).otherwise("n_k").alias("n_k")
     counts = rows.with_columns(n_k, pl.lit(0).alias("work_id"), n_refs="n_references", n_ever=1)
-    return add_indices(counts, replace(CDConfig(**stated), family=False, windows=()))["cd_index"]
+    return add_indices(counts, replace(CDConfig(**stated), family=False, di_l=5, windows=()))["cd_index"]
 
 
 def _place(number: pl.Expr) -> pl.Expr:

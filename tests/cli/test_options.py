@@ -72,6 +72,8 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
         settings.setdefault("tables", {}).setdefault("works", ["f"])
         if option.name != "references":
             settings["tables"].setdefault("citations", ["g"])
+    if option.name == "di_l":
+        settings["cd"]["family"] = True
     if option.section == "label":  # one needs classes, and one place that they come from
         settings["label"].setdefault("classes", ["a", "b"])
         if option.name != "sql":

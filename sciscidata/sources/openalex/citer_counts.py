@@ -20,7 +20,6 @@ import msgspec
 import polars as pl
 
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.counts import STRONG
 from sciscidata.disruption.index import add_indices
 from sciscidata.errors import ApiError, CorruptRecordError
 from sciscidata.openalex_api.client import OpenAlexClient
@@ -332,7 +331,7 @@ class Window:
             "n_j": n_j,
             "n_k": n_k,
             "n_refs": len(references),
-            "n_j5": None if focal.shared is None else sum(n >= STRONG for n in shared),
+            f"n_j{self.cd.di_l}": None if focal.shared is None else sum(n >= self.cd.di_l for n in shared),
             "n_shared": None if focal.shared is None else sum(shared),
             "n_to_date": self._to_date(work, focal.citing_focal),
             "n_ever": focal.citing_focal.total(),
@@ -341,7 +340,7 @@ class Window:
 
 def scores_of(rows: Sequence[dict[str, int | None]], cd: CDConfig) -> pl.DataFrame:
     """Make CD_SCORES, sorted by work_id, from rows of a Window; n_i = n_j > 0 gives 0 without n_k."""
-    names = ("work_id", "n_i", "n_j", "n_k", "n_refs", "n_j5", "n_shared", "n_to_date", "n_ever")
+    names = ("work_id", "n_i", "n_j", "n_k", "n_refs", f"n_j{cd.di_l}", "n_shared", "n_to_date", "n_ever")
     counts = pl.DataFrame(rows, schema=dict.fromkeys(names, pl.Int64)).sort("work_id")
     certain = pl.col("n_k").is_null() & (pl.col("n_i") == pl.col("n_j")) & (pl.col("n_i") > 0)
     zero = pl.when(certain).then(0.0).otherwise("cd_index").alias("cd_index")
