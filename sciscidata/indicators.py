@@ -1,7 +1,15 @@
 """Rarer indicators, beside those at the top: ``sciscidata.indicators.compute_cd_trajectory`` and others."""
 
+from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
+from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 
-__all__ = ["compute_cd_trajectory", "compute_cd_variants", "compute_null_cd_index"]
+__all__ = [
+    "compute_cd_trajectory",
+    "compute_cd_variants",
+    "compute_embedding_disruptiveness",
+    "compute_null_cd_index",
+    "compute_shibayama_novelty",
+]
