@@ -4,12 +4,15 @@ from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
+from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 
 __all__ = [
     "compute_cd_trajectory",
     "compute_cd_variants",
     "compute_embedding_disruptiveness",
+    "compute_foster_novelty",
     "compute_null_cd_index",
     "compute_shibayama_novelty",
+    "find_communities",
 ]

@@ -13,8 +13,7 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value
 from sciscidata._support.vectors import matrix_of, require_vectors, to_length_1
-from sciscidata.errors import ONE_ROW_EACH, WorkIdError
-from sciscidata.records.ids import with_original_ids
+from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 _STAGE = "compute_shibayama_novelty"
@@ -80,7 +79,7 @@ def compute_shibayama_novelty(
         rows = vectors.collect(engine="streaming")
         work_ids, matrix = rows["work_id"], matrix_of(rows[vector], stage=_STAGE)
         del rows
-        _require_one_row_each(work_ids)
+        require_one_row_each(work_ids, _STAGE)
         n_refs, refs = _references(work_ids, _has_direction(matrix), citations)
         scores = _score(matrix, n_refs, refs, wanted, most)
         n_pairs = pl.Series(n_refs * (n_refs - 1) // 2)
@@ -90,19 +89,6 @@ def compute_shibayama_novelty(
         return pl.DataFrame({"work_id": work_ids, "n_pairs": counted, **columns}, schema=schema)
 
     return with_original_ids(pl.defer(score, schema=schema), works.lazy())
-
-
-def _require_one_row_each(work_ids: pl.Series) -> None:
-    if n_null := work_ids.null_count():
-        msg = f"{_STAGE}: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
-        raise WorkIdError(msg)
-    repeated = work_ids.filter(work_ids.is_duplicated())
-    if len(repeated):
-        msg = (
-            f"{_STAGE}: work_id {repeated[0]} occurs more than once in WORKS, needs one row per work. "
-            f"Keep one row each: {ONE_ROW_EACH}."
-        )
-        raise WorkIdError(msg)
 
 
 def _has_direction(matrix: AnyArray) -> pl.Series:

@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.strings import string_buffers
-from sciscidata.errors import SchemaMismatchError, WorkIdError
+from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"
@@ -112,6 +112,28 @@ def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
         "one row for each work."
     )
     raise WorkIdError(msg)
+
+
+def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
+    """Raise WorkIdError if an id is null or repeated.
+
+    Example:
+        >>> require_one_row_each(pl.Series([7, 8, 7]), "demo")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.WorkIdError: demo: work_id 7 occurs more than once in WORKS, needs one row per work. Keep one
+        row each: .sort(pl.all()).unique('work_id', keep='first', maintain_order=True).
+    """
+    if n_null := work_ids.null_count():
+        msg = f"{stage}: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
+        raise WorkIdError(msg)
+    repeated = work_ids.filter(work_ids.is_duplicated())
+    if len(repeated):
+        msg = (
+            f"{stage}: work_id {repeated[0]} occurs more than once in WORKS, needs one row per work. "
+            f"Keep one row each: {ONE_ROW_EACH}."
+        )
+        raise WorkIdError(msg)
 
 
 def with_original_ids(scores: pl.LazyFrame, works: pl.LazyFrame) -> pl.LazyFrame:
