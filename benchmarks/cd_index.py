@@ -1,21 +1,24 @@
-"""CD_5 on the generated graphs, beside PyPI cdindex on the same graph; every value compared.
+"""CD_5 on the generated graphs, beside packages of PyPI on the same graph; every value compared.
 
 python benchmarks/cd_index.py --size M                  a sample of 20,000 focal works for the peer (about 2 minutes)
 python benchmarks/cd_index.py --size M --focal all      every work (about 20 minutes: the peer needs 15)
+python benchmarks/cd_index.py --size M --focal all --peers xfast_cdindex    another peer, or both
 python benchmarks/cd_index.py --size M --windows 1 3 5 10 all   these windows in one pass, beside the widest alone
 
-Needs: pip install cdindex. Each part runs in its own process; ours is warmed up once, since numba compiles on
-first use and keeps the result on disk. The peer is given whole years as time stamps.
+Needs: pip install cdindex xfast_cdindex, if they are asked for. Each part runs in its own process; ours is warmed
+up once, since numba compiles on first use and keeps the result on disk. A peer is given whole years as time stamps.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import statistics
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -88,21 +91,23 @@ def scan_graph_tiny() -> tuple[pl.LazyFrame, pl.LazyFrame]:
     return works.cast({"publication_year": pl.Int32}), citations
 
 
-def peer(size: str, focal: str, out: Path) -> None:
-    """Load the whole graph into PyPI cdindex and score the sampled works one by one, as its API has it."""
-    import cdindex
+def peer(name: str, size: str, focal: str, out: Path) -> None:
+    """Load the whole graph into a package and score the sampled works one by one, as its API has it."""
+    package = importlib.import_module(name)
+    make = getattr(package, "cdindex", package).Graph
 
     folder = graph_files(size)
     papers = pl.read_parquet(folder / "papers.parquet")
     names = papers["paper_id"].cast(pl.String).to_list()
 
-    def load() -> cdindex.Graph:
-        graph = cdindex.Graph()
+    def load() -> Any:
+        graph = make()
         for name, year in zip(names, papers["year"].to_list(), strict=True):
             graph.add_vertex(name, year)
         for batch in pl.scan_parquet(folder / "refs.parquet").collect_batches(chunk_size=1 << 20):
             for citing, cited in batch.cast(pl.String).iter_rows():
                 graph.add_edge(citing, cited)
+        getattr(graph, "prepare_for_searching", lambda: None)()
         return graph
 
     load_time, graph = seconds(load)
@@ -147,6 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=WORKS, default="M")
     parser.add_argument("--focal", default="20000", help="focal works the peer scores: a number, or all")
+    parser.add_argument("--peers", nargs="+", choices=["cdindex", "xfast_cdindex"], default=["cdindex"])
     parser.add_argument(
         "--windows", nargs="+", metavar="YEARS", help="compare windows in one pass with the widest alone"
     )
@@ -156,7 +162,7 @@ def main() -> None:
     if options.part == "ours":
         return ours(options.size, options.values)
     if options.part == "peer":
-        return peer(options.size, options.focal, options.values)
+        return peer(options.peers[0], options.size, options.focal, options.values)
     if options.part == "windows":
         return windows(options.size, options.windows)
     graph_files(options.size)
@@ -168,32 +174,39 @@ def main() -> None:
             print(f"{name}: widest alone {alone:.2f} s, all {together:.2f} s of one processor: {ratio:.2f} times")
         return None
     with tempfile.TemporaryDirectory() as folder:
-        files = {part: Path(folder) / f"{part}.parquet" for part in ("ours", "peer")}
+        files = {part: Path(folder) / f"{part}.parquet" for part in ("ours", *options.peers)}
         common = ("--size", options.size, "--focal", options.focal)
-        a, b = (
-            in_own_process(__file__, *common, "--part", part, "--values", str(files[part])) for part in ("ours", "peer")
-        )
+        a = in_own_process(__file__, *common, "--part", "ours", "--values", str(files["ours"]))
+        beside = {
+            name: in_own_process(__file__, *common, "--part", "peer", "--peers", name, "--values", str(files[name]))
+            for name in options.peers
+        }
         scores = pl.read_parquet(files["ours"])
-        values = pl.read_parquet(files["peer"]).join(scores, on="work_id", validate="1:1")
-    differ = values.filter(~pl.col("cd_index").eq_missing(pl.col("cd_peer"))).height
-    if differ or values.height != b["n_focal"]:
-        sys.exit(f"cd_index differs from the peer's for {differ:,} of {b['n_focal']:,} works")
+        values = {
+            name: pl.read_parquet(files[name]).join(scores, on="work_id", validate="1:1") for name in options.peers
+        }
     print(f"{options.size}: {WORKS[options.size]}")
-    print(f"values: cd_index equal to the peer's, bit for bit, for {b['n_focal']:,} works")
+    for name, b in beside.items():
+        differ = values[name].filter(~pl.col("cd_index").eq_missing(pl.col("cd_peer"))).height
+        if differ or values[name].height != b["n_focal"]:
+            sys.exit(f"cd_index differs from that of {name} for {differ:,} of {b['n_focal']:,} works")
+        print(f"values: cd_index equal to that of {name}, bit for bit, for {b['n_focal']:,} works")
     check_counts(options.size, scores, 2_000)
     per_work = {t: a[f"compute_{t}"] / a["n_works"] for t in (1, 2)}
-    peer_per_work = b["compute"] / b["n_focal"]
+    slowest = max(b["compute"] / b["n_focal"] for b in beside.values())
     print(
         "\n| | load or build, s | CD_5, s | µs per work | peak memory, GB | times faster |\n|---|---|---|---|---|---|"
     )
-    print(
-        f"| PyPI cdindex ({b['n_focal']:,} works) | {b['load']:.1f} | {b['compute']:.1f} | {peer_per_work * 1e6:.1f} "
-        f"| {b['peak_gb']:.2f} | 1 |"
-    )
+    for name, b in beside.items():
+        once = b["compute"] / b["n_focal"]
+        print(
+            f"| PyPI {name} ({b['n_focal']:,} works) | {b['load']:.1f} | {b['compute']:.1f} | {once * 1e6:.1f} "
+            f"| {b['peak_gb']:.2f} | {slowest / once:.1f} |"
+        )
     for t in (1, 2):
         print(
             f"| sciscidata, {t} thread{'s' * (t > 1)} | {a['build']:.2f} | {a[f'compute_{t}']:.3f} "
-            f"| {per_work[t] * 1e6:.2f} | {a['peak_gb']:.2f} | {peer_per_work / per_work[t]:.0f} |"
+            f"| {per_work[t] * 1e6:.2f} | {a['peak_gb']:.2f} | {slowest / per_work[t]:.1f} |"
         )
     print(f"\n2 threads against 1, run by run in turn: {a['compute_ratio']:.2f} times. ", end="")
     print(f"Whole family: {a['family_1']:.2f} s on 1 thread, {a['family_2']:.2f} s on 2.")
