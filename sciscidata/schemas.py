@@ -46,7 +46,8 @@ CD_SCORES = pl.Schema(
 )
 
 #: Extra columns of CD_SCORES, on request (``CDConfig(family=True)``). ``CDConfig.windows`` adds counts and indices of
-#: both for each window, with its name at their ends: ``cd_index_10``, ``n_i_all``.
+#: both for each window, with its name at their ends: ``cd_index_10``, ``n_i_all``. With ``CDConfig.di_l`` of 3 n_j5
+#: and di5_index are n_j3 and di3_index.
 CD_FAMILY = pl.Schema(
     {
         "n_refs": pl.UInt32(),

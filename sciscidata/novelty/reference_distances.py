@@ -56,7 +56,7 @@ def compute_shibayama_novelty(
             length.
         WorkIdError: at collect, if a work_id is null or repeated.
 
-    Memory: all vectors, as they are given, and 20 bytes per citation to a work with a vector.
+    Memory: all vectors, and all citations of works with a vector.
 
     Source: Shibayama, Yin & Matsumoto 2021, doi:10.1371/journal.pone.0254034. The percentiles are those of novelpy 1.4.
 

@@ -126,6 +126,14 @@ def test_venues_that_are_cited_together_are_one_community_and_every_seed_gives_t
     assert modularity == pytest.approx(best, abs=0.01)
 
 
+@pytest.mark.parametrize("of", ["works", "venues"])
+def test_without_citations_no_work_has_a_community(of):
+    pytest.importorskip("igraph")
+    works, citations = two_groups()
+    found = find_communities(works, citations.head(0), of=of)
+    assert (found.height, found["community"].null_count(), found.schema["community"]) == (12, 12, pl.Int32)
+
+
 def test_without_igraph_the_error_names_the_package_and_the_way_out(monkeypatch):
     monkeypatch.setitem(sys.modules, "igraph", None)
     with pytest.raises(

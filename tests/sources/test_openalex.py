@@ -202,7 +202,7 @@ def assert_counts(ids, citers, of_references, records, own, expected, *, listed)
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["default", *(name for name in COMPAT if name != "pyscisci")])
 def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server, graph_world, answers, name):
-    convention = CDConfig(family=True) if name == "default" else CDConfig.compat(name, family=True)
+    convention = CDConfig(family=True, di_l=2) if name == "default" else CDConfig.compat(name, family=True)
     works, citations = graph_world
     graph = compute_cd_index(works.lazy(), citations.lazy(), convention).collect()
     eligibility = EligibilityConfig(last_year=2022)
@@ -213,11 +213,12 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     assert pulled.scores.height >= 100
     both = pulled.scores.join(graph, on="work_id", suffix="_graph", validate="1:1")
     assert both.height == pulled.scores.height
-    listed = both.filter(pl.col("n_j5").is_not_null())
+    n_jl = f"n_j{convention.di_l}"
+    listed = both.filter(pl.col(n_jl).is_not_null())
     assert listed.height >= both.height / 2
     for rows, columns in (
         (both, ("n_i", "n_j", "n_refs", "di_nok_index")),
-        (listed, ("n_j5", "n_shared", "dependence")),
+        (listed, (n_jl, "n_shared", "dependence")),
     ):
         for column in columns:
             assert rows[column].eq_missing(rows[f"{column}_graph"]).all(), column
