@@ -8,6 +8,7 @@ communities is how novelpy 1.4 turns this into a number.
 from __future__ import annotations
 
 import random
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -129,7 +130,7 @@ def find_communities(
     check_value("method", method, Method)
     check_value("seed", seed, int)
     try:
-        import igraph  # pyright: ignore[reportMissingImports]
+        igraph: Any = import_module("igraph")  # optional, so type checkers may not find it
     except ImportError:
         msg = (
             "find_communities needs the package igraph, which is not installed. Run "
