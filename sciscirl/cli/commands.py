@@ -443,7 +443,7 @@ def demo(
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning, four papers each; None: 48, or 24 with --short.
+        sft_steps: of fine-tuning; None: 48 of four papers, with --short 24 of three.
         rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 20.
         dry_run: show the commands, and run none.
 

@@ -81,11 +81,14 @@ def plan_demo(
     evaluate("ask the model as it comes", "zero_shot", *here, *greedy, "--baselines")
     if not short:
         evaluate("read its label probabilities", "zero_shot_logprobs", *here, *scored)
-    steps.append(_train("sft", out, release, model, sft_steps or (24 if short else 48)))
+    # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
+    steps.append(
+        _train("sft", out, release, model, sft_steps or (24 if short else 48), *((3, 6) if short else (4, 12)))
+    )
     evaluate("ask the fine-tuned model", "sft_test", "--run", str(out / "sft"), *greedy)
     if not short:
         evaluate("read its label probabilities", "sft_logprobs", "--run", str(out / "sft"), *scored)
-        steps.append(_train("rl", out, release, model, rl_steps or 20))
+        steps.append(_train("rl", out, release, model, rl_steps or 20, 4, 12))
         evaluate("ask the reinforced model", "rl_test", "--run", str(out / "rl"), *greedy)
     named = [f"{name}={folder}" for name, folder in runs.items()]
     compared = ("sciscirl", "compare", *named, "--out", str(out / "comparison"))
@@ -99,13 +102,13 @@ def plan_demo(
     return steps
 
 
-def _train(kind: str, out: Path, release: Path, model: str, n_steps: int) -> Step:
+def _train(kind: str, out: Path, release: Path, model: str, n_steps: int, n_papers: int, n_test: int) -> Step:
     common = f"""--preset exp4 --quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
-        --batch-size 4 --max-steps {n_steps} --n-test 12 --eval-temperature 0
+        --batch-size {n_papers} --max-steps {n_steps} --n-test {n_test} --eval-temperature 0
         --save-every {n_steps} --eval-every {n_steps}"""
     words = (*common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
     if kind == "sft":
-        own = "sciscirl sft --backend peft --n-epochs 9 --learning-rate 3e-4 --micro-batch-size 4"
+        own = f"sciscirl sft --backend peft --n-epochs 9 --learning-rate 3e-4 --micro-batch-size {n_papers}"
         return Step("fine-tune on gold answers", (*own.split(), *words), out / kind, resumes=True)
     own = "sciscirl train --backend local --group-size 4 --micro-batch-size 16 --load-checkpoint"
     return Step("reinforce what was fine-tuned", (*own.split(), str(out / "sft"), *words), out / kind, resumes=True)

@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, cast, get_args
 
@@ -246,12 +245,13 @@ def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:
             continue
         taken = {one.name for one in (*runs, *found)}
         for name, predictions in judged.items():
-            number = next(n for n in count(1) if (f"{name}-{n}" if n > 1 else name) not in taken)
+            free = (name, f"{name}, {run.split}", *(f"{name}-{number}" for number in range(2, len(taken) + 2)))
+            called = next(one for one in free if one not in taken)
             own = {"baseline": name, "split": run.split, "seed": 0}
             own |= {key: run.settings[key] for key in ("target", "own_label") if key in run.settings}
             found.append(
                 Run(
-                    name=f"{name}-{number}" if number > 1 else name, kind="baseline", rows=(), usage=None, n_steps=0,
+                    name=called, kind="baseline", rows=(), usage=None, n_steps=0,
                     facts={"settings": own, "release": run.facts.get("release"),
                            "release_folder": run.facts.get("release_folder")},
                     evaluations=(Evaluation(step=0, metrics=measure(predictions), predictions=predictions),),

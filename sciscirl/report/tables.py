@@ -126,7 +126,7 @@ def _say_step(run: Run) -> str:
 
 
 def _say_signs(run: Run) -> str:
-    if run.last is None:
+    if run.last is None or run.kind == "baseline":
         return ABSENT
     doubt = explain_doubt(run.last.metrics, str(run.settings.get("contract", "")))
     return "; ".join([*find_signs(run.last.metrics), *([f"no verdict: {doubt}"] if doubt else [])]) or "none"
