@@ -79,7 +79,7 @@ def windows(size: str, asked: list[str]) -> None:
             suffix = f"_{'all' if window is None else window}"
             again = {name: name if name in ("work_id", "n_refs") else name + suffix for name in single.columns}
             if not scores[together].select(pl.col(old).alias(name) for name, old in again.items()).equals(single):
-                sys.exit(f"window {window}: the scores differ from those of a run of its own")
+                sys.exit(f"window {window}: scores differ from a run with this window alone")
         figures |= {f"{name}_alone": min(times[alone]), f"{name}_together": min(times[together])}
         figures[f"{name}_ratio"] = statistics.median(b / a for a, b in zip(*times.values(), strict=True))
     report(n_works=graph.n_known, **figures)

@@ -19,6 +19,7 @@ from numba import njit
 
 from sciscidata._kernels.compile import kernel, prefetch
 from sciscidata._kernels.random import below, below_evenly, draw
+from sciscidata.graph._kernels import sort_row
 
 SMALL = 512  # citations of a cell that is shuffled until it is simple
 TRIES = 100
@@ -51,16 +52,7 @@ def _sort_rows(cited, starts, owners):
     n_wrong = 0
     for row in range(owners.size):
         begin, end = starts[row], starts[row + 1]
-        if end - begin > 64:
-            cited[begin:end] = np.sort(cited[begin:end])
-        else:
-            for i in range(begin + 1, end):
-                value = cited[i]
-                j = i - 1
-                while j >= begin and cited[j] > value:
-                    cited[j + 1] = cited[j]
-                    j -= 1
-                cited[j + 1] = value
+        sort_row(cited, begin, end)
         n_wrong += _count_wrong(cited, begin, end, owners[row])
     return n_wrong
 

@@ -141,23 +141,29 @@ def scatter_references(pairs, low, cursor, refs):
             cursor[row] += 1
 
 
+@njit(nogil=True)
+def sort_row(refs, begin, end):
+    """Sort a row in place; most are short, so by insertion."""
+    if end - begin > 64:
+        refs[begin:end] = np.sort(refs[begin:end])
+        return
+    for i in range(begin + 1, end):
+        value = refs[i]
+        j = i - 1
+        while j >= begin and refs[j] > value:
+            refs[j + 1] = refs[j]
+            j -= 1
+        refs[j + 1] = value
+
+
 @kernel
 def sort_rows_drop_repeats(refs, row_end, degree):
-    """Sort each row in place (mostly short, so by insertion), drop repeats, close the gaps; return the number left."""
+    """Sort each row in place, drop repeats, close the gaps; return the number left."""
     out = 0
     begin = 0
     for row in range(row_end.size):
         end = row_end[row]
-        if end - begin > 64:
-            refs[begin:end] = np.sort(refs[begin:end])
-        else:
-            for i in range(begin + 1, end):
-                value = refs[i]
-                j = i - 1
-                while j >= begin and refs[j] > value:
-                    refs[j + 1] = refs[j]
-                    j -= 1
-                refs[j + 1] = value
+        sort_row(refs, begin, end)
         first = out
         for i in range(begin, end):
             if out == first or refs[i] != refs[out - 1]:

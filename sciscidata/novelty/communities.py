@@ -104,7 +104,7 @@ def find_communities(
     method: Method = "louvain",
     seed: int = 0,
 ) -> pl.DataFrame:
-    """Find communities in a citation graph with igraph (extra ``communities``), and give each work that of its own.
+    """Find communities in a citation graph, and name that of each work. Needs igraph (extra ``communities``).
 
     Args:
         works: WORKS; only work_id and, for venues, source_id are read.
@@ -120,7 +120,7 @@ def find_communities(
         one with the lowest work_id. Null for a work (or a venue) without a link.
 
     Raises:
-        ConfigError: if igraph is not installed, or an option is none of the above.
+        ConfigError: if igraph is not installed, or an option has another value.
         SchemaMismatchError: a column is missing or has another dtype.
         WorkIdError: a work_id is null or repeated.
 

@@ -150,7 +150,7 @@ def follow_run(folder: Path, model: str) -> Generator[None]:
             follower.beat()
 
     thread = threading.Thread(target=watch, name="console", daemon=True)
-    loop: Any = sys.modules.get("tinker_cookbook.rl.train")  # whoever runs it has loaded it
+    loop: Any = sys.modules.get("tinker_cookbook.rl.train")  # None: the loop is not in use
     thread.start()
     try:
         with ExitStack() as replaced:  # the cookbook has no options for these

@@ -9,7 +9,7 @@ from typing import Any, Final
 import torch
 from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import DynamicCache, DynamicLayer
-from transformers.integrations.sdpa_attention import sdpa_attention_forward
+from transformers.integrations.sdpa_attention import repeat_kv, sdpa_attention_forward
 from transformers.masking_utils import sdpa_mask
 
 #: Fewer tokens than these are not worth an attention of their own.
@@ -134,8 +134,7 @@ def _attend_span(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor, sc
     length, width = query.shape[2], key.shape[2]
     is_first = length == width
     mask = None if is_first else torch.ones(length, width, dtype=torch.bool, device=query.device).tril(width - length)
-    n_groups = query.shape[1] // key.shape[1]
-    keys, values = (states.repeat_interleave(n_groups, dim=1) if n_groups > 1 else states for states in (key, value))
+    keys, values = (repeat_kv(states, query.shape[1] // key.shape[1]) for states in (key, value))
     return torch.nn.functional.scaled_dot_product_attention(
         query, keys, values, attn_mask=mask, scale=scale, is_causal=is_first
     )

@@ -105,9 +105,9 @@ def simple_deals(rows: list[tuple[int, list[int]]]) -> set[tuple[tuple[int, ...]
     return found
 
 
-# Works that cite older ones; works of one year, which must not cite themselves; and such a cell that a swap cannot
-# always mend. Once (1, 1) is the row of work 2, its second 1 has no place: rows 1 and 3 must not hold it, and work 2
-# must not take the 2 of row 4.
+# "older" cites older works. In the other two, works cite their own year, but not themselves. A swap cannot always mend
+# "stuck". Once (1, 1) is the row of work 2, its second 1 has no place: rows 1 and 3 must not hold it, and work 2 must
+# not take the 2 of row 4.
 CELLS = {
     "older": [(50, [1, 2, 3]), (51, [1]), (52, [1, 2]), (53, [4])],
     "same year": [(1, [2, 3]), (2, [1]), (3, [4, 1]), (4, [2])],
