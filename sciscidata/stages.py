@@ -5,10 +5,13 @@ A killed run loses little: the next one uses the finished parts of a corpus, sta
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -16,14 +19,15 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig
-from sciscidata.corpus.folder import CorpusConfig, graph_folder, open_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
+from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, Time
+from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -37,6 +41,7 @@ from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan
 from sciscidata.sources.sciscinet.tables import Table, reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_bytes
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
 
 
@@ -47,6 +52,7 @@ def ingest(
     cache_dir: str | Path,
     texts: bool = True,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Corpus:
     """Read a source once into a corpus on disk. Every later stage reads the corpus.
 
@@ -57,6 +63,7 @@ def ingest(
         cache_dir: for records parsed on the way.
         texts: write titles and abstracts too. A snapshot is always read with its texts.
         overwrite: replace another corpus in ``out``. Other files are never replaced.
+        engine: who reads the parts of a snapshot; processes of this machine when None.
 
     Returns:
         The corpus, as ``scan_corpus(out)`` gives it: works, citations (both lazy) and provenance.
@@ -82,12 +89,17 @@ def ingest(
             "(RecordsConfig.inputs, TablesConfig.works), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
         )
         raise ConfigError(msg)
+    if engine is not None and not isinstance(source, SnapshotConfig):
+        msg = (
+            "only the parts of a snapshot are tasks for an engine; other sources are read by one process. Leave it out."
+        )
+        raise ConfigError(msg)
     if isinstance(source, SnapshotConfig):
         if not texts:
             msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
             raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
-            corpus = ingest_snapshot(source, out, advance, overwrite=overwrite)
+            corpus = ingest_snapshot(source, out, advance, overwrite=overwrite, engine=engine)
     elif isinstance(source, TablesConfig):
         with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
             corpus = ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
@@ -128,6 +140,7 @@ def write_cd_index(
     shard: str | None = None,
     cache_dir: str | Path,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Path:
     """Score every work of a corpus on disk by its CD index, into one Parquet file.
 
@@ -139,6 +152,7 @@ def write_cd_index(
             each. All works still count as citers. Shares do not overlap; together they are the whole.
         cache_dir: for the graph, and for years of scores that a killed run has finished.
         overwrite: replace another file of scores in ``out``. Any other file is never replaced.
+        engine: who scores shares of the works, with ``cache_dir`` on a disk that all see; threads here when None.
 
     Returns:
         ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata name the corpus and
@@ -171,7 +185,7 @@ def write_cd_index(
     replace = Path(out).exists()  # another result, or a damaged one
     graph = _open_graph(folder, cache_dir, config.time)
     focal = shard_range(graph, number - 1, n_shards)
-    parts = cache_cd_index(graph, cache_dir, config, focal=focal)
+    parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
     scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
     return write_scores(original_ids_beside(scores, scan_corpus(folder).works), Path(out), facts, replace=replace)
 
@@ -186,6 +200,7 @@ def write_null_cd_index(
     seed: int = 0,
     cache_dir: str | Path,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Path:
     """Compare the CD index of every work of a corpus on disk with its index in rewired graphs, in one Parquet file.
 
@@ -199,6 +214,8 @@ def write_null_cd_index(
         seed: of the draws.
         cache_dir: for the graph.
         overwrite: as in ``write_cd_index``.
+        engine: who makes the draws, as in ``write_cd_index``. Draws that are done are then kept for the next run; each
+            takes about 2 to 8 bytes a work of disk until the end.
 
     Returns:
         ``out``: NULL_CD_INDEX, sorted by work_id. Its metadata name the corpus, the convention and the null model.
@@ -225,9 +242,14 @@ def write_null_cd_index(
         return Path(out)
     replace = Path(out).exists()
     graph = _open_graph(folder, cache_dir)
-    scores = score_null(graph, config, null=null, n_draws=n_draws, seed=seed).sort("work_id")
+    key = hashlib.sha256(json.dumps(facts | {"n_draws": 0}, sort_keys=True).encode()).hexdigest()[:32]
+    home = (Path(cache_dir) / f"null-cd-{key}.tasks").absolute()
+    draws: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "engine": engine, "home": home}
+    scores = score_null(graph, config, **draws).sort("work_id")
     rows = original_ids_beside(iter([scores]), scan_corpus(folder).works)
-    return write_scores(rows, Path(out), facts, replace=replace)
+    written = write_scores(rows, Path(out), facts, replace=replace)
+    remove_folder(home)
+    return written
 
 
 def write_atypicality(
@@ -238,6 +260,7 @@ def write_atypicality(
     background: str | Path | None = None,
     cache_dir: str | Path,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Path:
     """Score every work of a corpus on disk by how unusual its venue pairs are, into one Parquet file.
 
@@ -248,6 +271,7 @@ def write_atypicality(
         background: a saved null model to score against; that of the corpus itself when None.
         cache_dir: as in ``write_cd_index``.
         overwrite: as in ``write_cd_index``.
+        engine: who scores the citing years, as in ``write_cd_index``.
 
     Returns:
         ``out``: ATYPICALITY, sorted by work_id. Its metadata name the corpus and the null model.
@@ -276,7 +300,7 @@ def write_atypicality(
     works = scan_corpus(folder).works
     graph = _open_graph(folder, cache_dir)
     table = None if background is None else read_background(background).for_venues_of(works)
-    parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
+    parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table, engine=engine)
     scores = by_work_id(parts, graph.work_ids[: graph.n_known])
     return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
 
