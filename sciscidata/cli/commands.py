@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sciscidata import __version__
 from sciscidata._support.options import ARGUMENTS, REQUIRED, Option, OptionParser, plain
-from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ class Command(NamedTuple):
 
 def _engine(options: argparse.Namespace) -> AbstractContextManager[Engine | None]:
     """Connect to the engine that flags name; None if they name none."""
-    from sciscidata.engines.engine import EngineConfig, engine
+    from sciscidata.engines.config import EngineConfig
+    from sciscidata.engines.engine import engine
 
     names = [field.name for field in dataclasses.fields(EngineConfig)]
     given = {name: getattr(options, f"{ARGUMENTS}.{name}") for name in names if hasattr(options, f"{ARGUMENTS}.{name}")}
@@ -196,26 +196,11 @@ def _complete(options: argparse.Namespace, _: None) -> None:
     sys.stdout.write(complete(make_parser(*COMMANDS), options.shell) + "\n")
 
 
-def tasks_arguments(*, run: PositiveInt | None = None) -> None:
-    """Declare what ``tasks`` can be asked for.
-
-    Args:
-        run: number of the task to do. None: list all tasks.
-    """
-    _ = run
-
-
 def _tasks(options: argparse.Namespace, _: None) -> None:
-    from sciscidata.cli.summary import measured, print_lines
-    from sciscidata.engines.engine import describe_list, run_listed
+    from sciscidata.cli.summary import print_lines
+    from sciscidata.engines.engine import do_listed
 
-    number = getattr(options, f"{ARGUMENTS}.run", None)
-    if number is None:
-        tasks = describe_list(options.path)
-        print_lines([f"{n:>6}  {'done' if is_done else 'waits'}  {name}" for n, name, is_done in tasks])
-        return
-    with measured():
-        print_lines([f"done: {run_listed(options.path, number).name}"])
+    print_lines(do_listed(options.path, run=getattr(options, f"{ARGUMENTS}.run", None)))
 
 
 def _corpus(config: BuildConfig) -> Path:
@@ -324,7 +309,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "list the tasks of a stage that `--engine list` has left, or do one of them",
         _tasks,
         "sciscidata tasks corpora/openalex/cache/cd-1f6d.tasks --run 17",
-        arguments=("sciscidata.cli.commands:tasks_arguments", ("run",)),
+        arguments=("sciscidata.engines.engine:do_listed", ("run",)),
         main=("--run",),
         takes="PATH",
     ),
@@ -377,7 +362,7 @@ def list_options(name: str) -> list[Option]:
     if module:
         options += list_arguments(getattr(importlib.import_module(module), function), command.arguments[1])
     if command.has_engine:
-        from sciscidata.engines.engine import EngineConfig
+        from sciscidata.engines.config import EngineConfig
 
         options += list_arguments(EngineConfig, [field.name for field in dataclasses.fields(EngineConfig)])
     return options

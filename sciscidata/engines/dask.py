@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import logging
 import secrets
 from collections.abc import Generator, Sequence
@@ -11,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from sciscidata._support.progress import Advance
-from sciscidata.engines.engine import EngineConfig, Runner
+from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
 from sciscidata.errors import ConfigError
 
@@ -66,9 +67,7 @@ def _check_workers(client: Any, where: str) -> None:  # noqa: ANN401
 
 
 def _version() -> str:
-    from sciscidata import __version__
-
-    return __version__
+    return importlib.import_module("sciscidata").__version__
 
 
 def _do(encoded: bytes) -> bytes:

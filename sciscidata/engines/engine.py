@@ -3,79 +3,24 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 import polars as pl
 
 from sciscidata._support.progress import Advance, progress_bar
-from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import Folder, PositiveInt, check_fields
+from sciscidata._support.validate import PositiveInt
+from sciscidata.engines.config import EngineConfig, Kind, Runner
 from sciscidata.engines.task import Outcome, Task, read_receipt, run_task
 from sciscidata.errors import ConfigError, InputNotFoundError, ResumableError
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import read_whole
 
-Kind = Literal["local", "dask", "slurm", "list"]
-#: Gives each task with its outcome, in any order; ``Advance`` gets the cost of every task, at once or in shares. A path
-#: is where logs may go. Whoever writes another engine writes one of these.
-Runner = Callable[[Sequence[Task], Advance, Path], Iterable[tuple[Task, Outcome]]]
-
 _LIST = "tasks.json"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineConfig:
-    """Who runs the tasks of a stage, and what each task may take. The result does not depend on it.
-
-    Attributes:
-        engine: who runs the tasks. ``"local"``: processes of this machine. ``"dask"``: the workers of a Dask cluster.
-            ``"slurm"``: job arrays. ``"list"``: nobody, but the commands are listed, for any other scheduler.
-        address: of the Dask scheduler, like tcp://10.0.0.1:8786.
-        scheduler_file: file by which the Dask scheduler makes itself known.
-        slurm: what each job asks for, like partition=cpu,cpus_per_task=16,mem_gb=48,time=2h.
-        tasks: pieces that a stage is cut into; parts and years are never cut. Slurm gets as many jobs at most.
-        workers: processes of engine local. None: as many as Polars has threads.
-        threads: threads of each task.
-        stage_dir: folder on a disk of each node, to which the graph is copied once. None: it is read where it lies.
-
-    Raises:
-        ConfigError: on construction, if a value does not fit its type, or belongs to another engine.
-
-    Example:
-        >>> EngineConfig(engine="slurm", address="tcp://10.0.0.1:8786")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: EngineConfig.address is given, but the engine is slurm. Leave it out, or set
-        EngineConfig.engine='dask'.
-    """
-
-    engine: Kind = "local"
-    address: str | None = None
-    scheduler_file: Path | None = None
-    slurm: str | None = None
-    tasks: PositiveInt = 64
-    workers: PositiveInt | None = None
-    threads: PositiveInt = 1
-    stage_dir: Folder | None = None
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
-        belongs = {"address": "dask", "scheduler_file": "dask", "slurm": "slurm", "workers": "local"}
-        for name, engine in belongs.items():
-            if getattr(self, name) is not None and self.engine != engine:
-                msg = (
-                    f"EngineConfig.{name} is given, but the engine is {self.engine}. Leave it out, or set "
-                    f"EngineConfig.engine={engine!r}."
-                )
-                raise ConfigError(msg)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,23 +152,33 @@ def read_list(home: str | Path) -> list[Task]:
         raise InputNotFoundError(msg) from error
 
 
-def run_listed(home: str | Path, number: int) -> Task:
-    """Do one task of a list, counted from 1, in this process; done tasks are left as they are.
+def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
+    """List the tasks of a folder, or do one of them in this process; a task that is done is left as it is.
 
-    Raises ConfigError if there is no such number, and what the task raises.
+    Args:
+        home: folder that the stage has printed.
+        run: number of the task to do. None: list all tasks.
+
+    Returns:
+        Lines to print: number, whether it is done, and name.
+
+    Raises:
+        InputNotFoundError: as read_list.
+        ConfigError: there is no such number, or the folder was moved.
+        SciSciDataError: as the task raises.
     """
     tasks = read_list(home)
-    if not 1 <= number <= len(tasks):
-        msg = f"task {number} of {home}: needs a number from 1 to {len(tasks):,}."
+    if run is None:
+        return [
+            f"{number:>6}  {'waits' if read_receipt(given) is None else 'done '}  {given.name}"
+            for number, given in enumerate(tasks, 1)
+        ]
+    if run > len(tasks):
+        msg = f"there is no task {run} in {home}, needs a number from 1 to {len(tasks):,}."
         raise ConfigError(msg)
-    given = tasks[number - 1]
+    given = tasks[run - 1]
     if Path(given.out).parent.absolute() != Path(home).absolute():
         msg = f"{home} was moved: its tasks write into {Path(given.out).parent}. Start the stage again."
         raise ConfigError(msg)
     run_task(given).get()
-    return given
-
-
-def describe_list(home: str | Path) -> list[tuple[int, str, bool]]:
-    """List the tasks of a folder: number, name, and whether each is done. Raises InputNotFoundError as read_list."""
-    return [(n, given.name, read_receipt(given) is not None) for n, given in enumerate(read_list(home), 1)]
+    return [f"{run:>6}  done   {given.name}"]

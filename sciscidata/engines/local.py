@@ -35,13 +35,16 @@ def run_here(tasks: Sequence[Task], n_workers: int, advance: Advance) -> Generat
     """Do all tasks in ``n_workers`` processes, in this one if one is enough; yield each when it is done."""
     if n_workers == 1 or len(tasks) < 2:
         for given in tasks:
-            yield given, run_task(given, advance)
+            share = _Share(given.cost, advance)
+            outcome = run_task(given, share.add)
+            share.fill()
+            yield given, outcome
         return
     lock = threading.Lock()
 
-    def advance_safely(amount: float, note: str = "") -> None:
+    def advance_safely(amount: float, _: str = "") -> None:
         with lock:
-            advance(amount, note)
+            advance(amount)
 
     with ExitStack() as stack:
         idle: SimpleQueue[_Worker] = SimpleQueue()
@@ -62,6 +65,23 @@ def run_here(tasks: Sequence[Task], n_workers: int, advance: Advance) -> Generat
         futures = {pool.submit(run, given): given for given in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
+
+
+class _Share:
+    """The share of one task in the bar: what it tells on the way, and the rest at its end."""
+
+    def __init__(self, cost: float, advance: Advance) -> None:
+        self._left, self._advance = cost, advance
+
+    def add(self, amount: float, _: str = "", /) -> None:
+        """Advance by a part."""
+        self._left -= amount
+        self._advance(amount)
+
+    def fill(self) -> None:
+        """Advance by the rest."""
+        if self._left > 0:
+            self._advance(self._left)
 
 
 class _Worker:
@@ -86,11 +106,13 @@ class _Worker:
         with suppress(BrokenPipeError):  # the process has died: told below
             self._tasks.write(msgspec.json.encode(given) + b"\n")
             self._tasks.flush()
+        share = _Share(given.cost, advance)
         for line in self._answers:
             answer = msgspec.json.decode(line, type=_Answer)
-            advance(answer.done)
             if answer.outcome is not None:
+                share.fill()
                 return answer.outcome
+            share.add(answer.done)
         msg = (
             f"the process at work on {given.name} ended with code {self._process.wait()}, perhaps without enough "
             "memory. Run again: what is finished is kept. Fewer workers need less memory."

@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from sciscidata._support.progress import Advance
-from sciscidata.engines.engine import EngineConfig, Runner
+from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
 from sciscidata.errors import ConfigError
 
