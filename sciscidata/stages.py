@@ -9,10 +9,12 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import msgspec
+import numpy as np
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
@@ -23,18 +25,19 @@ from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpu
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
+from sciscidata.disruption.config import Window
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, Time, graph_folder
+from sciscidata.graph.graph import CitationGraph, Time, content_hash, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.records.ids import original_ids_beside
 from sciscidata.sampling.manifest_entries import describe_background
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
@@ -43,6 +46,8 @@ from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, 
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_bytes
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
+
+Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
 
 
 def ingest(
@@ -303,6 +308,126 @@ def write_atypicality(
     parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table, engine=engine)
     scores = by_work_id(parts, graph.work_ids[: graph.n_known])
     return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
+
+
+def write_cd_sweep(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    windows: Annotated[tuple[Window, ...], msgspec.Meta(title="WINDOW")] = (3, 5, 10, None),
+    conventions: Conventions = ("default",),
+    n_draws: NDraws | None = None,
+    seed: int = 0,
+    cache_dir: str | Path,
+    overwrite: bool = False,
+    engine: Engine | None = None,
+) -> Path:
+    """Score every work of a corpus on disk by its CD index in many ways, into one long Parquet file with a picture.
+
+    The graph is read once, and all windows of a convention are counted in one pass.
+
+    Args:
+        folder: the corpus.
+        out: the file to write, as in ``write_cd_index``; the picture has the same name with ``.png``.
+        windows: citation windows in years; None, on a command line all: without end.
+        conventions: names of ``CDConfig.compat``, and ``"default"`` for ``CDConfig()``.
+        n_draws: rewired graphs of the null model for each window and convention. None: no null model.
+        seed: of the draws.
+        cache_dir: for the graph, and what a killed run has finished.
+        overwrite: as in ``write_cd_index``.
+        engine: who does the scoring and the draws, as in ``write_cd_index``.
+
+    Returns:
+        ``out``: CD_SWEEP, with ``n_draws`` also null_mean, null_std and z (Float64); a row for each work, convention
+        and window, sorted by work_id, then in the order in which they were given.
+
+    Raises:
+        ConfigError: before anything is read, if an argument is wrong, or a convention knows no such window.
+        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_cd_index``.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> with TemporaryDirectory() as home:
+        ...     world = Path(home) / "world"
+        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
+        ...     file = write_cd_sweep(world, Path(home) / "sweep.parquet", windows=(3, None), cache_dir=home)
+        ...     pl.read_parquet(file)["window"].to_list()[:3], file.with_suffix(".png").exists()
+        (['3', 'all', '3'], True)
+    """
+    from sciscidata.plots.disruption import plot_cd_sweep
+
+    configs = _sweep_configs(windows, conventions)
+    if n_draws is not None:
+        check_draws("rewired", n_draws, seed)
+    stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
+    facts, out = state_facts("cd_sweep", folder, stated), Path(out)
+    if not is_done(out, facts, overwrite=overwrite):
+        replace_old = out.exists()
+        graph, works = _open_graph(folder, cache_dir), scan_corpus(folder).works
+        parts = {name: cache_cd_index(graph, cache_dir, config, engine=engine) for name, config in configs.items()}
+        nulls: dict[tuple[str, str], pl.DataFrame] = {}
+        homes: list[Path] = []
+        for name, config in configs.items():
+            for window, years in config.all_windows.items() if n_draws is not None else ():
+                key = content_hash(graph, name, str(years), seed)
+                homes.append((Path(cache_dir) / f"sweep-{key}.tasks").absolute())
+                given: dict[str, Any] = {"n_draws": n_draws, "seed": seed, "engine": engine, "home": homes[-1]}
+                single = replace(config, window_years=years, windows=())
+                nulls[name, window] = score_null(graph, single, **given).select("work_id", "null_mean", "null_std", "z")
+        ids = graph.work_ids[: graph.n_known]
+        spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
+        years = _years(graph)
+        rows = (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
+        write_scores(original_ids_beside(rows, works), out, facts, replace=replace_old)
+        for home in homes:
+            remove_folder(home)
+    plot_cd_sweep(pl.scan_parquet(out, glob=False), path=out.with_suffix(".png"))
+    return out
+
+
+def _years(graph: CitationGraph) -> pl.DataFrame:
+    lengths = np.diff(graph.year_offsets)
+    return pl.DataFrame(
+        {"work_id": graph.work_ids[: graph.n_dated], "publication_year": np.repeat(graph.years, lengths)}
+    )
+
+
+def _sweep_configs(windows: tuple[Window, ...], conventions: tuple[str, ...]) -> dict[str, CDConfig]:
+    """Return one configuration with all windows for each convention."""
+    check_value("windows", windows, tuple[Window, ...])
+    check_value("conventions", conventions, Conventions)
+    if not windows or not conventions or len({*conventions}) < len(conventions):
+        msg = "a sweep needs at least one window, and at least one convention, each once. Name them."
+        raise ConfigError(msg)
+    first, *others = windows
+    of_windows: dict[str, Any] = {"window_years": first, "windows": tuple(others)}
+    return {
+        name: CDConfig(**of_windows) if name == "default" else CDConfig.compat(name, **of_windows)
+        for name in conventions
+    }
+
+
+def _sweep_rows(
+    spans: Mapping[str, pl.DataFrame],
+    configs: Mapping[str, CDConfig],
+    nulls: Mapping[tuple[str, str], pl.DataFrame],
+    years: pl.DataFrame,
+) -> pl.DataFrame:
+    """Put the scores of a span of works below each other, sorted by work, convention and window."""
+    names, long = ("n_i", "n_j", "n_k", "cd_index"), list[pl.DataFrame]()
+    for name, rows in spans.items():
+        for window, length in configs[name].all_windows.items():
+            part = rows.select("work_id", *(pl.col(column + window).alias(column) for column in names)).with_columns(
+                pl.lit(name).alias("convention"), pl.lit("all" if length is None else str(length)).alias("window")
+            )
+            if (name, window) in nulls:
+                part = part.join(nulls[name, window], on="work_id", how="left", maintain_order="left")
+            long.append(part)
+    order = pl.concat([part.with_columns(pl.lit(n).alias("order")) for n, part in enumerate(long)])
+    rows = order.sort("work_id", "order").join(years, on="work_id", how="left", maintain_order="left")
+    extra = [name for name in ("null_mean", "null_std", "z") if name in rows.columns]
+    return rows.select(*(pl.col(name).cast(kind) for name, kind in CD_SWEEP.items()), *extra)
 
 
 def warn_of_graph(graph: CitationGraph, folder: str | Path) -> None:

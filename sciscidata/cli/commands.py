@@ -157,6 +157,20 @@ def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
         print_result(write_null_cd_index(_corpus(config), config.out, config.cd, **given, engine=engine, **places))
 
 
+def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_lines, print_result
+    from sciscidata.stages import write_cd_sweep
+
+    names = ("windows", "conventions", "n_draws", "seed")
+    given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    with measured(), _engine(options) as engine:
+        file = write_cd_sweep(_corpus(config), config.out, **given, engine=engine, **places)
+        print_result(file)
+        print_lines([f"picture: {file.with_suffix('.png')}"])
+
+
 def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_atypicality
@@ -287,6 +301,19 @@ COMMANDS: Final[Mapping[str, Command]] = {
         takes="CORPUS",
         writes="Parquet file to write",
         cache="CORPUS/cache",
+        has_engine=True,
+    ),
+    "sweep": Command(
+        "score every work of a corpus by its CD index in many windows and conventions, and draw it",
+        _sweep,
+        "sciscidata sweep corpora/openalex --window 3 5 10 all --convention default crossdi --out sweep.parquet",
+        top=("out", "cache_dir", "overwrite"),
+        arguments=("sciscidata.stages:write_cd_sweep", ("windows", "conventions", "n_draws", "seed")),
+        main=("--out", "--window", "--convention", "--n-draws", "--seed", "--engine", "--overwrite"),
+        takes="CORPUS",
+        writes="Parquet file to write",
+        cache="CORPUS/cache",
+        goes_on=True,
         has_engine=True,
     ),
     "novelty": Command(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -14,16 +15,19 @@ from collections.abc import Callable
 from contextlib import contextmanager
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 import sciscidata as ssd
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
 from sciscidata.cli.main import main
+from sciscidata.disruption.config import CDConfig
 from sciscidata.engines.config import EngineConfig
 from sciscidata.engines.engine import do_listed, engine, read_list
 from sciscidata.engines.task import Outcome, Task, name_of, read_receipt, run_task
 from sciscidata.errors import ConfigError, InputNotFoundError, ResumableError, StorageError
-from sciscidata.stages import write_null_cd_index
+from sciscidata.schemas import CD_SWEEP
+from sciscidata.stages import write_cd_sweep, write_null_cd_index
 from tests.conftest import REPOSITORY
 from tests.engines import slurm_cluster
 
@@ -193,6 +197,30 @@ def test_a_job_that_dies_is_submitted_again_and_goes_on(world, tmp_path):
             os.kill(int(pid), signal.SIGKILL)
 
         assert run_and_disturb(STAGES["null"], world, tmp_path / "null", on, kill) == world.expected["null"]
+
+
+def test_a_sweep_is_its_single_runs_below_each_other_with_or_without_an_engine(world, tmp_path):
+    options = {"windows": (3, None), "conventions": ("default", "crossdi"), "n_draws": 2, "seed": 4}
+    places = {"cache_dir": tmp_path / "cache"}
+    file = write_cd_sweep(world.corpus, tmp_path / "sweep.parquet", **options, **places)
+    with engine("local", workers=1, tasks=3) as on:
+        again = write_cd_sweep(world.corpus, tmp_path / "2.parquet", **options, cache_dir=tmp_path / "c", engine=on)
+    assert again.read_bytes() == file.read_bytes()
+    rows = pl.read_parquet(file)
+    assert rows.schema.names() == [*CD_SWEEP.names(), "null_mean", "null_std", "z"]
+    assert rows["work_id"].is_sorted()
+    for name, window in itertools.product(("default", "crossdi"), (3, None)):
+        config = CDConfig(window_years=window) if name == "default" else CDConfig.compat(name, window_years=window)
+        cd = ssd.write_cd_index(world.corpus, tmp_path / f"{name}{window}.parquet", config, **places)
+        null = write_null_cd_index(
+            world.corpus, tmp_path / f"{name}{window}null.parquet", config, n_draws=2, seed=4, **places
+        )
+        single = pl.read_parquet(cd).join(pl.read_parquet(null).drop("cd_index", "n_defined"), on="work_id")
+        part = rows.filter(convention=name, window="all" if window is None else "3").select(single.columns)
+        assert part.sort("work_id").equals(single.sort("work_id"))
+    assert (tmp_path / "sweep.png").stat().st_size > 5_000
+    with pytest.raises(ConfigError, match="each once"):
+        write_cd_sweep(world.corpus, tmp_path / "x.parquet", conventions=("default", "default"), **places)
 
 
 def test_a_list_of_commands_is_done_one_by_one_and_put_together(world, tmp_path, capsys, monkeypatch):
