@@ -147,9 +147,9 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
                 n_found = np.uint32(0)
             for s in range(n_slices):
                 e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
-                if whole:  # the same loop without a test for the end of the part: a third faster
-                    for e in range(e, stop):
-                        citer = np.uint32(np.uint32(citers[e]) - start)
+                if whole:  # the same loop without a test for the end of the part: a quarter faster
+                    for place in range(e, stop):
+                        citer = np.uint32(np.uint32(citers[place]) - start)
                         n_found = _stamp(stamps, citer, stamp, found, n_found, ends)
                     continue
                 while e < stop:
