@@ -176,7 +176,7 @@ def rewire(
 ) -> Draw:
     """Draw one rewired graph, a function of ``graph``, ``null``, ``seed`` and ``number`` alone.
 
-    Memory: 8 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
+    Memory: 4 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
     per work. The citations of works without a year never count, and stay as they are.
 
     Example:

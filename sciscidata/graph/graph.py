@@ -1,7 +1,7 @@
 """The citation graph in flat arrays: build it, keep it on disk, map it into memory.
 
-Works are renumbered by (publication year, id), so index order is time order. Then the transpose is sorted by time, the
-works of a span of years are one range of indices, and the citers of a work inside a window are one slice of its list.
+Works are renumbered by (publication year, id), so index order is time order. Then the works of a span of years are one
+range of indices, every list of citers is sorted by time, and the citers of a work inside a window are one slice of it.
 The arrays are the same to the last byte for any order of the input, memory limit, and number of threads.
 """
 
@@ -167,7 +167,7 @@ def build_graph(
     Raises ConfigError (``n_threads`` is no number of threads), SchemaMismatchError (a column is missing or has another
     dtype), WorkIdError (in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63), EmptyInputError
     (``works`` has no row), StorageError (the disk is full, or ``cache_dir``, without it TMPDIR, cannot be written). It
-    needs 8 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
+    needs 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import logging
 import os
 import shutil
@@ -291,6 +292,10 @@ def test_a_number_of_threads_below_one_is_refused():
 def test_a_graph_is_opened_from_its_folder_and_from_no_other(dense, tmp_path):
     built = build_graph(*dense, cache_dir=tmp_path)
     (folder,) = tmp_path.iterdir()
+    assert_same(built, read_graph(folder))
+    (folder / "citers.bin").write_bytes(b"0123")  # earlier versions kept the citers, too
+    lines = [*(folder / "SHA256SUMS").read_text().splitlines(), f"{hashlib.sha256(b'0123').hexdigest()}  citers.bin"]
+    (folder / "SHA256SUMS").write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: line[66:])))
     assert_same(built, read_graph(folder))
     with pytest.raises(InputNotFoundError, match=r"no citation graph in .*graph.json is missing"):
         read_graph(tmp_path)
