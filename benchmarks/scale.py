@@ -1,7 +1,8 @@
-"""How cost grows, up to 116.6M works and 1.255G citations: from Parquet edges to CD_5 of every work, out of core.
+"""How cost grows, up to 510M works and 2.9G citations: from Parquet edges to CD_5 of every work, out of core.
 
 python benchmarks/scale.py --sizes 1M 5M 20M          a few minutes
-python benchmarks/scale.py --sizes 117M               needs 16 GB of memory, 40 GB of disk
+python benchmarks/scale.py --sizes 117M               needs 12 GB of memory, 35 GB of disk
+python benchmarks/scale.py --sizes 510M --resume --clean    as large as all of OpenAlex: 20 GB of memory, 65 GB of disk
 python benchmarks/scale.py --sizes L                  the graph L of benchmarks/graphs.py
 python benchmarks/scale.py --sizes L --parts peer     PyPI cdindex beside it; needs: pip install cdindex
 
@@ -9,16 +10,22 @@ Each size is made (once), built, scored and checked, each in a process of its ow
 of 10,000 random works with joins over the Parquet edges, which share nothing with the graph or the kernels. Figures
 are kept in .cache/scale.json; every run prints all of them and draws .cache/scale.png. CPU seconds are those of all
 threads together, which other work on the machine does not stretch as it does the wall time. Peak memory counts every
-page that the process has touched, of mapped files too, which the system could take back at any time.
+page that the process has touched, of mapped files too, which the system could take back at any time. Peak disk is what
+the files of a size took together, looked at twice a second.
+
+--resume leaves out what has a figure already, and goes on with a killed build or scoring; a killed generation begins
+anew. --clean removes the files of a size once it is checked.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import resource
 import shutil
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,7 +37,15 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import CACHE, scan_graph
 from benchmarks.measure import in_own_process, report
 
-SIZES = {"1M": 1_000_000, "5M": 5_000_000, "20M": 20_000_000, "50M": 50_000_000, "117M": 116_600_000}
+SIZES = {
+    "1M": 1_000_000,
+    "5M": 5_000_000,
+    "20M": 20_000_000,
+    "50M": 50_000_000,
+    "117M": 116_600_000,
+    "510M": 510_000_000,
+}
+WITHOUT_REFERENCES = {"510M": 0.63}  # as in all of OpenAlex, where a work has 5.7 references on average
 SEED = 20_260_101
 N_CHECKED = 10_000
 N_PEER = 2_000
@@ -64,7 +79,7 @@ def timed(work: Callable[[], Any]) -> dict[str, float]:
 
 def make(size: str) -> dict[str, float]:
     """Generate the edges, unless they are there."""
-    from benchmarks.scale_graph import generate
+    from benchmarks.scale_graph import SHARE_WITHOUT, generate
 
     if size not in SIZES:
         scan_graph(size)
@@ -74,16 +89,15 @@ def make(size: str) -> dict[str, float]:
         return {}
     unfinished = folder.with_suffix(".part")
     shutil.rmtree(unfinished, ignore_errors=True)
-    n_edges = generate(unfinished, SIZES[size])
+    n_edges = generate(unfinished, SIZES[size], share_without=WITHOUT_REFERENCES.get(size, SHARE_WITHOUT))
     unfinished.rename(folder)
     return {"n_edges": n_edges}
 
 
 def build(size: str) -> dict[str, float]:
-    """From Parquet to both directions of the graph, on disk with checksums; an older graph is removed."""
+    """From Parquet to the graph, on disk with checksums."""
     from sciscidata.graph.graph import build_graph
 
-    shutil.rmtree(graph_folder(size), ignore_errors=True)
     graph = build_graph(*scan(size), cache_dir=graph_folder(size))
     return {"n_works": graph.n_works, "n_citations": graph.n_citations}
 
@@ -245,10 +259,39 @@ def draw(figures: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     picture.savefig(path, dpi=150)
 
 
+def files_of(size: str) -> list[Path]:
+    """Return the folders that the parts of one size write, those of a killed part too."""
+    return [folder for folder in CACHE.glob(f"scale-*{size}*") if folder.name.split("-")[-1].startswith(size)]
+
+
+def measured(size: str, part: str) -> dict[str, Any]:
+    """Run a part in a process of its own, and watch how much room the files of its size take."""
+    peak, done = 0, threading.Event()
+
+    def watch() -> None:
+        nonlocal peak
+        while not done.wait(0.5):
+            found = (path for folder in files_of(size) for path in folder.rglob("*"))
+            with contextlib.suppress(OSError):  # a file that has just gone
+                peak = max(peak, sum(path.stat().st_blocks * 512 for path in found))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        return in_own_process(__file__, "--sizes", size, "--part", part) | {"peak_disk_gb": round(peak / 1e9, 3)}
+    finally:
+        done.set()
+        watcher.join()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES, "S", "M", "L"], default=["1M", "5M"])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["make", "build", "cd", "check"])
+    parser.add_argument(
+        "--resume", action="store_true", help="leave out parts that have figures, continue a killed one"
+    )
+    parser.add_argument("--clean", action="store_true", help="remove the files of a size once all its parts are done")
     parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     CACHE.mkdir(exist_ok=True)
@@ -257,13 +300,23 @@ def main() -> None:
         return report(**timed(lambda: PARTS[options.part](options.sizes[0])))
     for size in options.sizes:
         for part in options.parts:
-            found = in_own_process(__file__, "--sizes", size, "--part", part)
-            print(f"{size} {part}: {json.dumps(found)}", flush=True)
             figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
-            figures.setdefault(size, {})[part] = found
+            of_size = figures.setdefault(size, {})
+            if options.resume and part in of_size:
+                continue
+            if part == "build" and not options.resume:
+                shutil.rmtree(graph_folder(size), ignore_errors=True)
+            of_size[part] = measured(size, part)
+            print(f"{size} {part}: {json.dumps(of_size[part])}", flush=True)
             FIGURES.write_text(json.dumps(figures, indent=1))
+        for folder in files_of(size) if options.clean and size in SIZES else []:
+            shutil.rmtree(folder)
     figures = {size: parts for size, parts in json.loads(FIGURES.read_text()).items() if {"build", "cd"} <= set(parts)}
     print(table(figures))
+    for size in options.sizes:
+        parts = figures[size].values()
+        minutes, disk = sum(part["seconds"] for part in parts) / 60, max(part["peak_disk_gb"] for part in parts)
+        print(f"{size}: {minutes:.1f} minutes in all, {max(part['peak_gb'] for part in parts)} GB, {disk} GB of disk")
     draw(figures, CACHE / "scale.png")
 
 

@@ -1,10 +1,10 @@
 """Citation graphs of any size, written out of core: works with 64-bit ids, edges in Parquet files of about 50M rows.
 
 Works are made year by year (1900 to 2024, 4.5 % more each year). A work has no reference with probability 0.3, else a
-lognormal number of them. Half of the references are chosen directly: an age (lognormal, median about 4 years), mostly
-the own field, and within it works of high fitness first. The others are a reference of one of the work's own
-references: that closes triangles, as real citations do, and favours what is cited already. One reference in 500 goes
-anywhere, even to a later work.
+lognormal number of them: 10.8 references per work, or fewer with a higher probability. Half of the references are
+chosen directly: an age (lognormal, median about 4 years), mostly the own field, and within it works of high fitness
+first. The others are a reference of one of the work's own references: that closes triangles, as real citations do, and
+favours what is cited already. One reference in 500 goes anywhere, even to a later work.
 
 Only four references of each work are remembered for this, so memory is 16 bytes per work and a few blocks of edges.
 The same number of works and seed give the same edges whatever the number of threads.
@@ -25,7 +25,7 @@ FIRST_YEAR, LAST_YEAR = 1900, 2024
 ROWS_PER_FILE = 50_000_000
 _BLOCK = 1 << 20  # works made at a time
 _MEAN_REFERENCES, _SIGMA, _MOST_REFERENCES = 16.4, 0.9, 300
-_SHARE_WITHOUT = 0.3
+SHARE_WITHOUT = 0.3
 _FIRST_ID = 1_500_000_000
 _KEPT = 4
 _EDGES = pa.schema({"citing_id": pa.int64(), "cited_id": pa.int64()})
@@ -106,7 +106,9 @@ def _cite(order, year, starts, n_fields, lengths, ages, seed, remembered, rows, 
     return total
 
 
-def generate(folder: Path, n_works: int, seed: int = 7, n_threads: int = 2) -> int:
+def generate(
+    folder: Path, n_works: int, seed: int = 7, n_threads: int = 2, share_without: float = SHARE_WITHOUT
+) -> int:
     """Write ``works.parquet`` and ``edges-*.parquet`` into ``folder``; return the number of edges.
 
     The edges of one work are together; works are in ascending order of id within blocks, and each file holds the
@@ -117,9 +119,9 @@ def generate(folder: Path, n_works: int, seed: int = 7, n_threads: int = 2) -> i
     share = np.cumsum(np.exp(0.045 * (years - FIRST_YEAR)))
     starts = np.concatenate([[0], np.rint(share / share[-1] * n_works)]).astype(np.int64)
     n_fields = max(8, round(n_works**0.5 / 12))
-    lengths, ages = _quantiles_of_lengths(), _quantiles_of_ages()
+    lengths, ages = _quantiles_of_lengths(share_without), _quantiles_of_ages()
     remembered = np.full((n_works, _KEPT), -1, np.int32)
-    n_files = max(1, round(10.8 * n_works / ROWS_PER_FILE))
+    n_files = max(1, round(lengths.mean() * n_works / ROWS_PER_FILE))
     bounds = _FIRST_ID + np.arange(1, n_files) * ((1 << 32) // n_files)
 
     def make(block: tuple[int, int, int]) -> tuple[pa.Table, list[pa.Table]]:
@@ -162,12 +164,12 @@ def _ids_of(indices, seed):
     return ids
 
 
-def _quantiles_of_lengths() -> np.ndarray:
+def _quantiles_of_lengths(share_without: float) -> np.ndarray:
     """Return 4,096 equally likely lengths of a reference list."""
     from statistics import NormalDist
 
     size = 4096
-    n_without = round(size * _SHARE_WITHOUT)
+    n_without = round(size * share_without)
     normal = NormalDist(np.log(_MEAN_REFERENCES) - _SIGMA**2 / 2, _SIGMA)
     lengths = [np.exp(normal.inv_cdf((i + 0.5) / (size - n_without))) for i in range(size - n_without)]
     return np.array([0] * n_without + [min(round(length), _MOST_REFERENCES) for length in lengths], np.int64)

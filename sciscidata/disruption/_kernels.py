@@ -14,6 +14,9 @@ from numba import njit
 
 from sciscidata._kernels.compile import kernel, prefetch
 
+_OF_A_LINE = 16  # citers in a cache line
+_ASKED_FOR = 4 * _OF_A_LINE
+
 
 @kernel
 def slide(window, side, ref_offsets, refs, first, last, low, high):
@@ -50,10 +53,21 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
             paper = np.uint32(refs[e])
             begin, end = window[paper, 0], window[paper, 1]
             if end > begin:
-                prefetch(citers, np.int64(begin))  # pyright: ignore[reportCallIssue]
+                for line in range(begin, min(end, begin + _ASKED_FOR), _OF_A_LINE):  # the processor asks for the rest
+                    prefetch(citers, np.int64(line))  # pyright: ignore[reportCallIssue]
                 slices[n, 0] = begin
                 slices[n, 1] = end
                 n += 1
+    return n
+
+
+@njit(inline="always")
+def _stamp(stamps, citer, stamp, found, n_found, ends):
+    """Stamp a citer, and return how many are found by now; it is noted if it is to be counted for each window."""
+    n = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
+    if ends is not None:
+        found[n_found] = citer
+    stamps[citer] = stamp
     return n
 
 
@@ -108,12 +122,13 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
         longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
     slices = np.empty((2, longest, 2), window.dtype)
     found = np.empty(1 if ends is None else stamps.size + 1, np.uint32)  # pages that nothing is written to cost nothing
+    whole = span <= stamps.size
     number = np.int64(0)
     now = 0
     n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])
     for focal in range(first, last):
         n_next = _gather(focal + 1, last, ref_offsets, refs, citers, window, slices[1 - now])
-        n_stamped = np.uint32(0)
+        n_found = np.uint32(0)
         n_j = np.uint32(0)
         own, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
         n_citers = np.uint32(end - own)
@@ -128,19 +143,20 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
             if omit_focal and low <= focal < low + size:
                 stamps[focal - low] = stamp
             n_left = 0
-            n_found = np.uint32(0)
+            if ends is not None:
+                n_found = np.uint32(0)
             for s in range(n_slices):
                 e, stop = np.uint64(slices[now, s, 0]), np.uint64(slices[now, s, 1])
+                if whole:  # the same loop without a test for the end of the part: a quarter faster
+                    for place in range(e, stop):
+                        citer = np.uint32(np.uint32(citers[place]) - start)
+                        n_found = _stamp(stamps, citer, stamp, found, n_found, ends)
+                    continue
                 while e < stop:
                     citer = np.uint32(np.uint32(citers[e]) - start)
                     if citer >= size:
                         break
-                    if ends is None:
-                        n_stamped += np.uint32(stamps[citer] != stamp)
-                    else:
-                        found[n_found] = citer
-                        n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
-                    stamps[citer] = stamp
+                    n_found = _stamp(stamps, citer, stamp, found, n_found, ends)
                     e += np.uint64(1)
                 if e < stop:
                     slices[now, n_left, 0] = e
@@ -165,7 +181,7 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
         if ends is None:
             counts[focal - first, 0, 0] = n_citers - n_j
             counts[focal - first, 0, 1] = n_j
-            counts[focal - first, 0, 2] = n_stamped - n_j
+            counts[focal - first, 0, 2] = n_found - n_j
         else:
             _finish_windows(citers, end - n_citers, end, ends, counts[focal - first])
         n_slices = n_next

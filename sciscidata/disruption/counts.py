@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from sciscidata._kernels.arrays import AnyArray, Int64Array
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import Advance
 from sciscidata.disruption.config import CDConfig, length
@@ -22,6 +22,7 @@ Item = TypeVar("Item")
 _LAST_STAMP = np.iinfo(np.uint32).max
 _WIDE_WINDOW = 1 << 23  # works; what takes more stays in no cache, and is taken part by part
 _PART = 1 << 21
+_MOST_HELD = 1 << 30  # citations whose citers are in memory together, 4 bytes each; one window at least
 _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
@@ -32,12 +33,14 @@ class Counter:
         self._graph, self._config, self._n_threads, self._advance = graph, config, n_threads, advance
         self._clock = _Clock(graph, config)
         windows = config.all_windows
+        self._needs_all = config.family or config.focal_citers == "any"  # citers before the window, too
         if config.window_from == "cited":  # a citer is inside for one reference and outside for another: pass by pass
+            lists = graph.citers_among(range(graph.n_dated), n_threads)
             self._passes: list[tuple[list[str], _MovingWindow | _FixedWindow]] = [
-                ([name], _FixedWindow(graph, self._clock, window)) for name, window in windows.items()
+                ([name], _FixedWindow(graph, self._clock, window, *lists)) for name, window in windows.items()
             ]
         else:
-            self._passes = [([*windows], _MovingWindow(graph, config, self._clock))]
+            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
         """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; of every window, under its own names.
@@ -67,7 +70,7 @@ class Counter:
             first, last = span
             rows = slice(first - focal.start, last - focal.start)
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
-            given = (first, last, graph.ref_offsets, graph.refs, graph.citers, *place)
+            given = (first, last, graph.ref_offsets, graph.refs, window.citers, *place)
             if config.family:
                 kernels.count_shared(*given, ends, config.di_l, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
@@ -81,11 +84,14 @@ class Counter:
         with closing(_run(share, spans, self._n_threads)) as results:
             for done in results:
                 self._advance(done / len(self._passes))
-        n_to_date = window.citers_before(focal.start, focal.stop)[:, None] + counts[:, :, 0] + counts[:, :, 1]
-        if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
-            counts[:, :, 0] = n_to_date - counts[:, :, 1]
         columns: dict[str, AnyArray] = {name: counts[:, :, i] for i, name in enumerate(("n_i", "n_j", "n_k"))}
-        columns |= {f"n_j{config.di_l}": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {}
+        if self._needs_all:
+            n_to_date = window.citers_before(focal.start, focal.stop)[:, None] + counts[:, :, 0] + counts[:, :, 1]
+            if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
+                counts[:, :, 0] = n_to_date - counts[:, :, 1]
+            columns |= (
+                {f"n_j{config.di_l}": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {}
+            )
         at = np.searchsorted(ends, window.ends).tolist()
         return {
             name + window_name: column[:, place]
@@ -168,14 +174,17 @@ def split_at(offsets: Int64Array, span: range) -> list[range]:
 class _MovingWindow:
     """Which citers count for the present focal time.
 
-    ``slices`` (n, 2) says where in the flat list of citers those of each paper that are inside the widest window begin
-    and end. Works that may be citers at all have indices low .. high - 1; ``ends`` has the end of every window.
+    ``citers`` holds the lists of the citers among ``held``, a range of works as long as memory allows: they are made
+    when a window leaves it. ``slices`` (n, 2) says where in ``citers`` those of each paper that are inside the widest
+    window begin and end. Works that may be citers at all have indices low .. high - 1; ``ends`` has the end of every
+    window. ``counts_all``: count the citers before ``held``, too.
     """
 
-    def __init__(self, graph: CitationGraph, config: CDConfig, clock: _Clock) -> None:
+    def __init__(self, graph: CitationGraph, config: CDConfig, clock: _Clock, counts_all: bool) -> None:
         self.graph, self.config, self.clock = graph, config, clock
-        self.slices = _empty_slices(graph)
-        self.slices[:] = graph.citer_offsets[:-1, None]
+        self.held = range(0)
+        self.starts = self.slices = self.citers = np.empty(0, np.uint32)
+        self._n_earlier = np.zeros(graph.n_works, np.uint32) if counts_all else None
         self.low = self.high = 0
         self.ends: list[int] = []
 
@@ -189,6 +198,8 @@ class _MovingWindow:
             low = self.clock.first_from(time if config.same_year else time + 1)
         self.ends = [self.clock.end(time, window) for window in config.all_windows.values()]
         high = max(self.ends)
+        if not (self.held and self.held.start <= low and high <= self.held.stop):
+            self._hold(low, high, n_threads)
 
         def move(share: tuple[int, int]) -> None:
             for side, (old, new) in enumerate(((self.low, low), (self.high, high))):
@@ -200,18 +211,40 @@ class _MovingWindow:
         deque(_run(move, [*pairwise(shares)], n_threads), maxlen=0)
         self.low, self.high = low, high
 
+    def _hold(self, low: int, high: int, n_threads: int) -> None:
+        """Make the lists of the citers from ``low`` on, at least to ``high``; every slice is empty then."""
+        from sciscidata.graph._kernels import count_citers
+
+        graph, offsets = self.graph, self.graph.ref_offsets
+        if self._n_earlier is not None:
+            count_citers(graph.refs[offsets[self.held.start] : offsets[low]], 0, self._n_earlier)
+        reach = int(np.searchsorted(offsets, offsets[low] + _MOST_HELD, side="right")) - 1
+        # With earlier citers no list is ever done with, so a second range would begin with the first one again.
+        self.held = range(low, graph.n_dated if self.config.earlier_citers else max(high, min(reach, graph.n_dated)))
+        self.starts = self.slices = self.citers = np.empty(0, np.uint32)  # give their memory back first
+        self.starts, self.citers = graph.citers_among(self.held, n_threads)
+        self.slices = np.repeat(self.starts[:-1, None], 2, axis=1)
+        self.low = self.high = low
+        if self._n_earlier is None:
+            self.starts = self.starts[:0]
+
     def citers_before(self, begin: int, end: int) -> Int64Array:
         """Count the citers of the works ``begin`` .. ``end - 1`` before the windows begin."""
-        return self.slices[begin:end, 0].astype(np.int64) - self.graph.citer_offsets[begin:end]
+        assert self._n_earlier is not None
+        inside = self.slices[begin:end, 0] - self.starts[begin:end]
+        return self._n_earlier[begin:end].astype(np.int64) + inside
 
 
 class _FixedWindow:
     """Which citers count when each citation is judged by its own age; the same for every focal time."""
 
-    def __init__(self, graph: CitationGraph, clock: _Clock, window: int | str | None) -> None:
+    def __init__(
+        self, graph: CitationGraph, clock: _Clock, window: int | str | None, starts: AnyArray, citers: Int32Array
+    ) -> None:
         from sciscidata.disruption import _kernels as kernels
 
-        self.slices = _empty_slices(graph)
+        self.citers = citers
+        self.slices = np.empty((graph.n_works, 2), starts.dtype)
         self.low, self.high = 0, graph.n_dated
         self.ends = [self.high]
         lows = np.zeros(graph.n_works, np.int64)
@@ -220,7 +253,7 @@ class _FixedWindow:
         ends = [clock.end(time, window) for time in clock.times.tolist()]
         lows[: graph.n_dated] = np.repeat(clock.offsets[:-1], sizes)
         highs[: graph.n_dated] = np.repeat(np.array(ends, np.int64), sizes)
-        kernels.slices_by_own_age(self.slices, graph.citer_offsets, graph.citers, lows, highs)
+        kernels.slices_by_own_age(self.slices, starts, citers, lows, highs)
 
     def move_to(self, time: int, n_threads: int) -> None:
         """Stay."""
@@ -228,12 +261,6 @@ class _FixedWindow:
     def citers_before(self, begin: int, end: int) -> Int64Array:
         """Count none: what counts is inside."""
         return np.zeros(end - begin, np.int64)
-
-
-def _empty_slices(graph: CitationGraph) -> AnyArray:
-    """Make room for a slice per paper; 32 bits, while they suffice, halve the memory and the wait for it."""
-    position = np.uint32 if graph.n_citations <= np.iinfo(np.uint32).max else np.int64
-    return np.empty((graph.n_works, 2), position)
 
 
 def _cuts(graph: CitationGraph, begin: int, end: int, n_chunks: int) -> list[int]:

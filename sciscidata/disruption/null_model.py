@@ -18,8 +18,8 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import AnyArray, Float64Array, Int32Array
-from sciscidata._support.parallel import map_in_order, run_all
+from sciscidata._kernels.arrays import AnyArray, Float64Array
+from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, check_value, checked_config
 from sciscidata.disruption.config import CDConfig
@@ -234,7 +234,7 @@ def rewire(
 ) -> Draw:
     """Draw one rewired graph, a function of ``graph``, ``null``, ``seed`` and ``number`` alone.
 
-    Memory: 8 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
+    Memory: 4 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
     per work. The citations of works without a year never count, and stay as they are.
 
     Example:
@@ -267,8 +267,7 @@ def rewire(
         largest_first = np.argsort(-np.diff(graph.ref_offsets[graph.year_offsets]), kind="stable")
         counts = list(map_in_order(deal, largest_first.tolist(), threads, n_held=graph.years.size + 1))
     n_mended, n_stuck = (sum(parts) for parts in zip(*counts, strict=True)) if counts else (0, 0)
-    rewired = replace(graph, refs=refs, citers=_transpose(graph, refs, threads))
-    return Draw(graph=rewired, n_mended=n_mended, n_stuck=n_stuck)
+    return Draw(graph=replace(graph, refs=refs), n_mended=n_mended, n_stuck=n_stuck)
 
 
 def _read_only(array: AnyArray) -> AnyArray:
@@ -276,23 +275,6 @@ def _read_only(array: AnyArray) -> AnyArray:
     view = array.view(np.ndarray)
     view.flags.writeable = False
     return view
-
-
-def _transpose(graph: CitationGraph, refs: Int32Array, n_threads: int) -> Int32Array:
-    """Return the citers for other references; how many each work has is the same."""
-    from sciscidata.graph._kernels import scatter_citers
-
-    offsets, citers = graph.citer_offsets, np.empty_like(refs)
-    cuts = np.searchsorted(offsets, np.linspace(0, refs.size, n_threads + 1).astype(np.int64))
-    cuts[-1] = graph.n_works
-
-    def scatter(block: tuple[int, int]) -> None:
-        low, high = block
-        part = citers[offsets[low] : offsets[high]]
-        scatter_citers(graph.ref_offsets, refs, low, offsets[low:high] - offsets[low], part)
-
-    run_all(scatter, pairwise(cuts.tolist()), n_threads)
-    return citers
 
 
 def _indices_by_year(graph: CitationGraph, config: CDConfig, n_threads: int) -> Iterator[tuple[slice, Float64Array]]:

@@ -15,6 +15,7 @@ from sciscidata._kernels.compile import kernel, prefetch
 from sciscidata._kernels.random import WEYL, mix64
 
 _FREE = np.int32(-1)
+_AHEAD = np.uint64(64)  # citations whose place in memory is asked for in advance
 _AT_ONCE = 256  # simultaneous look-ups: their cache lines fit the first-level cache
 
 
@@ -185,11 +186,20 @@ def count_citers(refs, low, counts):
 
 
 @kernel
-def scatter_citers(ref_offsets, refs, low, cursor, citers):
-    """Transpose. Citing indices are visited in order, so every list of citers is sorted by time."""
+def scatter_citers(ref_offsets, refs, first, last, low, cursor, citers):
+    """Transpose the references of ``first`` .. ``last - 1``, as far as they go to the works from ``low`` on.
+
+    ``cursor[p - low]`` is where the next citer of work p belongs; ``cursor`` says how many works there are. Citing
+    indices are visited in order, so every list of citers is sorted by time.
+    """
     start, size = np.uint32(low), np.uint32(cursor.size)
-    for citing in range(ref_offsets.size - 1):
+    end = np.uint64(ref_offsets[last])
+    for citing in range(first, last):
         for e in range(np.uint64(ref_offsets[citing]), np.uint64(ref_offsets[citing + 1])):
+            if e + _AHEAD < end:
+                later = np.uint32(np.uint32(refs[e + _AHEAD]) - start)
+                if later < size:
+                    prefetch(cursor, np.int64(later))  # pyright: ignore[reportCallIssue]
             row = np.uint32(np.uint32(refs[e]) - start)
             if row < size:
                 citers[np.uint64(cursor[row])] = citing

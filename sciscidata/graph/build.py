@@ -3,7 +3,7 @@
 1. Edges come in any order. Their ids become indices; the pairs go to a file in chunks, each for a range of citing
    indices, a bucket: the spool.
 2. References: each bucket is read back and sorted.
-3. Citers: the transpose, for one range of cited indices at a time. It only walks the references, so it needs no file.
+3. The number of citers of each work. Who they are is for ``CitationGraph.citers_among`` to say, a few years at a time.
 
 Every file gets its name when it is whole, so a later run continues after the last finished stage. The content of the
 spool depends on the order of the input; the arrays do not.
@@ -44,7 +44,6 @@ DTYPES: dict[str, type[np.generic]] = {
     "ref_offsets": np.int64,
     "refs": np.int32,
     "citer_offsets": np.int64,
-    "citers": np.int32,
     "days": np.int64,
     "day_offsets": np.int64,
 }
@@ -90,10 +89,8 @@ def lay_out(
         refs = store.keep("refs", spool.n_edges, _sorted_references(spool, store, means))
     shutil.rmtree(scratch / "spool", ignore_errors=True)  # the arrays made from it are whole
     n = store.get("work_ids").size
-    if (citer_offsets := store.find("citer_offsets")) is None:
-        citer_offsets = store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
-    if store.find("citers") is None:
-        store.keep("citers", refs.size, _citers_by_time(store.get("ref_offsets"), refs, citer_offsets, means))
+    if store.find("citer_offsets") is None:
+        store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
     store.keep("years", nodes.years.size, [nodes.years])
     store.keep("year_offsets", nodes.year_offsets.size, [nodes.year_offsets])
     if nodes.days is not None and nodes.day_offsets is not None:
@@ -202,26 +199,6 @@ def _citer_offsets(refs: Int32Array, n_works: int, means: Means) -> Int64Array:
 
     run_all(count, pairwise(cuts), means.n_threads)
     return _offsets(degree)
-
-
-def _citers_by_time(
-    ref_offsets: Int64Array, refs: Int32Array, citer_offsets: Int64Array, means: Means
-) -> Iterator[Int32Array]:
-    """Transpose, a block of cited works at a time."""
-    from sciscidata.graph import _kernels as kernels
-
-    def scatter(block: tuple[int, int]) -> Int32Array:
-        low, high = block
-        citers = np.empty(citer_offsets[high] - citer_offsets[low], np.int32)
-        kernels.scatter_citers(ref_offsets, refs, low, citer_offsets[low:high] - citer_offsets[low], citers)
-        return citers
-
-    # Four bytes per edge, in two blocks per thread: one at work, one that waits to be written.
-    budget = max(1, min(2 * means.most_edges // means.n_threads, -(-refs.size // means.n_threads)))
-    with progress_bar("sort citers", refs.size, unit="citations") as advance:
-        for citers in map_in_order(scatter, _blocks(citer_offsets, budget), means.n_threads):
-            yield citers
-            advance(citers.size)
 
 
 def _offsets(lengths: AnyArray) -> Int64Array:

@@ -1,7 +1,7 @@
 """The citation graph in flat arrays: build it, keep it on disk, map it into memory.
 
-Works are renumbered by (publication year, id), so index order is time order. Then the transpose is sorted by time, the
-works of a span of years are one range of indices, and the citers of a work inside a window are one slice of its list.
+Works are renumbered by (publication year, id), so index order is time order. Then the works of a span of years are one
+range of indices, every list of citers is sorted by time, and the citers of a work inside a window are one slice of it.
 The arrays are the same to the last byte for any order of the input, memory limit, and number of threads.
 """
 
@@ -12,6 +12,7 @@ import json
 import shutil
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
@@ -19,8 +20,8 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from sciscidata._kernels.arrays import Int32Array, Int64Array, UInt64Array
-from sciscidata._support.parallel import map_in_order
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, UInt64Array
+from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads, check_value
@@ -44,7 +45,9 @@ _SPAN = 1 << 22  # numbers to look at together
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CitationGraph:
-    """Both directions of a citation graph, renumbered so that index order is time order.
+    """A citation graph, renumbered so that index order is time order.
+
+    It keeps the references of every work, and makes the lists of citers when they are needed: this halves its bytes.
 
     Attributes:
         work_ids: int64 (n), n below 2^31. Works with a year first, by (year, id); then those without one, by id.
@@ -53,7 +56,7 @@ class CitationGraph:
         n_known: works with a row in WORKS have smaller indices; the rest are known only from citations.
         ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
             ascending, without repeats or self-citations.
-        citer_offsets, citers: the same for the citers of i, ascending, that is in order of time.
+        citer_offsets: int64 (n + 1); i has citer_offsets[i+1] - citer_offsets[i] citers.
         days: int64, the distinct dates of works in days since 1970, ascending. None unless it was built by dates;
             then works are ordered by (day, id).
         day_offsets: int64; the works of ``days[j]`` have indices day_offsets[j] .. day_offsets[j+1]. None likewise.
@@ -68,7 +71,6 @@ class CitationGraph:
     ref_offsets: Int64Array
     refs: Int32Array
     citer_offsets: Int64Array
-    citers: Int32Array
     days: Int64Array | None = None
     day_offsets: Int64Array | None = None
     n_rows: int | None = None
@@ -104,6 +106,41 @@ class CitationGraph:
         """Return the index of the first work published in ``year`` or later."""
         return int(self.year_offsets[np.searchsorted(self.years, year)])
 
+    def citers_among(self, citing: range, n_threads: int = 1) -> tuple[AnyArray, Int32Array]:
+        """Return who cites each work, among the works ``citing``.
+
+        The citers of i are citers[starts[i]:starts[i+1]], ascending, that is in order of time. ``starts`` (n + 1) is
+        uint32 while that suffices, else int64; ``citers`` is int32. Memory: 4 bytes per work and citation.
+
+        Example:
+            >>> works = pl.LazyFrame({"work_id": [10, 20, 30], "publication_year": [2000, 2001, 2001]},
+            ...     schema_overrides={"publication_year": pl.Int32})
+            >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 20]}))
+            >>> graph.citers_among(range(3))
+            (array([0, 2, 3, 3], dtype=uint32), array([1, 2, 2], dtype=int32))
+        """
+        from sciscidata.graph import _kernels as kernels
+
+        begin, end = self.ref_offsets[[citing.start, citing.stop]].tolist()
+        refs = self.refs[begin:end]
+        starts = np.zeros(self.n_works + 2, np.uint32 if refs.size <= np.iinfo(np.uint32).max else np.int64)
+        counts, cursor = starts[2:], starts[1:-1]  # which moves to the end of each list, where the next one begins
+        citers = np.empty_like(refs, subok=False)
+        ends = np.linspace(0, self.n_citations, n_threads + 1).astype(np.int64)[1:-1]
+        cuts: list[int] = [0, *np.searchsorted(self.citer_offsets, ends).tolist(), self.n_works]
+
+        def count(share: tuple[int, int]) -> None:
+            kernels.count_citers(refs, share[0], counts[slice(*share)])
+
+        def scatter(share: tuple[int, int]) -> None:
+            place = (citing.start, citing.stop, share[0], cursor[slice(*share)])
+            kernels.scatter_citers(self.ref_offsets, self.refs, *place, citers)
+
+        run_all(count, pairwise(cuts), n_threads)
+        np.cumsum(starts, out=starts)
+        run_all(scatter, pairwise(cuts), n_threads)
+        return starts[:-1], citers
+
 
 def build_graph(
     works: pl.LazyFrame,
@@ -134,15 +171,15 @@ def build_graph(
     Raises ConfigError (``n_threads`` is no number of threads), SchemaMismatchError (a column is missing or has another
     dtype), WorkIdError (in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63), EmptyInputError
     (``works`` has no row), StorageError (the disk is full, or ``cache_dir``, without it TMPDIR, cannot be written). It
-    needs 8 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
+    needs 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
         ...     schema_overrides={"publication_year": pl.Int32})
         >>> citations = pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 99]})
         >>> graph = build_graph(works, citations)
-        >>> graph.work_ids, graph.year_offsets, graph.citers
-        (array([10, 20, 30, 99]), array([0, 1, 3]), array([1, 2, 2], dtype=int32))
+        >>> graph.work_ids, graph.year_offsets, graph.refs
+        (array([10, 20, 30, 99]), array([0, 1, 3]), array([0, 0, 3], dtype=int32))
     """
     citations, nodes, means = _prepare(works, citations, time, memory_limit_mb, n_threads)
     if cache_dir is None:
@@ -244,9 +281,9 @@ def _is_consistent(graph: CitationGraph) -> bool:
         type(graph.n_known) is int
         and graph.n_known <= n
         and all(array.size == size + 1 and array[0] == 0 and array[-1] <= most for array, size, most in offsets)
-        and graph.ref_offsets[-1] == graph.citer_offsets[-1] == graph.refs.size == graph.citers.size
+        and graph.ref_offsets[-1] == graph.citer_offsets[-1] == graph.refs.size
         and all(_is_ascending(array) for array, *_ in offsets)
-        and all(_are_below(array, n) for array in (graph.refs, graph.citers))
+        and _are_below(graph.refs, n)
     )
 
 

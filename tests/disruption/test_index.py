@@ -6,7 +6,6 @@ import dataclasses
 import re
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -416,20 +415,28 @@ def test_a_shard_that_is_none_is_refused(citing_graph, shard, n_shards):
 
 
 def test_offsets_may_lie_beyond_the_reach_of_32_bits(citing_graph, tmp_path):
-    """The lists lie at the far end of files of 17 GB that take no room on the disk."""
+    """The references lie at the far end of a file of 17 GB that takes no room on the disk."""
     start = 2**32 + 3
-    far: dict[str, Any] = {}
-    for name, offsets in (("refs", "ref_offsets"), ("citers", "citer_offsets")):
-        with (tmp_path / name).open("wb") as file:
-            file.truncate(4 * start)
-            file.seek(0, 2)
-            getattr(citing_graph, name).tofile(file)
-        far[name] = np.memmap(tmp_path / name, np.int32, mode="r")
-        far[offsets] = getattr(citing_graph, offsets) + start
-    moved = dataclasses.replace(citing_graph, **far)
+    with (tmp_path / "refs").open("wb") as file:
+        file.truncate(4 * start)
+        file.seek(0, 2)
+        citing_graph.refs.tofile(file)
+    far = np.memmap(tmp_path / "refs", np.int32, mode="r")
+    moved = dataclasses.replace(citing_graph, refs=far, ref_offsets=citing_graph.ref_offsets + start)
     for config in (CDConfig(), CDConfig.compat("novelpy", family=True), CDConfig.compat("pyscisci")):
         assert score_graph(moved, config).equals(score_graph(citing_graph, config))
     assert shard_range(moved, 1, 3) == shard_range(citing_graph, 1, 3)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [CDConfig(), CDConfig(windows=(1, None)),
+     *(CDConfig.compat(name, family=True) for name in ("novelpy", "pyscisci", "sciscinet_v1_cd5"))],
+)  # fmt: skip
+def test_scores_are_the_same_if_memory_holds_the_citers_of_a_few_years_only(citing_graph, monkeypatch, config):
+    whole = score_graph(citing_graph, config)
+    monkeypatch.setattr(cd_counts, "_MOST_HELD", citing_graph.n_citations // 10)
+    assert score_graph(citing_graph, config, n_threads=2).equals(whole)
 
 
 @pytest.mark.parametrize("config", [None, CDConfig.compat("sciscinet_v1_cd5", family=True)])

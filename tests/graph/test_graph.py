@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import hashlib
 import logging
 import os
 import shutil
@@ -58,15 +59,17 @@ def assert_holds(graph: CitationGraph, years, edges) -> None:
     assert ids_[graph.n_known :] == sorted(ids_[graph.n_known :])
     for j, year in enumerate(graph.years.tolist()):
         assert {years[w] for w in ids_[graph.year_offsets[j] : graph.year_offsets[j + 1]]} == {year}
-    references, citers = set(), set()
+    references, citing = set(), set()
+    starts, citers = graph.citers_among(range(graph.n_works), n_threads=2)
+    assert np.array_equal(starts, graph.citer_offsets)
     for i, work in enumerate(ids_):
         row = graph.refs[graph.ref_offsets[i] : graph.ref_offsets[i + 1]].tolist()
-        column = graph.citers[graph.citer_offsets[i] : graph.citer_offsets[i + 1]].tolist()
+        column = citers[starts[i] : starts[i + 1]].tolist()
         assert row == sorted(set(row))
         assert column == sorted(set(column))
         references |= {(work, ids_[x]) for x in row}
-        citers |= {(ids_[x], work) for x in column}
-    assert references == citers == clean
+        citing |= {(ids_[x], work) for x in column}
+    assert references == citing == clean
     assert graph.n_citations == len(clean)
 
 
@@ -154,7 +157,7 @@ def point_outside(path):
 
 
 @pytest.mark.parametrize("damage", [cut_in_half, point_outside, os.unlink])
-@pytest.mark.parametrize("name", ["refs.bin", "citers.bin", "ref_offsets.bin", "years.bin", "graph.json"])
+@pytest.mark.parametrize("name", ["refs.bin", "ref_offsets.bin", "years.bin", "graph.json"])
 def test_a_damaged_graph_is_built_again_with_a_warning(dense, tmp_path, name, damage, caplog):
     build_graph(*dense, cache_dir=str(tmp_path))
     (folder,) = tmp_path.iterdir()
@@ -250,7 +253,7 @@ def test_a_build_killed_at_any_step_leaves_no_graph_and_the_next_one_makes_the_s
     assert n_steps > 20  # steps were counted at all
 
 
-@pytest.mark.parametrize("stage", ["_sorted_references", "_citer_offsets", "_citers_by_time"])
+@pytest.mark.parametrize("stage", ["_sorted_references", "_citer_offsets"])
 def test_an_interrupted_build_does_not_repeat_the_stages_it_has_finished(dense, tmp_path, monkeypatch, stage):
     def interrupt(*_):
         raise KeyboardInterrupt
@@ -263,7 +266,7 @@ def test_an_interrupted_build_does_not_repeat_the_stages_it_has_finished(dense, 
         build_graph(*dense, cache_dir=tmp_path)
     monkeypatch.undo()
     assert [path.suffix for path in tmp_path.iterdir()] == [".unfinished"]
-    stages = ["spool_edges", "_sorted_references", "_citer_offsets", "_citers_by_time"]
+    stages = ["spool_edges", "_sorted_references", "_citer_offsets"]
     for finished in stages[: stages.index(stage)]:
         monkeypatch.setattr(graph_build, finished, repeat)
     resumed = build_graph(*dense, cache_dir=tmp_path)
@@ -289,6 +292,10 @@ def test_a_number_of_threads_below_one_is_refused():
 def test_a_graph_is_opened_from_its_folder_and_from_no_other(dense, tmp_path):
     built = build_graph(*dense, cache_dir=tmp_path)
     (folder,) = tmp_path.iterdir()
+    assert_same(built, read_graph(folder))
+    (folder / "citers.bin").write_bytes(b"0123")  # earlier versions kept the citers, too
+    lines = [*(folder / "SHA256SUMS").read_text().splitlines(), f"{hashlib.sha256(b'0123').hexdigest()}  citers.bin"]
+    (folder / "SHA256SUMS").write_text("".join(f"{line}\n" for line in sorted(lines, key=lambda line: line[66:])))
     assert_same(built, read_graph(folder))
     with pytest.raises(InputNotFoundError, match=r"no citation graph in .*graph.json is missing"):
         read_graph(tmp_path)

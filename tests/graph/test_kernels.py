@@ -114,7 +114,7 @@ def test_rows_may_lie_beyond_the_reach_of_32_bits(tmp_path):
     refs[start:] = [0, 0, 1]
     ref_offsets = np.array([start, start, start + 1, start + 3], np.int64)
     citers = np.empty(3, np.int32)
-    scatter_citers(ref_offsets, refs, 0, np.array([0, 2, 3], np.int64), citers)
+    scatter_citers(ref_offsets, refs, 0, 3, 0, np.array([0, 2, 3], np.int64), citers)
     assert citers.tolist() == [1, 2, 2]
     cursor = np.array([start], np.int64)
     scatter_references(np.array([(7, 9), (6, 1), (7, 8)], np.int32), 7, cursor, refs)
