@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 from rich.console import Console
@@ -27,6 +27,9 @@ from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.eligibility import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
+
+if TYPE_CHECKING:
+    from sciscidata.hubs.publish import Published
 
 
 def print_release(release: Release) -> None:
@@ -241,6 +244,18 @@ def print_verified(verified: Verified) -> None:
             console.print(f"  not recomputed: {name} ({reason})")
         for name in verified.changed:
             console.print(f"  changed since, or added: {name}, which describes the release and holds no data")
+
+
+def print_published(published: Published) -> None:
+    """Print what went where, or would."""
+    n_bytes = sum(published.files.values())
+    known = {"DOI": published.doi, "revision": published.revision}
+    with standard_output() as console:
+        console.print(f"{'published' if published.is_final else 'not published yet'}: {published.place}")
+        console.print(f"  files: {len(published.files):,} ({n_bytes:,} bytes)")
+        for name, value in known.items():
+            if value:
+                console.print(f"  {name}: {value}")
 
 
 def print_corpus(folder: Path) -> None:

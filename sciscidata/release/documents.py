@@ -48,6 +48,7 @@ _HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
     pl.UInt32(): "uint32",
     pl.Float64(): "float64",
 }
+_KEYWORDS: Final = ("science of science", "CD index", "disruption")
 _CC0: Final = "https://creativecommons.org/publicdomain/zero/1.0/"
 
 
@@ -188,6 +189,28 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
     about = _About(manifest, publication or Publication())
     texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
+
+
+class Description(NamedTuple):
+    """What a catalogue of data sets asks for."""
+
+    title: str
+    summary: str
+    keywords: tuple[str, ...]
+    zenodo_licence: str | None  # Zenodo's name of it
+    dois: list[str]  # of what to cite besides
+
+
+def describe_publication(manifest: Mapping[str, Any]) -> Description:
+    """Describe a release for a catalogue of data sets.
+
+    Example:
+        >>> describe_publication({"source": {"kind": "openalex"}}).zenodo_licence
+        'cc-zero'
+    """
+    about = _About(manifest, Publication())
+    licence = "cc-zero" if about.licence.url == _CC0 else None
+    return Description(about.title, about.summary(), _KEYWORDS, licence, [work["doi"] for work in about.references()])
 
 
 class _About:
@@ -476,7 +499,7 @@ class _About:
                     "version": self._version() or "1",
                     **({"license": "CC0-1.0"} if self.licence.name == "cc0-1.0" else {}),
                     **{name: value for name, value in known.items() if value},
-                    "keywords": ["science of science", "CD index", "disruption"],
+                    "keywords": [*_KEYWORDS],
                     "references": self.references(),
                 }
             )
@@ -503,7 +526,7 @@ class _About:
                 "creator": [{"@type": "sc:Person", "name": name} for name in facts.creators]
                 or [{"@type": "sc:Organization", "name": _MAKER}],
                 "citeAs": "\n".join(self._bibtex()),
-                "keywords": ["science of science", "CD index", "disruption"],
+                "keywords": [*_KEYWORDS],
                 "inLanguage": [str(code) for code in self._part("eligibility").get("languages") or ()] or ["und"],
                 **{name: value for name, value in known.items() if value},
                 **({} if self.licence.url else {"license": self.licence.text}),
