@@ -55,6 +55,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[HubServ
     fast = SimpleNamespace(**{**vars(exchange.time), "sleep": lambda seconds: None})  # faults need no patience here
     monkeypatch.setattr(exchange, "time", fast)
     monkeypatch.setattr(hub_http, "time", fast)
+    monkeypatch.setattr("huggingface_hub.file_download.time", fast)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
     with serving(HubServer(TOKEN)) as server:
         for name, value in {
