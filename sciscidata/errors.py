@@ -106,3 +106,7 @@ class DailyBudgetError(ResumableError):
 
 class CostLimitError(ResumableError):
     """The next request would cost more than the caller allowed for this run."""
+
+
+class HubError(ResumableError):
+    """A hub refused what was asked, or kept failing; the same command goes on where it stopped."""

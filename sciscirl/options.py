@@ -100,7 +100,7 @@ class RunOptions(TaskOptions):
 
     Attributes:
         preset: the experiment, one of those that ``sciscirl presets`` lists, or a file of your own (my.toml).
-        release: the folder of a release.
+        release: the folder of a release, or hf:OWNER/NAME@REVISION.
         model: the base model, by name or folder; None: the preset's.
         renderer: the chat format; None: the model's own, without thinking.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.

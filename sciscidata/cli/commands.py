@@ -204,6 +204,27 @@ def _describe(options: argparse.Namespace, _: None) -> None:
     describe_path(options.path, html=None if html is None else Path(html), overwrite=overwrite)
 
 
+def _publish(options: argparse.Namespace, _: None) -> None:
+    from sciscidata.cli.summary import print_published
+    from sciscidata.hubs.publish import publish
+
+    print_published(publish(options.path, **_given(options)))
+
+
+def _fetch(options: argparse.Namespace, _: None) -> None:
+    from sciscidata.cli.summary import print_verified
+    from sciscidata.hubs.fetch import fetch
+    from sciscidata.release.verify import verify
+
+    print_verified(verify(fetch(options.address, **_given(options))))
+
+
+def _given(options: argparse.Namespace) -> dict[str, Any]:
+    """Return the arguments of a command that were given, by name."""
+    start = f"{ARGUMENTS}."
+    return {key.removeprefix(start): value for key, value in vars(options).items() if key.startswith(start)}
+
+
 def _complete(options: argparse.Namespace, _: None) -> None:
     from shtab import complete
 
@@ -363,6 +384,27 @@ COMMANDS: Final[Mapping[str, Command]] = {
         main=("--html", "--overwrite"),
         takes="PATH",
     ),
+    "publish": Command(
+        "send a release to the Hugging Face Hub, Zenodo or a folder",
+        _publish,
+        "sciscidata publish slices/mine --to hf:ada/slices --dry-run",
+        arguments=(
+            "sciscidata.hubs.publish:publish",
+            ("to", "creators", "licence", "private", "sandbox", "final", "dry_run"),
+        ),
+        main=("--to", "--creator", "--licence", "--private", "--sandbox", "--final", "--dry-run"),
+        takes="PATH",
+        goes_on=True,
+    ),
+    "fetch": Command(
+        "fetch a release from the Hugging Face Hub and verify it",
+        _fetch,
+        "sciscidata fetch hf:ada/slices@v1 --out slices/ada",
+        arguments=("sciscidata.hubs.fetch:fetch", ("out",)),
+        main=("--out",),
+        takes="ADDRESS",
+        goes_on=True,
+    ),
     "completion": Command(
         "print a script that completes commands and flags in a shell",
         _complete,
@@ -420,6 +462,8 @@ def make_parser(*names: str) -> OptionParser:
             sub.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")
         elif command.takes == "CORPUS":
             sub.add_argument("corpus.folder", metavar="CORPUS", help="what `sciscidata ingest` has made")
+        elif command.takes == "ADDRESS":
+            sub.add_argument("address", metavar="ADDRESS", help="hf:OWNER/NAME, or hf:OWNER/NAME@REVISION")
         elif command.takes:
             sub.add_argument("path", type=Path, metavar="PATH", help="where it lies")
         if name in names and command.top:

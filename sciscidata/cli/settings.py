@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
-from sciscidata._support.options import ARGUMENTS, Option, list_options, read_texts
+from sciscidata._support.options import ARGUMENTS, REQUIRED, Option, list_options, read_texts
 from sciscidata._support.terminal import find_unknown, suggest
 from sciscidata._support.validate import Hint, check_value, field_hints
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
@@ -107,7 +107,8 @@ def list_settings() -> tuple[Option, ...]:
 def list_arguments(function: Callable[..., Any], names: Sequence[str]) -> list[Option]:
     """List keyword arguments of a function as options of a command, which no settings file has."""
     texts, hints = read_texts(function.__doc__), get_type_hints(function, include_extras=True)
-    defaults = {name: argument.default for name, argument in inspect.signature(function).parameters.items()}
+    parameters = inspect.signature(function).parameters.items()
+    defaults = {name: REQUIRED if (default := one.default) is one.empty else default for name, one in parameters}
     return [
         Option(function.__name__, ARGUMENTS, name, name_flag("", name, hint), hint, defaults[name], texts[name])
         for name, hint in ((name, Hint(hints[name])) for name in names)

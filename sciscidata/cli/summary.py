@@ -7,7 +7,7 @@ import time
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 from rich.console import Console
@@ -24,26 +24,12 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
+from sciscidata.sampling.eligibility import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
 
-#: Why a filter removes works, with the settings of the release.
-_FILTER_NOTES = {
-    "retracted": "retracted",
-    "work_type": "another work type",
-    "field": "another field",
-    "venue": "another venue",
-    "language": "another language",
-    "no_title": "no title",
-    "no_abstract": "no abstract",
-    "no_year": "no publication year",
-    "year_range": "year outside the chosen range",
-    "few_references": "fewer than {min_references} references",
-    "few_citations": "fewer than {min_citations} citers in the window",
-    "window_incomplete": "window not over before {last_year}",
-    "undefined_score": "CD index undefined",
-    "duplicate": "title or DOI of an older work",
-}
+if TYPE_CHECKING:
+    from sciscidata.hubs.publish import Published
 
 
 def print_release(release: Release) -> None:
@@ -181,7 +167,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
         return [f"{manifest['counts'][stage][column][label]:,}" for label in labels]
 
     table.add_row("read", f"{counts['works']:,}", *cells("scored"))
-    for name, note in _FILTER_NOTES.items():
+    for name, note in FILTER_NOTES.items():
         if counts.get(name):
             found = removed.get(name, {}).get(column, {})
             costs = [f"-{found[label]:,}" if found.get(label) else "" for label in labels]
@@ -256,6 +242,20 @@ def print_verified(verified: Verified) -> None:
             console.print(f"  recomputed: {name} from {numbers}")
         for name, reason in left.items():
             console.print(f"  not recomputed: {name} ({reason})")
+        for name in verified.changed:
+            console.print(f"  changed since, or added: {name}, which describes the release and holds no data")
+
+
+def print_published(published: Published) -> None:
+    """Print what went where, or would."""
+    n_bytes = sum(published.files.values())
+    known = {"DOI": published.doi, "revision": published.revision}
+    with standard_output() as console:
+        console.print(f"{'published' if published.is_final else 'not published yet'}: {published.place}")
+        console.print(f"  files: {len(published.files):,} ({n_bytes:,} bytes)")
+        for name, value in known.items():
+            if value:
+                console.print(f"  {name}: {value}")
 
 
 def print_corpus(folder: Path) -> None:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from sciscidata._support.terminal import printable
 from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError
+from sciscidata.release.documents import SOURCE_NAMES
 from sciscidata.release.release import Release
 from sciscidata.schemas import Corpus
 from sciscidata.storage import atomic_file
@@ -59,14 +60,6 @@ _STYLE: Final[dict[str, Any]] = {
     "lines.linewidth": 1.0,
     "svg.hashsalt": "sciscidata",  # else ids in the file are random
     "pdf.fonttype": 42,  # journals refuse Type 3
-}
-_NAMES: Final = {
-    "synthetic": "a synthetic world",
-    "records": "OpenAlex records",
-    "openalex": "the OpenAlex API",
-    "snapshot": "the OpenAlex snapshot",
-    "sciscinet": "SciSciNet",
-    "tables": "tables",
 }
 _LOCK: Final = threading.RLock()  # matplotlib's settings are global
 
@@ -209,7 +202,7 @@ def name_data(data: object) -> str:
         msg = f"data is a {type(data).__name__}, needs a name, a Corpus or a Release."
         raise ConfigError(msg)
     kind = facts.get("kind")
-    name = _NAMES.get(str(kind), str(kind or ""))
+    name = SOURCE_NAMES.get(str(kind), str(kind or ""))
     config: Any = facts.get("config")
     n_works = facts.get("works", config.get("n_works") if isinstance(config, Mapping) else None)
     date = facts.get("data_date")

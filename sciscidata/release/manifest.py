@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import platform
+import re
+import shutil
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +30,12 @@ MANIFEST: Final = "manifest.json"
 DATA_FILES: Final = ("train.jsonl", "train.parquet", "test.jsonl", "test.parquet")
 #: What the scores follow from, in every release but those made without it, and before it was known.
 SCORES_FILE: Final = "scores.parquet"
+#: What describes a release, and follows from its manifest: the card, Croissant metadata, and how to cite it. A hub or
+#: an author may change these, and ``verify`` says so.
+CARD, CROISSANT, CITATION = "README.md", "croissant.json", "CITATION.cff"
+DOCUMENTS: Final = (CARD, CROISSANT, CITATION)
+#: What hubs put beside a release: settings of Git, its history, and notes of a download.
+_OF_HUBS: Final = re.compile(r"\.gitattributes|\.git(?:/.*)?|\.cache/huggingface/.*", re.DOTALL)
 #: What ``build`` adds to them, each where there is something to draw.
 PICTURES: Final = ("comparison.png", "disruption.png", "label.png", "novelty.png", "novelty_by_year.png")
 NOVELTY_COLUMNS: Final = ("novelty_score", "conventionality_score", "novelty_label")
@@ -204,9 +213,20 @@ def describe_file(path: Path) -> dict[str, Any]:
 
 
 def list_files(folder: Path) -> list[str]:
-    """Name every file and every link under ``folder``, with forward slashes, sorted."""
+    """Name every file and every link under ``folder``, with forward slashes, sorted, without what hubs add."""
     paths = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    return sorted(path.relative_to(folder).as_posix() for path in paths)
+    names = sorted(path.relative_to(folder).as_posix() for path in paths)
+    return [name for name in names if not _OF_HUBS.fullmatch(name)]
+
+
+def copy_what_git_keeps(folder: Path, new: Path) -> None:
+    """Copy the history and the settings of Git from a release to the one that replaces it."""
+    for name in (".git", ".gitattributes"):
+        kept = folder / name
+        if kept.is_dir() and not kept.is_symlink():
+            shutil.copytree(kept, new / name, symlinks=True)
+        elif os.path.lexists(kept):
+            shutil.copy2(kept, new / name, follow_symlinks=False)
 
 
 def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitConfig]:

@@ -26,7 +26,9 @@ from sciscidata.errors import (
 )
 from sciscidata.own_label import OwnLabel, example_schema, stated_label
 from sciscidata.records.ids import ORIGINAL_ID, released_id
+from sciscidata.release.documents import render_documents
 from sciscidata.release.manifest import (
+    DOCUMENTS,
     MANIFEST,
     NOVELTY_COLUMNS,
     PICTURES,
@@ -34,6 +36,7 @@ from sciscidata.release.manifest import (
     SCORES_FILE,
     check_stated,
     complete_manifest,
+    copy_what_git_keeps,
     list_data_files,
     list_files,
     list_splits,
@@ -164,10 +167,10 @@ def write_release(
     """Write a release folder, whole or not at all.
 
     ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet``, where ``n_dev`` asks for works ``dev.jsonl``
-    and ``dev.parquet``, with ``scores_file`` ``scores.parquet``, and, last, ``manifest.json``. The JSONL bytes
-    are canonical: the same draw gives the same bytes on every platform, thread count, Polars engine and library
-    version. Parquet bytes repeat within one environment only, since they name their writer's version and follow its
-    encoders.
+    and ``dev.parquet``, with ``scores_file`` ``scores.parquet``, the documents ``README.md``, ``croissant.json`` and
+    ``CITATION.cff``, and, last, ``manifest.json``. The JSONL bytes are canonical: the same draw gives the same bytes on
+    every platform, thread count, Polars engine and library version. Parquet bytes repeat within one environment only,
+    since they name their writer's version and follow its encoders.
 
     ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
     null, and so is what SCORES has and it lacks. Where ``manifest`` names ``cd`` or ``atypicality``, verification needs
@@ -176,9 +179,9 @@ def write_release(
     ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
     LabelThresholds and SplitConfig), which verification needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own
     label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing
-    release. Any other folder is never replaced: one with a link, or with a file that is not one of these or of
-    PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before the manifest is written, to
-    add files, for example a picture.
+    release, and keeps what Git has in it. Any other folder is never replaced: one with a link, or with a file that is
+    not one of these or of PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before the
+    manifest is written, to add files, for example a picture.
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.
@@ -226,6 +229,11 @@ def write_release(
         if extra is not None:
             extra(unfinished)
         whole = complete_manifest(manifest, examples, unfinished)
+        for name, content in render_documents(whole).items():
+            (unfinished / name).write_bytes(content)
+        whole = complete_manifest(manifest, examples, unfinished)
+        if overwrite:
+            copy_what_git_keeps(folder, unfinished)
         (unfinished / MANIFEST).write_bytes(render_manifest(whole))
         stated = read_release(unfinished).manifest  # once it has its name, another run may replace it
     return Release(folder, stated)
@@ -268,7 +276,10 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
     try:
         manifest = read_manifest(folder)
-        known = {MANIFEST, *(name for name in (*list_data_files(manifest), *PICTURES) if name in manifest["files"])}
+        known = {
+            MANIFEST,
+            *(name for name in (*list_data_files(manifest), *PICTURES, *DOCUMENTS) if name in manifest["files"]),
+        }
         foreign = [name for name in list_files(folder) if name not in known or (folder / name).is_symlink()]
     except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
         if not os.path.lexists(folder):  # another run is about to replace it

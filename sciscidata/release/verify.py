@@ -32,6 +32,7 @@ from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
     DATA_FILES,
+    DOCUMENTS,
     MANIFEST,
     REMEDY,
     SCORES_FILE,
@@ -66,6 +67,9 @@ _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: m
 
 def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release:
     """Recompute everything that a manifest states, and everything that makes a folder a release.
+
+    The documents (README.md, croissant.json, CITATION.cff) may have been changed, and what hubs add may be there:
+    ``.gitattributes``, ``.git`` and ``.cache/huggingface``.
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number,
     ids, class counts; Parquet equal to JSONL, and JSONL canonical; labels that follow from scores and thresholds; the
@@ -198,9 +202,17 @@ def _compare_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[str]:
     there = set(list_files(folder)) - {MANIFEST}
     expected = {*list_data_files(manifest), *stated}
     yield from (f"{name} is missing" for name in sorted(expected - there))
-    yield from (f"{name} is not part of the release" for name in sorted(there - expected))
-    for name in sorted(there & expected):
+    yield from (f"{name} is not part of the release" for name in sorted(there - expected - {*DOCUMENTS}))
+    for name in sorted((there & expected) - {*DOCUMENTS}):
         yield from _compare(describe_file(folder / name), stated.get(name), name)
+
+
+def list_changed(release: Release) -> Iterator[str]:
+    """Name the documents of a release that are not as the manifest has them: changed or added since."""
+    for name in DOCUMENTS:
+        path = release.folder / name
+        if path.is_file() and describe_file(path) != release.manifest["files"].get(name):
+            yield name
 
 
 def _compare(found: Any, stated: Any, where: str) -> Iterator[str]:  # noqa: ANN401 (JSON)
@@ -409,13 +421,15 @@ class Verified(NamedTuple):
     """What was checked, and what it holds: works of a release by split; rows or files of anything else.
 
     Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why; every
-    byte was compared with its SHA-256 anyway.
+    byte was compared with its SHA-256 anyway, but for its documents: ``changed`` names those that are not as they were
+    made, because a hub or an author may change them.
     """
 
     kind: Kind
     path: Path
     counts: dict[str, int]
     recomputed: Recomputed | None = None
+    changed: tuple[str, ...] = ()
 
 
 def kind_of(path: str | Path) -> Kind:
@@ -504,7 +518,7 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     Returns:
         ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. Of a
         release also ``recomputed``: ``.done`` names columns, and the numbers that they were recomputed from; ``.left``
-        the others, and why.
+        the others, and why. And ``changed``: documents that were changed since.
 
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
@@ -532,7 +546,7 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
         return Verified(kind, path, _CHECKS[kind](path))
     release = verify_release(path, label)
     counts = {split: facts["rows"] for split, facts in release.manifest["sides"].items()}
-    return Verified(kind, path, counts, _list_all_recomputed(release, label))
+    return Verified(kind, path, counts, _list_all_recomputed(release, label), tuple(list_changed(release)))
 
 
 def _verify_corpus(path: Path) -> dict[str, int]:

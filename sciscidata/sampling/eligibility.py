@@ -114,6 +114,23 @@ FILTERS: Final = (
     "undefined_score",
     "duplicate",
 )
+#: Why a filter removes works, with the settings of the release.
+FILTER_NOTES: Final[Mapping[str, str]] = {
+    "retracted": "retracted",
+    "work_type": "another work type",
+    "field": "another field",
+    "venue": "another venue",
+    "language": "another language",
+    "no_title": "no title",
+    "no_abstract": "no abstract",
+    "no_year": "no publication year",
+    "year_range": "year outside the chosen range",
+    "few_references": "fewer than {min_references} references",
+    "few_citations": "fewer than {min_citations} citers in the window",
+    "window_incomplete": "window not over before {last_year}",
+    "undefined_score": "CD index undefined",
+    "duplicate": "title or DOI of an older work",
+}
 #: Filters that releases of older versions knew nothing of, by their option. Off, a manifest leaves them out.
 LATER_FILTERS: Final[Mapping[str, str]] = {"field": "fields", "venue": "venues"}
 

@@ -480,7 +480,18 @@ def call_words(name: str, words: Sequence[str]) -> None:
     said = {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
     refuse_without_effect(name, said)
     command = COMMANDS[name]
-    call(command, read_words(make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split()), command, words))
+    values = read_words(make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split()), command, words)
+    call(command, _fetch_release(values))
+
+
+def _fetch_release(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Put the folder of a release in the place of its address on a hub (hf:OWNER/NAME@REVISION)."""
+    address = values.get("release")
+    if address is None or not str(address).startswith("hf:"):
+        return {**values}
+    from sciscidata.hubs.fetch import fetch
+
+    return {**values, "release": str(fetch(str(address)))}
 
 
 def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:

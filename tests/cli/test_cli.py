@@ -53,7 +53,7 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert re.search(r"read\s+3,000", out)
     assert re.search(r"train +20 +20 +20 +60", out)
     assert re.search(r"test +3 +3 +3 +9", out)
-    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 9
+    assert len(re.findall(r"sha256 [0-9a-f]{64}", out)) == 12
     assert re.search(
         r"novelty: 2,\d+ of 3,000 works scored by [\d,]+ venue pairs; null model: analytic, of the 3,000", out
     )

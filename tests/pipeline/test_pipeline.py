@@ -32,7 +32,7 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds, comp
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, write_background
-from sciscidata.release.manifest import DATA_FILES, NOVELTY_COLUMNS, SCORES_FILE
+from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, NOVELTY_COLUMNS, SCORES_FILE
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
@@ -128,7 +128,7 @@ def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
     first = build(small(tmp_path))
     second = build(small(tmp_path, out=tmp_path / "again"))
     names = sorted(path.name for path in first.folder.iterdir())
-    assert names == sorted([*DATA_FILES, SCORES_FILE, "manifest.json", *PICTURES])
+    assert names == sorted([*DATA_FILES, *DOCUMENTS, SCORES_FILE, "manifest.json", *PICTURES])
     assert hashes(first.folder, names) == hashes(second.folder, names)
 
 

@@ -34,7 +34,14 @@ from sciscidata.errors import (
 )
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.atypicality import add_scores
-from sciscidata.release.manifest import DATA_FILES, PICTURES, SCORES_FILE, hash_manifest, list_data_files
+from sciscidata.release.manifest import (
+    DATA_FILES,
+    DOCUMENTS,
+    PICTURES,
+    SCORES_FILE,
+    hash_manifest,
+    list_data_files,
+)
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
@@ -220,7 +227,7 @@ def test_extra_files_are_kept_and_checked_like_the_others(tmp_path: Path) -> Non
         (folder / "plots" / "distribution.png").write_bytes(b"\x89PNG")
 
     release = write(tmp_path / "slice", extra=picture)
-    assert set(release.manifest["files"]) == {*DATA_FILES, SCORES_FILE, "plots/distribution.png"}
+    assert set(release.manifest["files"]) == {*DATA_FILES, *DOCUMENTS, SCORES_FILE, "plots/distribution.png"}
     verify_release(str(release.folder))
     (release.folder / "plots" / "distribution.png").write_bytes(b"another renderer")
     with pytest.raises(VerificationError, match=r"plots/distribution\.png: sha256"):
@@ -810,7 +817,7 @@ def test_a_development_split_is_written_read_and_verified_like_the_others(origin
     assert "dev: 20 works; 7 consolidating, 7 disruptive, 6 neutral" in repr(release)
     assert release.manifest["split"]["n_dev"] == 20
     was, now = bytes_of(original), bytes_of(release.folder)
-    assert [name for name, content in was.items() if now[name] != content] == ["manifest.json", SCORES_FILE]
+    assert {name for name, content in was.items() if now[name] != content} == {*DOCUMENTS, "manifest.json", SCORES_FILE}
     assert "n_dev" not in read_release(original).manifest["split"]  # the bytes of before
     write_release(draw(works), works, release.folder, manifest=manifest(), overwrite=True)
     assert bytes_of(release.folder) == was

@@ -1,0 +1,109 @@
+"""What every exchange with a hub needs: a token from the environment, and another try after a fault."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import time
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar
+
+import httpx
+import tenacity
+
+from sciscidata._support.urls import check_address
+from sciscidata.errors import ConfigError, HubError
+
+logger = logging.getLogger(__name__)
+_Result = TypeVar("_Result")
+
+_TOO_MANY: Final = 429
+_ATTEMPTS: Final = 8
+_LONGEST_WAIT_S: Final = 60.0
+_LONGEST_SHOWN: Final = 300
+
+
+class Access(NamedTuple):
+    """Where a hub is, and the token for it; None: without one."""
+
+    url: str
+    token: str | None = None
+
+    def mask(self, text: object) -> str:
+        """Write what a hub said without the token, in one line."""
+        line = " ".join(str(text).split())
+        line = line.replace(self.token, "***") if self.token else line
+        return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
+
+
+def find_access(url: str, address_variable: str, token_variable: str, *, needed: bool = True) -> Access:
+    """Find the address of a hub, and the token, in the environment.
+
+    A ConfigError says that the token is missing, or would be sent in the open.
+    """
+    url = os.environ.get(address_variable, "").strip().rstrip("/") or url
+    token = os.environ.get(token_variable, "").strip() or None
+    if token is None and needed:
+        msg = f"{token_variable} is not set. Make a token that may write on {url}, and export it under this name."
+        raise ConfigError(msg)
+    if token is not None:
+        check_address(url, name=address_variable, key=token_variable, secret=token)
+    for name in ("httpx", "httpcore"):  # they log addresses at INFO, and headers at DEBUG
+        logging.getLogger(name).setLevel(logging.WARNING)
+    return Access(url, token)
+
+
+class TryAgainError(Exception):
+    """A fault that may be over soon; ``wait_s`` is what the hub asks for."""
+
+    def __init__(self, reason: str, wait_s: float = 0.0) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+def check_answer(answer: httpx.Response) -> httpx.Response:
+    """Return an answer that is good; a TryAgainError for 429 and 5xx, an HTTPStatusError for anything else."""
+    if answer.status_code == _TOO_MANY or answer.is_server_error:
+        asked = answer.headers.get("Retry-After", "")
+        msg = f"status {answer.status_code}"
+        raise TryAgainError(msg, float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0)
+    return answer.raise_for_status()
+
+
+def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Result:
+    """Do something until it works, at most eight times; a HubError says why it did not, a ConfigError what is refused.
+
+    ``act`` may be done twice without harm: a hub may have acted although its answer was lost.
+    """
+    wait = tenacity.wait_random_exponential(multiplier=0.25, max=_LONGEST_WAIT_S)
+
+    def pause(state: tenacity.RetryCallState) -> float:
+        error = state.outcome.exception() if state.outcome else None
+        return min(_LONGEST_WAIT_S, getattr(error, "wait_s", 0.0) + wait(state))
+
+    def tell(state: tenacity.RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        logger.info("%s: %s; attempt %d", what, access.mask(error), state.attempt_number + 1)
+
+    retrying = tenacity.Retrying(
+        retry=tenacity.retry_if_exception_type((TryAgainError, httpx.TransportError)),
+        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        wait=pause,
+        sleep=time.sleep,
+        before_sleep=tell,
+        reraise=True,
+    )
+    try:
+        return retrying(act)
+    except httpx.HTTPStatusError as error:
+        said = access.mask(error.response.text)
+        msg = f"{access.url} refused to {what} (status {error.response.status_code}: {said}). {_REMEDY}"
+        raise ConfigError(msg) from None  # its text may hold a header
+    except (TryAgainError, httpx.TransportError) as error:
+        msg = f"{access.url} failed to {what}, {_ATTEMPTS} times ({access.mask(error)}). {_LATER}"
+        raise HubError(msg) from None
+
+
+_LATER: Final = "Run the same command later: it goes on where it stopped."
+_REMEDY: Final = "Check the name, the token and what it may do."

@@ -1,0 +1,128 @@
+"""The Hugging Face Hub: a data set repository, written by one commit and read at one revision."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+
+import httpx
+
+from sciscidata.errors import ConfigError
+from sciscidata.hubs.exchange import Access, TryAgainError, find_access, keep_trying
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
+
+_Result = TypeVar("_Result")
+_HUB: Final = "https://huggingface.co"
+_NAME: Final = re.compile(r"hf:(?P<name>[\w.-]{1,96}/[\w.-]{1,96})(?:@(?P<revision>[\w][\w./-]{0,120}))?", re.ASCII)
+#: Another commit came first, or too many requests did.
+_MAY_PASS: Final = (409, 412, 429)
+_COMMIT: Final = re.compile(r"[0-9a-f]{40}")
+
+
+class HubName(NamedTuple):
+    """A data set on the hub: ``owner/name``, and a branch, tag or commit; None: the newest one."""
+
+    name: str
+    revision: str | None = None
+
+    @property
+    def is_pinned(self) -> bool:
+        """Whether the revision is a commit, which never changes."""
+        return self.revision is not None and _COMMIT.fullmatch(self.revision) is not None
+
+
+def read_hub_name(address: str) -> HubName:
+    """Read ``hf:owner/name`` or ``hf:owner/name@revision``; a ConfigError for anything else.
+
+    Example:
+        >>> read_hub_name("hf:ada/slices@v1")
+        HubName(name='ada/slices', revision='v1')
+    """
+    found = _NAME.fullmatch(address)
+    if found is None or ".." in address:
+        msg = f"{address!r} names no data set on the hub. Write hf:OWNER/NAME, or hf:OWNER/NAME@REVISION."
+        raise ConfigError(msg)
+    return HubName(found["name"], found["revision"])
+
+
+class Hub:
+    """A connection to the Hugging Face Hub; every call is repeated after a fault."""
+
+    def __init__(self, access: Access) -> None:
+        try:
+            from huggingface_hub import HfApi
+            from huggingface_hub.utils import disable_progress_bars
+        except ImportError as error:
+            msg = "huggingface_hub is not installed. Install the extra: pip install 'sciscidata[hub]'."
+            raise ConfigError(msg) from error
+        disable_progress_bars()
+        self.access = access
+        # A token that is False is none: one that lies in the user's home is not used.
+        self._api: HfApi = HfApi(endpoint=access.url, token=access.token or False)
+
+    def send(self, name: str, files: Mapping[str, Path | bytes], message: str, *, private: bool) -> str:
+        """Make the repository if need be, send its files in one commit, and return the commit.
+
+        Large files that the hub has already are not sent again, and without a change there is no new commit.
+        """
+        from huggingface_hub import CommitOperationAdd
+
+        def act() -> str:
+            self._api.create_repo(name, repo_type="dataset", private=private, exist_ok=True)
+            operations = [CommitOperationAdd(file, content) for file, content in sorted(files.items())]
+            commit: Any = self._api.create_commit(name, operations, commit_message=message, repo_type="dataset")
+            return str(commit.oid)
+
+        return self._keep_trying(act, f"take {name}")
+
+    def find_commit(self, name: str, revision: str | None) -> tuple[str, list[str]]:
+        """Return the commit that a revision names, and the files in it."""
+
+        def act() -> tuple[str, list[str]]:
+            info = self._api.dataset_info(name, revision=revision)
+            return str(info.sha), [file.rfilename for file in info.siblings or ()]
+
+        return self._keep_trying(act, f"find {name}")
+
+    def download(self, name: str, file: str, commit: str, folder: Path) -> None:
+        """Download a file of a commit into a folder, under its name there."""
+
+        def act() -> None:
+            self._api.hf_hub_download(name, file, repo_type="dataset", revision=commit, local_dir=folder)
+
+        self._keep_trying(act, f"give out {file}")
+
+    def _keep_trying(self, act: Callable[[], _Result], what: str) -> _Result:
+        from huggingface_hub.errors import HfHubHTTPError
+
+        def attempt() -> _Result:
+            try:
+                return act()
+            except HfHubHTTPError as error:
+                status = error.response.status_code
+                if status in _MAY_PASS or status >= 500:
+                    raise TryAgainError(self.access.mask(error)) from None
+                msg = f"{self.access.url} refused to {what} ({self.access.mask(error)}). {_REMEDY}"
+                raise ConfigError(msg) from None
+            except httpx.TransportError:
+                raise
+            except (OSError, RuntimeError, ValueError) as error:  # a cut connection comes as one of these too
+                if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
+                    raise  # the disk
+                cause = error.__cause__ or error  # huggingface_hub names the file alone
+                msg = f"{type(cause).__name__}: {self.access.mask(cause)}"
+                raise TryAgainError(msg) from None
+
+        return keep_trying(attempt, self.access, what)
+
+
+_REMEDY: Final = "Check the name and HF_TOKEN, and what this token may do."
+
+
+def find_hub(*, needed: bool) -> Access:
+    """Find the address (HF_ENDPOINT, else huggingface.co) and the token (HF_TOKEN)."""
+    return find_access(_HUB, "HF_ENDPOINT", "HF_TOKEN", needed=needed)

@@ -1,0 +1,675 @@
+"""What a release says of itself to people, hubs and citation tools: README.md (the card), croissant.json, CITATION.cff.
+
+All three follow from the manifest alone: equal releases have equal documents. They describe and prove nothing, so
+``verify`` lets a hub or an author change them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, cast
+
+import polars as pl
+
+from sciscidata._support.terminal import printable
+from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
+from sciscidata.release.manifest import (
+    CARD,
+    CITATION,
+    CROISSANT,
+    MANIFEST,
+    PICTURES,
+    SCORES_FILE,
+    list_splits,
+    read_settings,
+)
+from sciscidata.sampling.eligibility import FILTER_NOTES
+from sciscidata.sampling.manifest_entries import remark_on_release
+from sciscidata.schemas import SCORES
+
+#: What each kind of source is called.
+SOURCE_NAMES: Final[Mapping[str, str]] = {
+    "synthetic": "a synthetic world",
+    "records": "OpenAlex records",
+    "openalex": "the OpenAlex API",
+    "snapshot": "the OpenAlex snapshot",
+    "sciscinet": "SciSciNet",
+    "tables": "tables",
+}
+#: The repository of the code has no fixed address, so the name stands for it.
+_MAKER: Final = "The sciscidata authors"
+_SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
+_HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
+    pl.String(): "string",
+    pl.Int32(): "int32",
+    pl.Int64(): "int64",
+    pl.UInt32(): "uint32",
+    pl.Float64(): "float64",
+}
+_KEYWORDS: Final = ("science of science", "CD index", "disruption")
+_CC0: Final = "https://creativecommons.org/publicdomain/zero/1.0/"
+
+
+class Publication(NamedTuple):
+    """What is known of a release only when it is published: who made it, when, and where it lies."""
+
+    creators: tuple[str, ...] = ()  # "Family name, Given name"
+    date: str | None = None  # YYYY-MM-DD
+    doi: str | None = None
+    url: str | None = None
+
+
+class _Licence(NamedTuple):
+    """A licence: its name on the hub, its address, and what it says of texts, scores and labels."""
+
+    name: str
+    url: str | None
+    text: str
+
+
+_LICENCES: Final = {
+    "openalex": _Licence(
+        "cc0-1.0",
+        _CC0,
+        "OpenAlex gives its data away under CC0 1.0. Scores and labels are computed from these data, and are CC0 1.0 "
+        "too. CC0 covers what OpenAlex has a right in: publishers or authors may hold rights in the abstracts.",
+    ),
+    "synthetic": _Licence(
+        "cc0-1.0",
+        _CC0,
+        "A program made all works, citations and texts. No record of a real work is in them. They are CC0 1.0.",
+    ),
+    "sciscinet": _Licence(
+        "other",
+        None,
+        "Records come from OpenAlex, whose data are CC0 1.0. For SciSciNet's own values different places state "
+        "different licences (BSD-3-Clause, MIT, CC BY 4.0). Ask its authors before you pass on values that SciSciNet "
+        "published, and cite SciSciNet.",
+    ),
+    "other": _Licence(
+        "unknown",
+        None,
+        "The data come from files whose licence this package does not know. Whoever publishes this release has to "
+        "state it. The labels follow from these data.",
+    ),
+}
+_LICENCE_OF: Final = {
+    "records": "openalex",
+    "openalex": "openalex",
+    "snapshot": "openalex",
+    "synthetic": "synthetic",
+    "sciscinet": "sciscinet",
+}
+_WORKS_CITED: Final[Mapping[str, Mapping[str, Any]]] = {
+    "openalex": {
+        "type": "article",
+        "title": "OpenAlex: A fully-open index of scholarly works, authors, venues, institutions, and concepts",
+        "authors": [
+            {"family-names": "Priem", "given-names": "Jason"},
+            {"family-names": "Piwowar", "given-names": "Heather"},
+            {"family-names": "Orr", "given-names": "Richard"},
+        ],
+        "year": 2022,
+        "doi": "10.48550/arXiv.2205.01833",
+    },
+    "sciscinet": {
+        "type": "article",
+        "title": "SciSciNet: A large-scale open data lake for the science of science research",
+        "authors": [
+            {"family-names": "Lin", "given-names": "Zihang"},
+            {"family-names": "Yin", "given-names": "Yian"},
+            {"family-names": "Liu", "given-names": "Lu"},
+            {"family-names": "Wang", "given-names": "Dashun"},
+        ],
+        "year": 2023,
+        "doi": "10.1038/s41597-023-02198-9",
+    },
+    "cd": {
+        "type": "article",
+        "title": "A Dynamic Network Measure of Technological Change",
+        "authors": [
+            {"family-names": "Funk", "given-names": "Russell J."},
+            {"family-names": "Owen-Smith", "given-names": "Jason"},
+        ],
+        "year": 2017,
+        "doi": "10.1287/mnsc.2015.2366",
+    },
+    "novelty": {
+        "type": "article",
+        "title": "Atypical Combinations and Scientific Impact",
+        "authors": [
+            {"family-names": "Uzzi", "given-names": "Brian"},
+            {"family-names": "Mukherjee", "given-names": "Satyam"},
+            {"family-names": "Stringer", "given-names": "Michael"},
+            {"family-names": "Jones", "given-names": "Ben"},
+        ],
+        "year": 2013,
+        "doi": "10.1126/science.1240474",
+    },
+}
+_USES: Final = (
+    "To train and judge models that predict a label from the text and the record of a paper, by a reward that anyone "
+    "can verify.",
+    "To study how disruption and novelty differ between fields, years and venues, within the limits below.",
+)
+_NOT_FOR: Final = (
+    "Not for judging people, papers, journals or institutions: a label follows from citations, and does not measure "
+    "quality.",
+    "Not for prompts that show a score, or a column that a label follows from: the answer would be in the question.",
+)
+_LIMITS: Final = (
+    "A label depends on the citations that the source knows. A missing reference list or citer moves it.",
+    "The CD index grows noisy where few works are counted, and its level changes with the years and with the number of "
+    "references. Compare works of similar age and field.",
+    "Citation counts are those of the day the data were taken, not of the citation window.",
+)
+_PERSONAL: Final = (
+    "No names or addresses of persons are recorded. Titles and abstracts are published texts, and may name persons."
+)
+_MAINTENANCE: Final = (
+    "A release never changes. Corrections are a new release with another manifest. The documents beside it may change."
+)
+
+
+def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
+    """Write README.md, croissant.json and CITATION.cff of a release, by name.
+
+    ``manifest`` has at least ``files`` of the data, ``sides``, ``class_counts``, ``thresholds`` and ``split``; whatever
+    else it states is described. Without ``publication``, the bytes follow from the manifest alone.
+
+    Example:
+        >>> manifest = {"source": {"kind": "synthetic"}, "thresholds": {}, "split": {}, "class_counts": {},
+        ...     "sides": {}, "files": {}}
+        >>> print(render_documents(manifest)["README.md"].decode()[:67])
+        ---
+        pretty_name: "Disruption labels of 0 works (a synthetic world)"
+    """
+    about = _About(manifest, publication or Publication())
+    texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
+    return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
+
+
+class Description(NamedTuple):
+    """What a catalogue of data sets asks for."""
+
+    title: str
+    summary: str
+    keywords: tuple[str, ...]
+    zenodo_licence: str | None  # Zenodo's name of it
+    dois: list[str]  # of what to cite besides
+
+
+def describe_publication(manifest: Mapping[str, Any]) -> Description:
+    """Describe a release for a catalogue of data sets.
+
+    Example:
+        >>> describe_publication({"source": {"kind": "openalex"}}).zenodo_licence
+        'cc-zero'
+    """
+    about = _About(manifest, Publication())
+    licence = "cc-zero" if about.licence.url == _CC0 else None
+    return Description(about.title, about.summary(), _KEYWORDS, licence, [work["doi"] for work in about.references()])
+
+
+class _About:
+    """What is said of one release, in each of the three documents."""
+
+    def __init__(self, manifest: Mapping[str, Any], publication: Publication) -> None:
+        self.manifest, self.publication = manifest, publication
+        self.source = self._part("source")
+        self.kind = str(self.source.get("kind"))
+        self.licence = _LICENCES[_LICENCE_OF.get(self.kind, "other")]
+        self.splits = [split for split in list_splits(manifest) if split in self._part("sides")]
+        self.rows = {split: int(self._part("sides")[split]["rows"]) for split in self.splits}
+        self.label: OwnLabel | None = stated_label(manifest)
+        self.is_novel = bool(self._part("novelty").get("available"))
+        data = SOURCE_NAMES.get(self.kind, "the source that its manifest names")
+        what = " and ".join(
+            ["disruption", *(["novelty"] if self.is_novel else [])] if self.label is None else [self._own_name()]
+        )
+        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} works ({data})"
+        self.data = data
+
+    def _part(self, name: str) -> dict[str, Any]:
+        """Return an entry of the manifest that is an object; empty if it is anything else: a caller may state it."""
+        part = self.manifest.get(name)
+        return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+
+    def _own_name(self) -> str:
+        return "" if self.label is None else self.label.name.removesuffix("_label").replace("_", " ")
+
+    # What was done.
+
+    def summary(self) -> str:
+        """Say in two sentences what the release is."""
+        counts = ", ".join(f"{rows:,} {split}" for split, rows in self.rows.items())
+        own = f", and {self._own_name()} labels" if self.label is not None else ""
+        return (
+            f"Scientific works with labels computed from the citation record: disruption by the CD index"
+            f"{', novelty by atypical combinations of venues' if self.is_novel else ''}{own}. "
+            f"{counts} works, drawn from {self.data}."
+        )
+
+    def made(self) -> list[str]:
+        """Say how scores became labels."""
+        lines: list[str] = []
+        cd = self._part("cd")
+        is_published = str(self.source.get("scores", "")).startswith("as published")
+        if self.kind == "labelled":
+            lines.append(
+                f"Scores were read from labelled files. Their labels: {self.source.get('labels', 'as stated')}."
+            )
+        elif self.kind == "sciscinet" and is_published:
+            lines.append(f"The CD index is SciSciNet's disruption, {self.source['scores']}.")
+        elif cd:
+            years = cd.get("window_years")
+            first = 0 if cd.get("same_year") else 1
+            window = f"{first} or more years later" if years is None else f"{first} to {years} years later"
+            lines.append(
+                f"CD index: of the works published {window}, n_i cite only the focal work, n_j cite it and one of its "
+                "references, n_k only its references. The index is (n_i - n_j) / (n_i + n_j + n_k)."
+            )
+            odd = ", ".join(
+                f"{name} {json.dumps(value)}" for name, value in sorted(cd.items()) if name != "window_years"
+            )
+            lines.append(f"Convention of the index: {odd}.")
+        thresholds, _ = read_settings(self.manifest)
+        low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
+        lines.append(
+            f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, consolidating if "
+            f"{'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded scores."
+        )
+        if not self.is_novel:
+            lines.append("Novelty fields are null in every row.")
+        elif thresholds.novelty_rule == "uzzi":
+            lines.append(
+                f"Novelty label (Uzzi's rule): tail novelty is z_p10 below {thresholds.uzzi_tail_max}, high "
+                f"conventionality is z_median above quantile {thresholds.uzzi_median_share} of all scored works."
+            )
+        else:
+            lines.append(
+                "Novelty label: novel if the novelty score is more than "
+                f"{thresholds.novelty_margin} above the conventionality score, conventional if as far below, else "
+                "balanced."
+            )
+        if self.is_novel:
+            config = self._part("atypicality").get("config") or {}
+            lines.append(
+                "Novelty score: from the 10th percentile of z over the venue pairs of a work's references; "
+                f"conventionality score: from their median. Null model: {config.get('null', 'as published')}."
+            )
+        if self.label is not None:
+            meanings = "; ".join(f"{word}: {meaning}" for word, meaning in self.label.meanings.items())
+            lines.append(
+                f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {self.label.question or ''} "
+                f"{meanings}"
+            )
+        lines.append("No label comes from an annotator.")
+        return [" ".join(line.split()) for line in lines]
+
+    def drawn(self) -> str:
+        """Say how works came into the splits."""
+        _, split = read_settings(self.manifest)
+        return (
+            f"The SHA-256 of a work's id and the seed {split.seed} decides on its split. Balance of classes: "
+            f"{split.balance}. Where classes are balanced, their shares are not those of the source. Rows are in the "
+            "order of their split keys, so the first rows are no sample."
+        )
+
+    def filters(self) -> list[tuple[str, int]]:
+        """List what each filter removed, first what was read, last what was left."""
+        with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
+            counts = self._part("counts")
+            values = self._part("eligibility") | {"last_year": counts["last_year"]}
+            found = counts["filters"]
+            removed = [
+                (note.format_map(values), -int(found[name])) for name, note in FILTER_NOTES.items() if found.get(name)
+            ]
+            return [("read", int(found["works"])), *removed, ("eligible", int(found["eligible"]))]
+        return []
+
+    def biases(self) -> list[str]:
+        """List known biases: those of every release, and what this one was warned about."""
+        lines = [
+            "Works without an abstract in the source are left out where the filter says so. Some large publishers "
+            "do not pass on abstracts, so their works are rare here."
+        ] * (self.kind in ("openalex", "snapshot", "records", "sciscinet"))
+        languages = self._part("eligibility").get("languages")
+        if languages:
+            lines.append(f"Languages kept: {', '.join(map(str, languages))}. Works in other languages are left out.")
+        if self.kind == "synthetic":
+            lines.append("The works are invented: nothing here holds for science.")
+        with suppress(AttributeError, KeyError, TypeError, ValueError):
+            lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remark_on_release(self.manifest)]
+        return lines
+
+    def references(self) -> list[Mapping[str, Any]]:
+        """List what to cite besides the release."""
+        source = {"openalex": ["openalex"], "sciscinet": ["openalex", "sciscinet"]}
+        names = [*source.get(_LICENCE_OF.get(self.kind, ""), []), "cd", *(["novelty"] if self.is_novel else [])]
+        return [_WORKS_CITED[name] for name in names]
+
+    # README.md
+
+    def card(self) -> str:
+        """Write the dataset card, with the metadata that the Hugging Face hub reads."""
+        files = self._part("files")
+        novel, filters = (["novelty"] if self.is_novel else []), self.filters()
+        pictures = [name for name in PICTURES if name in files]
+        counts = self._part("class_counts")
+        lines = [
+            *("---", *_render_yaml(self._header()), "---", "", f"# {self.title}", "", self.summary(), ""),
+            *(line for name in pictures for line in (f"![{name.removesuffix('.png').replace('_', ' ')}]({name})", "")),
+            *("## Contents", ""),
+            *_table(
+                ("split", "works", "file"), [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()]
+            ),
+            "",
+            f"Each row has the columns {', '.join(f'`{name}`' for name in example_schema(self.label))}. Null means "
+            "undefined or not known.",
+        ]
+        if SCORES_FILE in files:
+            lines += [
+                "",
+                f"`{SCORES_FILE}` has what the scores follow from. **Never show it, or a score, to a model.**",
+            ]
+        lines += [
+            *("", f"`{MANIFEST}` has every option, count and SHA-256. `sciscidata verify FOLDER` recomputes them.", ""),
+            *("```python", "import polars as pl", "", 'train = pl.read_parquet("train.parquet")'),
+            *("", "from datasets import load_dataset", "", 'train = load_dataset(".")["train"]', "```"),
+            *("", "## Classes", ""),
+        ]
+        for column, words in vocabularies(self.label).items():
+            if any(any(counts.get(split, {}).get(column, {}).values()) for split in self.splits):
+                rows = [(s, *(f"{counts[s][column].get(word, 0):,}" for word in words)) for s in self.splits]
+                lines += [f"`{column}`", "", *_table(("split", *words), rows), ""]
+        lines += ["## How the labels were made", "", *_bullets(self.made())]
+        lines += ["", "## Which works", "", self.drawn()]
+        if filters:
+            lines += ["", *_table(("works", "number"), [(name, f"{n:,}") for name, n in filters])]
+        lines += ["", "## Intended use", "", *_bullets((*_USES, *_NOT_FOR))]
+        lines += ["", "## Known biases and limits", "", *_bullets((*self.biases(), *_LIMITS, _PERSONAL))]
+        lines += [
+            "",
+            "## Licence",
+            "",
+            self.licence.text,
+            "",
+            "## Citation",
+            "",
+            "```bibtex",
+            *self._bibtex(),
+            "```",
+            "",
+        ]
+        lines += [f"Cite what it follows from, too{' (disruption' + ''.join(f' and {n}' for n in novel) + ')'}:", ""]
+        return "\n".join([*lines, *_bullets(_name_work(work) for work in self.references()), "", _MAINTENANCE])
+
+    def _header(self) -> dict[str, Any]:
+        n_rows = sum(self.rows.values())
+        languages = [str(code) for code in self._part("eligibility").get("languages") or ()]
+        tags = ["science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption"]
+        # By configuration: its columns, and the file and the rows of each of its splits.
+        files = {split: (f"{split}.parquet", rows) for split, rows in self.rows.items()}
+        configs = {"default": (example_schema(self.label), files)}
+        if SCORES_FILE in self._part("files"):
+            configs["scores"] = SCORES, {"works": (SCORES_FILE, n_rows)}
+        return {
+            "pretty_name": self.title,
+            "license": self.licence.name,
+            **({"license_name": "see-the-section-licence"} if self.licence.name == "other" else {}),
+            **({"language": languages} if languages else {}),
+            "tags": [
+                *tags,
+                *(["novelty"] if self.is_novel else []),
+                *(["synthetic"] if self.kind == "synthetic" else []),
+            ],
+            "task_categories": ["text-classification"],
+            "size_categories": [next((name for limit, name in _SIZES if n_rows < limit), "n>10M")],
+            "configs": [
+                {
+                    "config_name": name,
+                    "data_files": [{"split": split, "path": file} for split, (file, _) in parts.items()],
+                }
+                for name, (_, parts) in configs.items()
+            ],
+            "dataset_info": [
+                {"config_name": name, "features": _features(schema), **self._sizes(parts)}
+                for name, (schema, parts) in configs.items()
+            ],
+        }
+
+    def _sizes(self, parts: Mapping[str, tuple[str, int]]) -> dict[str, Any]:
+        """Say how many rows each split has, and how many bytes to download and, as JSON lines, to read."""
+        files = self._part("files")
+
+        def n_bytes(name: str) -> int:
+            return int(files[name if name in files else name.replace("jsonl", "parquet")]["bytes"])
+
+        read = {split: n_bytes(file.replace("parquet", "jsonl")) for split, (file, _) in parts.items()}
+        return {
+            "splits": [
+                {"name": split, "num_bytes": read[split], "num_examples": rows} for split, (_, rows) in parts.items()
+            ],
+            "download_size": sum(n_bytes(file) for file, _ in parts.values()),
+            "dataset_size": sum(read.values()),
+        }
+
+    def _bibtex(self) -> list[str]:
+        facts, year = self.publication, (self.publication.date or "")[:4]
+        fields = {
+            "title": f"{{{self.title}}}",
+            "author": " and ".join(facts.creators) or f"{{{_MAKER}}}",
+            "year": year,
+            "doi": facts.doi or "",
+            "url": facts.url or "",
+            "note": f"made with sciscidata {self._version()}",
+        }
+        return [
+            "@misc{sciscidata_release,",
+            *(f"  {name} = {{{value}}}," for name, value in fields.items() if value),
+            "}",
+        ]
+
+    def _version(self) -> str:
+        return str(self._part("versions").get("sciscidata", ""))
+
+    # CITATION.cff
+
+    def citation(self) -> str:
+        """Write how to cite the release, in the Citation File Format 1.2.0."""
+        facts = self.publication
+        names = [creator.partition(",") for creator in facts.creators]
+        creators: list[dict[str, str]] = [
+            {"family-names": family.strip(), "given-names": given.strip()} if comma else {"name": family.strip()}
+            for family, comma, given in names
+        ]
+        known = {"doi": facts.doi, "url": facts.url, "date-released": facts.date}
+        return "\n".join(
+            _render_yaml(
+                {
+                    "cff-version": "1.2.0",
+                    "message": "If you use this release, cite it, and the works below.",
+                    "type": "dataset",
+                    "title": self.title,
+                    "abstract": self.summary(),
+                    "authors": creators or [{"name": _MAKER}],
+                    "version": self._version() or "1",
+                    **({"license": "CC0-1.0"} if self.licence.name == "cc0-1.0" else {}),
+                    **{name: value for name, value in known.items() if value},
+                    "keywords": [*_KEYWORDS],
+                    "references": self.references(),
+                }
+            )
+        )
+
+    # croissant.json
+
+    def croissant(self) -> str:
+        """Write the metadata as Croissant 1.1, with the fields of its extension for responsible AI (RAI 1.0)."""
+        files = self._part("files")
+        tables = {f"{split}.parquet": example_schema(self.label) for split in self.splits}
+        tables |= {SCORES_FILE: SCORES} if SCORES_FILE in files else {}
+        facts, version = self.publication, self._version()
+        known = {"datePublished": facts.date, "url": facts.url, "license": self.licence.url}
+        removed = ", ".join(f"{name}: {n:,}" for name, n in self.filters())
+        return json.dumps(
+            {
+                "@context": _CONTEXT,
+                "@type": "sc:Dataset",
+                "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
+                "name": self.title,
+                "description": self.summary(),
+                "version": f"{version}.0" if version.count(".") == 1 else version or "1.0.0",
+                "creator": [{"@type": "sc:Person", "name": name} for name in facts.creators]
+                or [{"@type": "sc:Organization", "name": _MAKER}],
+                "citeAs": "\n".join(self._bibtex()),
+                "keywords": [*_KEYWORDS],
+                "inLanguage": [str(code) for code in self._part("eligibility").get("languages") or ()] or ["und"],
+                **{name: value for name, value in known.items() if value},
+                **({} if self.licence.url else {"license": self.licence.text}),
+                "rai:dataCollection": f"Works, texts and citations of {self.data}. {self.drawn()}",
+                "rai:dataCollectionType": ["Web API" if self.kind == "openalex" else "Others"],
+                "rai:dataCollectionMissingData": "Null means undefined or not known; it is never 0.",
+                "rai:dataPreprocessingProtocol": [
+                    f"Works by filter, in this order: {removed}." if removed else self.drawn()
+                ],
+                "rai:dataAnnotationProtocol": self.made(),
+                "rai:machineAnnotationTools": [f"sciscidata {version}".strip()],
+                "rai:dataBiases": self.biases() or [_LIMITS[0]],
+                "rai:dataLimitations": [*_LIMITS, *_NOT_FOR],
+                "rai:dataUseCases": [*_USES],
+                "rai:dataSocialImpact": _NOT_FOR[0],
+                "rai:personalSensitiveInformation": [_PERSONAL],
+                "rai:dataReleaseMaintenancePlan": _MAINTENANCE,
+                "distribution": [
+                    {
+                        "@type": "cr:FileObject",
+                        "@id": name,
+                        "name": name,
+                        "contentUrl": name,
+                        "contentSize": f"{files[name]['bytes']} B",
+                        "encodingFormat": "application/x-parquet" if name in tables else "application/jsonlines",
+                        "sha256": files[name]["sha256"],
+                    }
+                    for name in sorted(files)
+                    if name in tables or name.endswith(".jsonl")
+                ],
+                "recordSet": [_record_set(name, schema) for name, schema in tables.items()],
+            },
+            indent=2,
+        )
+
+
+def _record_set(file: str, schema: Mapping[str, pl.DataType]) -> dict[str, Any]:
+    name = file.removesuffix(".parquet")
+    return {
+        "@type": "cr:RecordSet",
+        "@id": name,
+        "name": name,
+        "key": {"@id": f"{name}/openalex_id"},
+        "field": [
+            {
+                "@type": "cr:Field",
+                "@id": f"{name}/{column}",
+                "name": column,
+                "dataType": "cr:Float64" if dtype.is_float() else "sc:Integer" if dtype.is_integer() else "sc:Text",
+                **({"isArray": True, "arrayShape": "-1"} if dtype.is_nested() else {}),
+                "source": {"fileObject": {"@id": file}, "extract": {"column": column}},
+            }
+            for column, dtype in schema.items()
+        ],
+    }
+
+
+def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, str]]:
+    return [
+        {"name": name, **({"list": "string"} if dtype.is_nested() else {"dtype": _HUB_TYPES[dtype]})}
+        for name, dtype in schema.items()
+    ]
+
+
+def _bullets(lines: Any) -> list[str]:  # noqa: ANN401
+    return [f"- {line}" for line in lines]
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    cells = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
+    return [f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |" for row in cells]
+
+
+def _name_work(work: Mapping[str, Any]) -> str:
+    names = ", ".join(f"{author['family-names']}" for author in work["authors"])
+    return f"{names} ({work['year']}). {work['title']}. [doi:{work['doi']}](https://doi.org/{work['doi']})"
+
+
+def _render_yaml(value: Mapping[str, Any], indent: str = "") -> list[str]:
+    r"""Write an object with lists of texts or objects as YAML; texts and numbers are JSON, which YAML reads.
+
+    Example:
+        >>> print("\n".join(_render_yaml({"tags": ["a"], "configs": [{"name": "x", "files": ["b"]}]})))
+        tags:
+        - "a"
+        configs:
+        - name: "x"
+          files:
+          - "b"
+    """
+    lines: list[str] = []
+    for key, inner in value.items():
+        if not isinstance(inner, list):
+            lines.append(f"{indent}{key}: {json.dumps(inner, ensure_ascii=False)}")
+            continue
+        lines.append(f"{indent}{key}:")
+        for one in cast("list[Any]", inner):
+            first, *rest = _render_yaml(one, f"{indent}  ") if isinstance(one, Mapping) else [json.dumps(one)]
+            lines += [f"{indent}- {first.lstrip()}", *rest]
+    return lines
+
+
+#: The context of Croissant 1.1.
+_CONTEXT: Final[Mapping[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "arrayShape": "cr:arrayShape",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "containedIn": "cr:containedIn",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "description": {"@container": "@language"},
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileProperty": "cr:fileProperty",
+    "fileObject": "cr:fileObject",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isArray": "cr:isArray",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "name": {"@container": "@language"},
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}

@@ -1,0 +1,161 @@
+"""The documents of a release: what they say, which libraries read it by them, and who may change them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+import yaml
+
+from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build, verify
+from sciscidata.errors import ReleaseExistsError, VerificationError
+from sciscidata.release.documents import Publication, render_documents
+from sciscidata.release.manifest import DOCUMENTS, read_manifest
+from sciscidata.release.release import Release, check_target
+from tests.release.test_release import write
+
+OWN = OwnLabel(
+    name="early_label",
+    classes=("early", "late"),
+    sql="CASE WHEN publication_year < 2000 THEN 'early' ELSE 'late' END",
+    question="Is it | old?",
+)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    home = tmp_path_factory.mktemp("documents")
+    split = SplitConfig(n_train=60, n_test=9, n_dev=6)
+    settings: dict[str, Any] = {"source": SyntheticConfig(n_works=3_000), "split": split, "label": OWN}
+    return build(BuildConfig(**settings, out=home / "slice", cache_dir=home / "cache"))
+
+
+@pytest.fixture
+def copy(release: Release, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(release.folder, tmp_path / "copy"))
+
+
+def header_of(card: str) -> dict[str, Any]:
+    return yaml.safe_load(card.split("---\n")[1])
+
+
+def test_the_documents_say_what_the_manifest_says(release: Release) -> None:
+    assert {*DOCUMENTS} < {*release.manifest["files"]}
+    card = (release.folder / "README.md").read_text("utf-8")
+    header = header_of(card)
+    assert header["license"] == "cc0-1.0"
+    assert header["size_categories"] == ["n<1K"]
+    assert {"synthetic", "novelty"} < {*header["tags"]}
+    info = header["dataset_info"][0]
+    assert [part["num_examples"] for part in info["splits"]] == [60, 9, 6]
+    assert [feature["name"] for feature in info["features"]] == release.train.columns
+    filters = release.manifest["counts"]["filters"]
+    assert f"| read | {filters['works']:,} |" in card
+    assert f"| no abstract | -{filters['no_abstract']:,} |" in card
+    assert f"| eligible | {filters['eligible']:,} |" in card
+    assert "disruptive if the index is at least 0.001" in card
+    assert "`early_label`: early, late. Is it | old?" in card
+    assert "![novelty by year](novelty_by_year.png)" in card
+    citation = yaml.safe_load((release.folder / "CITATION.cff").read_text("utf-8"))
+    assert {"cff-version", "message", "title", "authors"} < {*citation}
+    assert citation["references"][0]["doi"] == "10.1287/mnsc.2015.2366"
+    facts = Publication(("Lovelace, Ada",), "2026-11-23", "10.5281/zenodo.7", "https://example.org")
+    published = render_documents(release.manifest, facts)
+    cited = yaml.safe_load(published["CITATION.cff"])
+    assert (cited["doi"], cited["authors"]) == (facts.doi, [{"family-names": "Lovelace", "given-names": "Ada"}])
+    assert b"  doi = {10.5281/zenodo.7}," in published["README.md"]
+    assert json.loads(published["croissant.json"])["datePublished"] == facts.date
+
+
+@pytest.mark.parametrize(
+    ("changes", "licence", "says"),
+    [
+        (
+            {"source": {"kind": "sciscinet", "scores": "as published, over all years"}},
+            "other",
+            "SciSciNet's disruption",
+        ),
+        ({"source": {"kind": "openalex"}, "cd": {"window_years": None}}, "cc0-1.0", "published 1 or more years later"),
+        ({"source": {"kind": "labelled", "labels": "trust"}}, "unknown", "read from labelled files"),
+        (
+            {"source": "x", "counts": 3, "eligibility": {"languages": None}, "cd": "x"},
+            "unknown",
+            "Novelty fields are null",
+        ),
+    ],
+)
+def test_a_card_follows_from_whatever_a_manifest_states(
+    tmp_path: Path, changes: dict[str, Any], licence: str, says: str
+) -> None:
+    manifest = read_manifest(write(tmp_path / "slice").folder) | changes
+    card = render_documents(manifest)["README.md"].decode()
+    assert header_of(card)["license"] == licence
+    assert says in card
+    assert "| train |" in card
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of what mlcroissant calls
+def test_five_libraries_read_the_same_rows(release: Release, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pandas, duckdb = pytest.importorskip("pandas"), pytest.importorskip("duckdb")
+    datasets, mlcroissant = pytest.importorskip("datasets"), pytest.importorskip("mlcroissant")
+    for split in release.splits:
+        file, expected = release.folder / f"{split}.parquet", getattr(release, split).rows(named=True)
+        assert pl.read_parquet(file).rows(named=True) == expected
+        assert pl.DataFrame(duckdb.read_parquet(str(file)).to_arrow_table()).rows(named=True) == expected
+        frame = pl.from_pandas(pandas.read_parquet(file), schema_overrides=getattr(release, split).schema)
+        assert frame.rows(named=True) == expected
+        found = datasets.load_dataset(str(release.folder), split=split, cache_dir=str(tmp_path / "cache"))
+        assert found.to_list() == expected
+        described = mlcroissant.Dataset(jsonld=str(release.folder / "croissant.json"))
+        assert not described.metadata.ctx.issues.errors
+        rows = [
+            {name.partition("/")[2]: plain(value) for name, value in row.items()} for row in described.records(split)
+        ]
+        assert rows == expected
+    scores = datasets.load_dataset(str(release.folder), "scores", split="works", cache_dir=str(tmp_path / "cache"))
+    assert scores.to_list() == release.scores.rows(named=True)
+
+
+def plain(value: Any) -> Any:
+    """Croissant gives texts as bytes, and NaN for null."""
+    if isinstance(value, bytes):
+        return value.decode()
+    if isinstance(value, list):
+        return [plain(one) for one in value]
+    return None if value is None or value != value else value
+
+
+def test_what_hubs_add_or_change_is_accepted_and_changed_data_are_not(copy: Path) -> None:
+    for name in (".gitattributes", ".git/HEAD", ".cache/huggingface/download/train.lock"):
+        (copy / name).parent.mkdir(parents=True, exist_ok=True)
+        (copy / name).write_text("of a hub")
+    with (copy / "README.md").open("a") as card:
+        card.write("Read our paper.\n")
+    assert verify(copy).changed == ("README.md",)
+    check_target(copy, overwrite=True)
+    (copy / ".cache" / "thesis.tex").write_text("years of work")
+    with pytest.raises(VerificationError, match=r"\.cache/thesis\.tex is not part of the release"):
+        verify(copy)
+    with pytest.raises(ReleaseExistsError, match=r"thesis\.tex"):
+        check_target(copy, overwrite=True)
+    (copy / ".cache" / "thesis.tex").unlink()
+    with (copy / "train.jsonl").open("a") as lines:
+        lines.write("{}\n")
+    with pytest.raises(VerificationError, match=r"train\.jsonl: sha256"):
+        verify(copy)
+
+
+def test_a_release_that_replaces_another_keeps_its_git(tmp_path: Path) -> None:
+    folder = write(tmp_path / "slice").folder
+    (folder / ".git" / "objects").mkdir(parents=True)
+    (folder / ".git" / "objects" / "7f").write_bytes(b"history")
+    (folder / ".gitattributes").write_text("*.parquet filter=lfs")
+    write(folder, overwrite=True)
+    assert (folder / ".git" / "objects" / "7f").read_bytes() == b"history"
+    assert (folder / ".gitattributes").read_text() == "*.parquet filter=lfs"
+    assert verify(folder).changed == ()
