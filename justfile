@@ -30,6 +30,10 @@ quick:
 docs:
     NO_MKDOCS_2_WARNING=1 {{bin}}/mkdocs build --strict
 
+# run the notebooks on real data, and keep in them what they print and draw
+notebooks *NAMES:
+    MPLBACKEND=agg {{bin}}/python docs/_notebooks.py {{NAMES}}
+
 # a small release from the synthetic world, verified
 smoke:
     {{bin}}/python scripts/build_slice.py --source synthetic --n-works 5000 --n-train 90 --n-test 9 --out slices/smoke --overwrite
