@@ -32,7 +32,7 @@ docs:
 
 # run the notebooks on real data, and keep in them what they print and draw
 notebooks *NAMES:
-    MPLBACKEND=agg {{bin}}/python docs/_notebooks.py {{NAMES}}
+    {{bin}}/python docs/_notebooks.py {{NAMES}}
 
 # sdist and wheel, and the README's example and commands with the wheel alone
 dist:

@@ -11,17 +11,19 @@ import io
 import json
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stdout
+from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import matplotlib as mpl
 from IPython.core.displayhook import DisplayHook
 from IPython.core.interactiveshell import InteractiveShell
-from matplotlib import pyplot as plt
 from matplotlib.figure import Figure
 from PIL import Image
+
+mpl.use("agg")
+from matplotlib import pyplot as plt
 
 HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
@@ -60,23 +62,21 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
             done = shell.run_cell("".join(cell["source"]))
         done.raise_error()
         cell["execution_count"] = number
-        drawn = [plt.figure(figure) for figure in plt.get_fignums()]
-        values = [value for value in (*drawn, done.result) if value is not None]
-        cell["outputs"] = [*_printed(printed.getvalue()), *(_show(value, number) for value in values)]
+        text, result = printed.getvalue(), done.result
+        said = [{"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}] if text else []
+        drawn = [{"output_type": "display_data", **_show(plt.figure(figure))} for figure in plt.get_fignums()]
+        value = [{"output_type": "execute_result", "execution_count": number, **_show(result)}] * (result is not None)
+        cell["outputs"] = [*said, *drawn, *value]
         plt.close("all")
     return notebook, shell.user_ns
 
 
-def _printed(text: str) -> Iterator[dict[str, Any]]:
-    if text:
-        yield {"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}
-
-
-def _show(value: object, number: int) -> dict[str, Any]:
-    data: dict[str, Any] = {"text/plain": repr(value).splitlines(keepends=True)}
+def _show(value: object) -> dict[str, Any]:
     if isinstance(value, Figure):
         data = {"image/png": _draw(value), "text/plain": [value.get_label()]}
-    return {"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": data}
+    else:
+        data = {"text/plain": repr(value).splitlines(keepends=True)}
+    return {"metadata": {}, "data": data}
 
 
 def _draw(figure: Figure) -> str:
@@ -87,23 +87,11 @@ def _draw(figure: Figure) -> str:
     return base64.b64encode(small.getvalue()).decode()
 
 
-@contextmanager
-def in_empty_folder() -> Iterator[Path]:
-    """Work in a folder that is gone afterwards, so that a notebook finds no file of an earlier run."""
-    before = Path.cwd()
-    with TemporaryDirectory() as folder:
-        os.chdir(folder)
-        try:
-            yield Path(folder)
-        finally:
-            os.chdir(before)
-
-
 def main() -> None:
     """Run the notebooks that are named, or all of them, and write them with their outputs."""
     os.environ.setdefault("SCISCI_SHARED_DATA", str(HOME.parent / "shared" / "data"))
     for path in [path for path in NOTEBOOKS if not sys.argv[1:] or path.stem in sys.argv[1:]]:
-        with in_empty_folder():
+        with TemporaryDirectory() as folder, chdir(folder):  # without files of an earlier run
             notebook, _ = run_notebook(path)
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
 
