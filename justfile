@@ -30,6 +30,16 @@ quick:
 docs:
     NO_MKDOCS_2_WARNING=1 {{bin}}/mkdocs build --strict
 
+# run the notebooks on real data, and keep in them what they print and draw
+notebooks *NAMES:
+    {{bin}}/python docs/_notebooks.py {{NAMES}}
+
+# sdist and wheel, and the README's example and commands with the wheel alone
+dist:
+    rm -rf dist
+    {{bin}}/uv build --quiet
+    bash packaging/try_wheel.sh dist/*.whl
+
 # a small release from the synthetic world, verified
 smoke:
     {{bin}}/python scripts/build_slice.py --source synthetic --n-works 5000 --n-train 90 --n-test 9 --out slices/smoke --overwrite

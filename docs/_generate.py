@@ -1,24 +1,29 @@
-"""MkDocs hooks of the documentation site: they make pages from code, and MathML from formulas.
+"""MkDocs hooks of the documentation site: they make pages from code and notebooks, and MathML from formulas.
 
 Pages made from code: both command lines (from their parsers), both Python references (from ``__init__.pyi`` and
-docstrings), and the architecture (from the layers in pyproject.toml and the first docstring line of each module).
+docstrings), and the architecture (from the layers in pyproject.toml and the first docstring line of each module). Pages
+made from notebooks, with the outputs that ``_notebooks.py`` kept in them: one each, and the gallery of their pictures.
 """
 
 from __future__ import annotations
 
 import ast
+import base64
 import html
 import importlib
 import inspect
+import json
 import re
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 HOME = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
 #: The order of functions on the reference pages: that of the flow.
 _VERBS = (
     *("scan", "ingest", "compute", "draw", "build", "read", "verify", "export", "find", "train", "score"),
@@ -35,6 +40,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         "reference/sciscidata.md": render_api("sciscidata"),
         "reference/sciscirl.md": render_api("sciscirl"),
         "reference/architecture.md": render_architecture(),
+        "gallery.md": render_gallery(notebooks := [read_notebook(path) for path in NOTEBOOKS]),
+        **{f"notebooks/{notebook.name}.md": notebook.page for notebook in notebooks},
+        **{f"notebooks/{name}": drawn for notebook in notebooks for name, (_, drawn) in notebook.pictures.items()},
     }
     for name, content in pages.items():
         files.append(File.generated(config, name, content=content))
@@ -50,6 +58,57 @@ def _render_formula(found: re.Match[str]) -> str:
     latex = html.unescape(found[2]).strip()[2:-2]  # between \( and \), or \[ and \]
     display = "block" if found[1] == "div" else "inline"
     return f'<{found[1]} class="formula">{convert(latex, display=display)}</{found[1]}>'
+
+
+class Notebook(NamedTuple):
+    """A notebook as a page, and its pictures by name of file: caption and content."""
+
+    name: str
+    title: str
+    question: str
+    page: str
+    pictures: dict[str, tuple[str, bytes]]
+
+
+def read_notebook(path: Path) -> Notebook:
+    """Make a page from a notebook and the outputs that are kept in it; nothing runs."""
+    parts: list[str] = []
+    pictures: dict[str, tuple[str, bytes]] = {}
+    for cell in json.loads(path.read_text("utf-8"))["cells"]:
+        text = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(re.sub(r"\]\((\w+)\.ipynb\)", r"](\1.md)", text.replace("](../docs/", "](../")))
+            continue
+        parts.append(f"```python\n{text}\n```")
+        for output in cell["outputs"]:
+            shown = output.get("data", {"text/plain": output.get("text")})
+            printed = "".join(shown["text/plain"])
+            if "image/png" in shown:
+                name = f"{path.stem}_{len(pictures) + 1}.png"
+                pictures[name] = printed, base64.b64decode(shown["image/png"])
+                parts.append(f"![{printed}]({name})\n\n*{printed}*")
+            else:
+                parts.append(f"```text\n{printed.rstrip()}\n```")
+    title, _, rest = parts[0].removeprefix("# ").partition("\n")
+    where = f"This page is `notebooks/{path.name}` of the repository, as it last ran."
+    page = "\n\n".join([f"# {title}", where, rest.strip(), *parts[1:]])
+    return Notebook(path.stem, title, rest.strip().partition("\n\n")[0], page + "\n", pictures)
+
+
+def render_gallery(notebooks: list[Notebook]) -> str:
+    """Show every picture of the notebooks below the question of its notebook; a picture leads to its page."""
+    intro = "Notebooks with a question each, on real data where there are some. A picture leads to its page."
+    lines = ["# Gallery", "", intro]
+    for notebook in notebooks:
+        lines += ["", f"## {notebook.title}", "", notebook.question, "", f"[Read it](notebooks/{notebook.name}.md)", ""]
+        lines.append('<div class="gallery">')
+        for name, (caption, _) in notebook.pictures.items():
+            text = html.escape(caption, quote=True)
+            image = f'<img src="notebooks/{name}" alt="{text}" loading="lazy">'
+            link = f'<a href="notebooks/{notebook.name}.html">{image}</a>'
+            lines.append(f"<figure>{link}<figcaption>{text}</figcaption></figure>")
+        lines.append("</div>")
+    return "\n".join(lines) + "\n"
 
 
 def read_layers() -> list[list[str]]:

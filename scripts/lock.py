@@ -1,4 +1,4 @@
-"""Write the SHA-256 of every file that the index has of each pinned version: constraints.txt and the local server's.
+"""Write the SHA-256 of every file of each pinned version: into constraints.txt, uv.lock and the local server's list.
 
     .venv/bin/python scripts/lock.py       needs uv, of the extra dev
 
@@ -109,6 +109,10 @@ def main() -> None:
     with CONSTRAINTS.open("a", encoding="utf-8") as file:
         file.writelines(f"{key}\n" for key in new)
     write_hashes(CONSTRAINTS, everything)
+    fixed = [word for name, version in (limits | read_pins(CONSTRAINTS.read_text("utf-8"))).items()
+             for word in ("--upgrade-package", f"{name}=={version}")]  # fmt: skip
+    if subprocess.run([uv, "lock", "--quiet", *fixed], check=False, cwd=HOME).returncode:
+        sys.exit("error: uv could not write uv.lock (it says why above).")
     print(f"{len(everything)} packages with hashes; new: {', '.join(new) or 'none'}")
 
 

@@ -216,6 +216,10 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
         if end.code:
             raise
         status = 0  # of --help
+    except BrokenPipeError as error:  # the reader of output that is not buffered has gone, as `head` does
+        discard(sys.stdout)
+        tell(f"error: cannot write to a pipe that its reader has closed: {error.strerror}.")
+        return 1
     try:
         sys.stdout.flush()
     except OSError as error:

@@ -15,6 +15,7 @@ from sciscidata._support.terminal import about_failure, end_well, open_terminal,
 from sciscidata.errors import SciSciDataError
 from sciscirl.cli.commands import COMMANDS, call_words, show
 from sciscirl.cli.flags import list_options
+from sciscirl.errors import how_to_install
 
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 
@@ -37,9 +38,8 @@ def _run_and_tell(words: Sequence[str]) -> int:
     except (OSError, MemoryError, RuntimeError, ImportError) as error:
         told = about_failure(error)
         if isinstance(error, ModuleNotFoundError) and not str(error.name).startswith("scisci"):
-            extra = "local" if error.name == "trl" else "rl sft" if error.name in _OF_SFT else "rl"
-            command = f"python3 scripts/install.py {extra} (--venv names a folder)"
-            told = f"{error.name} is not installed. Install it: {command}."
+            extras = ["local"] if error.name == "trl" else ["rl", "sft"] if error.name in _OF_SFT else ["rl"]
+            told = f"{error.name} is not installed. Run {how_to_install(*extras)}."
         if told is None:
             raise
         tell(f"error: {told}")

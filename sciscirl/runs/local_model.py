@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final, Literal, cast
 
 from sciscidata.storage.small_files import is_special, read_json
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import SciSciRLError, how_to_install
 
 Quantization = Literal["nf4", "none"]  # under an adapter that is trained
 Precision = Literal["bfloat16", "float16", "float32"]
@@ -32,9 +32,7 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
     """Make sure that packages of some extras are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        msg = (
-            f"{', '.join(missing)} is not installed. Install the extras {extras}: python3 scripts/install.py {extras}."
-        )
+        msg = f"{', '.join(missing)} is not installed. Run {how_to_install(*extras.split())}."
         raise SciSciRLError(msg)
 
 

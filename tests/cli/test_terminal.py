@@ -181,6 +181,21 @@ def test_a_stream_that_cannot_be_written_is_one_line(release, words, stream, tmp
     assert stream == "stderr" or b"standard output: No space left on device." in done.stderr
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="no such shell there")
+def test_a_reader_that_leaves_early_is_one_line():
+    """``sciscirl --help | head -1``; without a buffer the write itself fails, and not the last flush."""
+    read, write = os.pipe()
+    os.close(read)
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    command = [sys.executable, "-m", "sciscirl", "--help"]
+    done = subprocess.run(
+        command, stdout=write, stderr=subprocess.PIPE, env=environment, check=False, text=True, timeout=600
+    )
+    os.close(write)
+    assert done.returncode == 1
+    assert done.stderr == "error: cannot write to a pipe that its reader has closed: Broken pipe.\n"
+
+
 def assert_loss_is_one_line(done: subprocess.CompletedProcess[bytes], *, is_lost: bool, is_told: bool) -> None:
     assert done.returncode == int(is_lost)
     lines = done.stderr.decode().splitlines()

@@ -35,7 +35,8 @@ def test_every_page_is_built(site):
         path.relative_to(REPOSITORY / "docs").with_suffix("").as_posix() for path in REPOSITORY.glob("docs/**/*.md")
     }
     generated = {"sciscidata_command", "sciscirl_command", "sciscidata", "sciscirl", "architecture"}
-    expected = pages | {f"reference/{name}" for name in generated} | {"404"}
+    notebooks = {f"notebooks/{path.stem}" for path in REPOSITORY.glob("notebooks/*.ipynb")}
+    expected = pages | {f"reference/{name}" for name in generated} | notebooks | {"gallery", "404"}
     assert {path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html")} == expected
 
 

@@ -183,7 +183,9 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(monkeypatch, c
 
     monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": load})
     assert main(["presets"]) == 1
-    assert capsys.readouterr().err.startswith("error: no_such_package is not installed. Install it: python3 scripts/")
+    assert capsys.readouterr().err.startswith(
+        "error: no_such_package is not installed. Run pip install 'sciscidata[rl]', or "
+    )
 
 
 def test_a_home_that_is_not_there_is_named_as_it_was_typed():

@@ -147,7 +147,7 @@ def test_a_missing_package_of_an_extra_names_the_extra(made, monkeypatch, packag
     find = importlib.util.find_spec
     monkeypatch.setattr("importlib.util.find_spec", lambda name, *more: None if name == package else find(name, *more))
     quantize = "int8" if package == "bitsandbytes" else "none"
-    with pytest.raises(SciSciRLError, match=rf"{package} is not installed\. Install .*install\.py rl sft"):
+    with pytest.raises(SciSciRLError, match=rf"{package} is not installed\. Run .*install\.py rl sft"):
         load_base_model(str(made[1]), quantize=quantize, device="cpu")
 
 

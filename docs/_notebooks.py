@@ -1,0 +1,100 @@
+"""Run the notebooks and keep what they print and draw: python docs/_notebooks.py [NAME ...].
+
+The outputs are kept in the notebooks, so that a reader sees them without running anything. The site makes its pages
+from them (``docs/_generate.py``). The notebooks read real data from ``SCISCI_SHARED_DATA``, or ``../shared/data``.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import sys
+from contextlib import chdir, redirect_stdout
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import matplotlib as mpl
+from IPython.core.displayhook import DisplayHook
+from IPython.core.interactiveshell import InteractiveShell
+from matplotlib.figure import Figure
+from PIL import Image
+
+mpl.use("agg")
+from matplotlib import pyplot as plt
+
+HOME = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
+_DPI, _COLOURS = 120, 64  # enough for the screen
+
+
+class _Silent(DisplayHook):
+    """Notes the value of a cell, and prints nothing."""
+
+    def write_output_prompt(self) -> None:
+        """Print no number."""
+
+    def write_format_data(self, format_dict: dict[str, Any], md_dict: dict[str, Any] | None = None) -> None:
+        """Print no value."""
+
+
+def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Run all cells as Jupyter does, in the working folder.
+
+    Returns:
+        The notebook with its outputs: what each cell printed, and its last value, a figure as a picture whose text is
+        its caption; and the names that the cells define.
+
+    Raises:
+        Exception: of the first cell that fails.
+    """
+    notebook = json.loads(path.read_text("utf-8"))
+    shell = InteractiveShell(displayhook_class=_Silent)
+    number = 0
+    for cell in notebook["cells"]:
+        if cell["cell_type"] != "code":
+            continue
+        number += 1
+        printed = io.StringIO()
+        with redirect_stdout(printed):
+            done = shell.run_cell("".join(cell["source"]))
+        done.raise_error()
+        cell["execution_count"] = number
+        text, result = printed.getvalue(), done.result
+        said = [{"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}] if text else []
+        drawn = [{"output_type": "display_data", **_show(plt.figure(figure))} for figure in plt.get_fignums()]
+        value = [{"output_type": "execute_result", "execution_count": number, **_show(result)}] * (result is not None)
+        cell["outputs"] = [*said, *drawn, *value]
+        plt.close("all")
+    return notebook, shell.user_ns
+
+
+def _show(value: object) -> dict[str, Any]:
+    if isinstance(value, Figure):
+        data = {"image/png": _draw(value), "text/plain": [value.get_label()]}
+    else:
+        data = {"text/plain": repr(value).splitlines(keepends=True)}
+    return {"metadata": {}, "data": data}
+
+
+def _draw(figure: Figure) -> str:
+    drawn, small = io.BytesIO(), io.BytesIO()
+    figure.savefig(drawn, dpi=_DPI, format="png")
+    with Image.open(drawn) as picture:
+        picture.convert("RGB").quantize(_COLOURS).save(small, format="png", optimize=True)
+    return base64.b64encode(small.getvalue()).decode()
+
+
+def main() -> None:
+    """Run the notebooks that are named, or all of them, and write them with their outputs."""
+    os.environ.setdefault("SCISCI_SHARED_DATA", str(HOME.parent / "shared" / "data"))
+    for path in [path for path in NOTEBOOKS if not sys.argv[1:] or path.stem in sys.argv[1:]]:
+        with TemporaryDirectory() as folder, chdir(folder):  # without files of an earlier run
+            notebook, _ = run_notebook(path)
+        path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
