@@ -5,7 +5,8 @@
     python3 scripts/install.py dev --venv .venv-dev
 
 Versions and hashes are those of constraints.txt; a file with another hash, or one that is not listed there, ends the
-installation. Nothing is built from source but this project, with the setuptools of constraints.txt. The pip that comes
+installation. Nothing is built from source but this project and jsonpath-rw (which mlcroissant needs, and which has no
+wheel), with the setuptools of constraints.txt. The pip that comes
 with Python may be too old to compare hashes of what a requirement brings along, so pip itself comes first, compared
 likewise.
 """
@@ -26,6 +27,8 @@ CONSTRAINTS = HOME / "constraints.txt"
 TORCH_CPU = HOME / "sciscirl" / "local_server" / "torch_cpu.txt"
 #: What installs the rest: pip, and what builds this project.
 TOOLS = ("pip", "setuptools")
+#: What exists as source only.
+SOURCE_ONLY = "jsonpath-rw"
 
 
 def requirements_of(project: dict, extras: list[str]) -> list[str]:
@@ -75,7 +78,7 @@ def main() -> None:
     if not python.exists():
         run([sys.executable, "-m", "venv", str(options.venv)])
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-    checked = [*pip, "--require-hashes", "--only-binary", ":all:"]
+    checked = [*pip, "--require-hashes", "--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-build-isolation"]
     with tempfile.TemporaryDirectory() as folder:
         tools = Path(folder) / "tools.txt"
         tools.write_text(pins_of(CONSTRAINTS.read_text("utf-8"), TOOLS), "utf-8")
