@@ -313,11 +313,12 @@ def main() -> None:
             shutil.rmtree(folder)
     figures = {size: parts for size, parts in json.loads(FIGURES.read_text()).items() if {"build", "cd"} <= set(parts)}
     print(table(figures))
-    for size in options.sizes:
+    for size in filter(figures.get, options.sizes):
         parts = figures[size].values()
-        minutes, disk = sum(part["seconds"] for part in parts) / 60, max(part["peak_disk_gb"] for part in parts)
+        minutes, disk = sum(part["seconds"] for part in parts) / 60, max(part.get("peak_disk_gb", 0) for part in parts)
         print(f"{size}: {minutes:.1f} minutes in all, {max(part['peak_gb'] for part in parts)} GB, {disk} GB of disk")
-    draw(figures, CACHE / "scale.png")
+    if figures:
+        draw(figures, CACHE / "scale.png")
 
 
 def warm_up() -> None:

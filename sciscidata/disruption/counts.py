@@ -89,9 +89,8 @@ class Counter:
             n_to_date = window.citers_before(focal.start, focal.stop)[:, None] + counts[:, :, 0] + counts[:, :, 1]
             if config.focal_citers == "any":  # those before the window have no stamp, so that they belong to n_i
                 counts[:, :, 0] = n_to_date - counts[:, :, 1]
-            columns |= (
-                {f"n_j{config.di_l}": n_j5, "n_shared": n_shared, "n_to_date": n_to_date} if config.family else {}
-            )
+            if config.family:
+                columns |= {f"n_j{config.di_l}": n_j5, "n_shared": n_shared, "n_to_date": n_to_date}
         at = np.searchsorted(ends, window.ends).tolist()
         return {
             name + window_name: column[:, place]

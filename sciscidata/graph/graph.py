@@ -47,7 +47,7 @@ _SPAN = 1 << 22  # numbers to look at together
 class CitationGraph:
     """A citation graph, renumbered so that index order is time order.
 
-    It keeps the references of every work, and makes the lists of citers when they are needed: this halves its bytes.
+    It keeps the references of every work. Lists of citers are made when they are needed, which halves what is kept.
 
     Attributes:
         work_ids: int64 (n), n below 2^31. Works with a year first, by (year, id); then those without one, by id.
