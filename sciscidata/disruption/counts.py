@@ -154,8 +154,8 @@ def _add_months(day: int, n: int) -> int:
     """
     date = np.datetime64(day, "D")
     month = date.astype("M8[M]")
-    first, following = ((month + n + i).astype("M8[D]") for i in (0, 1))
-    return int(min(first + (date - month.astype("M8[D]")), following - 1).astype(np.int64))
+    first, following = ((month + np.timedelta64(n + i, "M")).astype("M8[D]") for i in (0, 1))
+    return int(min(first + (date - month.astype("M8[D]")), following - np.timedelta64(1, "D")).astype(np.int64))
 
 
 def split_at(offsets: Int64Array, span: range) -> list[range]:
