@@ -60,6 +60,20 @@ CD_FAMILY = pl.Schema(
     }
 )
 
+#: One row per work, convention ("default", or of CDConfig.compat) and window ("5", "18mo", "all").
+CD_SWEEP = pl.Schema(
+    {
+        "work_id": pl.Int64(),
+        "publication_year": pl.Int32(),
+        "convention": pl.String(),
+        "window": pl.String(),
+        "n_i": pl.UInt32(),
+        "n_j": pl.UInt32(),
+        "n_k": pl.UInt32(),
+        "cd_index": pl.Float64(),
+    }
+)
+
 #: One row per work of WORKS. ``n_pairs`` is null for a work that is not scored; the rest when undefined.
 ATYPICALITY = pl.Schema(
     {

@@ -5,39 +5,49 @@ A killed run loses little: the next one uses the finished parts of a corpus, sta
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Annotated, Any
 
+import msgspec
+import numpy as np
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig
-from sciscidata.corpus.folder import CorpusConfig, graph_folder, open_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
+from sciscidata.disruption.config import Window
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
+from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, Time
+from sciscidata.graph.graph import CitationGraph, Time, content_hash, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.records.ids import original_ids_beside
 from sciscidata.sampling.manifest_entries import describe_background
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import Table, reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_bytes
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
+
+Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
 
 
 def ingest(
@@ -47,6 +57,7 @@ def ingest(
     cache_dir: str | Path,
     texts: bool = True,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Corpus:
     """Read a source once into a corpus on disk. Every later stage reads the corpus.
 
@@ -57,6 +68,7 @@ def ingest(
         cache_dir: for records parsed on the way.
         texts: write titles and abstracts too. A snapshot is always read with its texts.
         overwrite: replace another corpus in ``out``. Other files are never replaced.
+        engine: who reads the parts of a snapshot; processes of this machine when None.
 
     Returns:
         The corpus, as ``scan_corpus(out)`` gives it: works, citations (both lazy) and provenance.
@@ -82,12 +94,17 @@ def ingest(
             "(RecordsConfig.inputs, TablesConfig.works), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
         )
         raise ConfigError(msg)
+    if engine is not None and not isinstance(source, SnapshotConfig):
+        msg = (
+            "only the parts of a snapshot are tasks for an engine; other sources are read by one process. Leave it out."
+        )
+        raise ConfigError(msg)
     if isinstance(source, SnapshotConfig):
         if not texts:
             msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
             raise ConfigError(msg)
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
-            corpus = ingest_snapshot(source, out, advance, overwrite=overwrite)
+            corpus = ingest_snapshot(source, out, advance, overwrite=overwrite, engine=engine)
     elif isinstance(source, TablesConfig):
         with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
             corpus = ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
@@ -128,6 +145,7 @@ def write_cd_index(
     shard: str | None = None,
     cache_dir: str | Path,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Path:
     """Score every work of a corpus on disk by its CD index, into one Parquet file.
 
@@ -139,6 +157,7 @@ def write_cd_index(
             each. All works still count as citers. Shares do not overlap; together they are the whole.
         cache_dir: for the graph, and for years of scores that a killed run has finished.
         overwrite: replace another file of scores in ``out``. Any other file is never replaced.
+        engine: who scores shares of the works, with ``cache_dir`` on a disk that all see; threads here when None.
 
     Returns:
         ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata name the corpus and
@@ -171,7 +190,7 @@ def write_cd_index(
     replace = Path(out).exists()  # another result, or a damaged one
     graph = _open_graph(folder, cache_dir, config.time)
     focal = shard_range(graph, number - 1, n_shards)
-    parts = cache_cd_index(graph, cache_dir, config, focal=focal)
+    parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
     scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
     return write_scores(original_ids_beside(scores, scan_corpus(folder).works), Path(out), facts, replace=replace)
 
@@ -186,6 +205,7 @@ def write_null_cd_index(
     seed: int = 0,
     cache_dir: str | Path,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Path:
     """Compare the CD index of every work of a corpus on disk with its index in rewired graphs, in one Parquet file.
 
@@ -199,6 +219,8 @@ def write_null_cd_index(
         seed: of the draws.
         cache_dir: for the graph.
         overwrite: as in ``write_cd_index``.
+        engine: who makes the draws, as in ``write_cd_index``. Draws that are done are then kept for the next run; each
+            takes about 2 to 8 bytes a work of disk until the end.
 
     Returns:
         ``out``: NULL_CD_INDEX, sorted by work_id. Its metadata name the corpus, the convention and the null model.
@@ -225,9 +247,14 @@ def write_null_cd_index(
         return Path(out)
     replace = Path(out).exists()
     graph = _open_graph(folder, cache_dir)
-    scores = score_null(graph, config, null=null, n_draws=n_draws, seed=seed).sort("work_id")
+    key = hashlib.sha256(json.dumps(facts | {"n_draws": 0}, sort_keys=True).encode()).hexdigest()[:32]
+    home = (Path(cache_dir) / f"null-cd-{key}.tasks").absolute()
+    draws: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "engine": engine, "home": home}
+    scores = score_null(graph, config, **draws).sort("work_id")
     rows = original_ids_beside(iter([scores]), scan_corpus(folder).works)
-    return write_scores(rows, Path(out), facts, replace=replace)
+    written = write_scores(rows, Path(out), facts, replace=replace)
+    remove_folder(home)
+    return written
 
 
 def write_atypicality(
@@ -238,6 +265,7 @@ def write_atypicality(
     background: str | Path | None = None,
     cache_dir: str | Path,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Path:
     """Score every work of a corpus on disk by how unusual its venue pairs are, into one Parquet file.
 
@@ -248,6 +276,7 @@ def write_atypicality(
         background: a saved null model to score against; that of the corpus itself when None.
         cache_dir: as in ``write_cd_index``.
         overwrite: as in ``write_cd_index``.
+        engine: who scores the citing years, as in ``write_cd_index``.
 
     Returns:
         ``out``: ATYPICALITY, sorted by work_id. Its metadata name the corpus and the null model.
@@ -276,9 +305,129 @@ def write_atypicality(
     works = scan_corpus(folder).works
     graph = _open_graph(folder, cache_dir)
     table = None if background is None else read_background(background).for_venues_of(works)
-    parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table)
+    parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table, engine=engine)
     scores = by_work_id(parts, graph.work_ids[: graph.n_known])
     return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
+
+
+def write_cd_sweep(
+    folder: str | Path,
+    out: str | Path,
+    *,
+    windows: Annotated[tuple[Window, ...], msgspec.Meta(title="WINDOW")] = (3, 5, 10, None),
+    conventions: Conventions = ("default",),
+    n_draws: NDraws | None = None,
+    seed: int = 0,
+    cache_dir: str | Path,
+    overwrite: bool = False,
+    engine: Engine | None = None,
+) -> Path:
+    """Score every work of a corpus on disk by its CD index in many ways, into one long Parquet file with a picture.
+
+    The graph is read once, and all windows of a convention are counted in one pass.
+
+    Args:
+        folder: the corpus.
+        out: the file to write, as in ``write_cd_index``; the picture has the same name with ``.png``.
+        windows: citation windows in years; None, on a command line all: without end.
+        conventions: names of ``CDConfig.compat``, and ``"default"`` for ``CDConfig()``.
+        n_draws: rewired graphs of the null model for each window and convention. None: no null model.
+        seed: of the draws.
+        cache_dir: for the graph, and what a killed run has finished.
+        overwrite: as in ``write_cd_index``.
+        engine: who does the scoring and the draws, as in ``write_cd_index``.
+
+    Returns:
+        ``out``: CD_SWEEP, with ``n_draws`` also null_mean, null_std and z (Float64); a row for each work, convention
+        and window, sorted by work_id, then in the order in which they were given.
+
+    Raises:
+        ConfigError: before anything is read, if an argument is wrong, or a convention knows no such window.
+        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_cd_index``.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
+        >>> with TemporaryDirectory() as home:
+        ...     world = Path(home) / "world"
+        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
+        ...     file = write_cd_sweep(world, Path(home) / "sweep.parquet", windows=(3, None), cache_dir=home)
+        ...     pl.read_parquet(file)["window"].to_list()[:3], file.with_suffix(".png").exists()
+        (['3', 'all', '3'], True)
+    """
+    from sciscidata.plots.disruption import plot_cd_sweep
+
+    configs = _sweep_configs(windows, conventions)
+    if n_draws is not None:
+        check_draws("rewired", n_draws, seed)
+    stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
+    facts, out = state_facts("cd_sweep", folder, stated), Path(out)
+    if not is_done(out, facts, overwrite=overwrite):
+        replace_old = out.exists()
+        graph, works = _open_graph(folder, cache_dir), scan_corpus(folder).works
+        parts = {name: cache_cd_index(graph, cache_dir, config, engine=engine) for name, config in configs.items()}
+        nulls: dict[tuple[str, str], pl.DataFrame] = {}
+        homes: list[Path] = []
+        for name, config in configs.items():
+            for window, years in config.all_windows.items() if n_draws is not None else ():
+                key = content_hash(graph, name, str(years), seed)
+                homes.append((Path(cache_dir) / f"sweep-{key}.tasks").absolute())
+                given: dict[str, Any] = {"n_draws": n_draws, "seed": seed, "engine": engine, "home": homes[-1]}
+                single = replace(config, window_years=years, windows=())
+                nulls[name, window] = score_null(graph, single, **given).select("work_id", "null_mean", "null_std", "z")
+        ids = graph.work_ids[: graph.n_known]
+        spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
+        years = _years(graph)
+        rows = (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
+        write_scores(original_ids_beside(rows, works), out, facts, replace=replace_old)
+        for home in homes:
+            remove_folder(home)
+    plot_cd_sweep(pl.scan_parquet(out, glob=False), path=out.with_suffix(".png"))
+    return out
+
+
+def _years(graph: CitationGraph) -> pl.DataFrame:
+    lengths = np.diff(graph.year_offsets)
+    return pl.DataFrame(
+        {"work_id": graph.work_ids[: graph.n_dated], "publication_year": np.repeat(graph.years, lengths)}
+    )
+
+
+def _sweep_configs(windows: tuple[Window, ...], conventions: tuple[str, ...]) -> dict[str, CDConfig]:
+    """Return one configuration with all windows for each convention."""
+    check_value("windows", windows, tuple[Window, ...])
+    check_value("conventions", conventions, Conventions)
+    if not windows or not conventions or len({*conventions}) < len(conventions):
+        msg = "a sweep needs at least one window, and at least one convention, each once. Name them."
+        raise ConfigError(msg)
+    first, *others = windows
+    of_windows: dict[str, Any] = {"window_years": first, "windows": tuple(others)}
+    return {
+        name: CDConfig(**of_windows) if name == "default" else CDConfig.compat(name, **of_windows)
+        for name in conventions
+    }
+
+
+def _sweep_rows(
+    spans: Mapping[str, pl.DataFrame],
+    configs: Mapping[str, CDConfig],
+    nulls: Mapping[tuple[str, str], pl.DataFrame],
+    years: pl.DataFrame,
+) -> pl.DataFrame:
+    """Put the scores of a span of works below each other, sorted by work, convention and window."""
+    names, long = ("n_i", "n_j", "n_k", "cd_index"), list[pl.DataFrame]()
+    for name, rows in spans.items():
+        for window, length in configs[name].all_windows.items():
+            part = rows.select("work_id", *(pl.col(column + window).alias(column) for column in names)).with_columns(
+                pl.lit(name).alias("convention"), pl.lit("all" if length is None else str(length)).alias("window")
+            )
+            if (name, window) in nulls:
+                part = part.join(nulls[name, window], on="work_id", how="left", maintain_order="left")
+            long.append(part)
+    order = pl.concat([part.with_columns(pl.lit(n).alias("order")) for n, part in enumerate(long)])
+    rows = order.sort("work_id", "order").join(years, on="work_id", how="left", maintain_order="left")
+    extra = [name for name in ("null_mean", "null_std", "z") if name in rows.columns]
+    return rows.select(*(pl.col(name).cast(kind) for name, kind in CD_SWEEP.items()), *extra)
 
 
 def warn_of_graph(graph: CitationGraph, folder: str | Path) -> None:

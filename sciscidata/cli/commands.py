@@ -8,6 +8,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
@@ -17,6 +18,7 @@ from sciscidata.errors import ConfigError
 
 if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
+    from sciscidata.engines.engine import Engine
 
 _FILES: Final = ("records", "tables", "synthetic", "sciscinet", "snapshot")
 _SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
@@ -30,6 +32,8 @@ class Command(NamedTuple):
     package and prints the result. ``takes`` is its one positional argument, ``writes`` what ``--out`` names ("":
     nothing, or a default), ``cache`` where the cache lies, if not in the user's cache folder. ``goes_on`` says whether
     a run that was stopped goes on where it ended.
+
+    ``has_engine`` says whether an engine may do its work: then the fields of EngineConfig become options.
 
     ``sections`` of the settings file (None: all of them), without the settings ``without``, and settings ``top`` of the
     top level become options; so do ``arguments``: of which function ("module:function"), and their names, which no
@@ -48,6 +52,17 @@ class Command(NamedTuple):
     writes: str = ""
     cache: str = ""
     goes_on: bool = False
+    has_engine: bool = False
+
+
+def _engine(options: argparse.Namespace) -> AbstractContextManager[Engine | None]:
+    """Connect to the engine that flags name; None if they name none."""
+    from sciscidata.engines.config import EngineConfig
+    from sciscidata.engines.engine import engine
+
+    names = [field.name for field in dataclasses.fields(EngineConfig)]
+    given = {name: getattr(options, f"{ARGUMENTS}.{name}") for name in names if hasattr(options, f"{ARGUMENTS}.{name}")}
+    return engine(**given) if given else nullcontext()
 
 
 def build_arguments(*, dry_run: bool = False, print_config: bool = False, from_manifest: Path | None = None) -> None:
@@ -103,14 +118,16 @@ def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.stages import ingest
 
     texts = getattr(options, "arguments.texts", True)
-    with measured():
-        ingest(config.source, config.out, cache_dir=config.cache_dir, texts=texts, overwrite=config.overwrite)
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    with measured(), _engine(options) as engine:
+        ingest(config.source, config.out, texts=texts, engine=engine, **places)
         print_corpus(config.out)
 
 
 def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_graph
-    from sciscidata.corpus.folder import graph_folder, open_corpus_graph
+    from sciscidata.corpus.folder import open_corpus_graph
+    from sciscidata.graph.graph import graph_folder
     from sciscidata.stages import warn_of_graph
 
     with measured():
@@ -125,8 +142,8 @@ def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
 
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     shard = getattr(options, "arguments.shard", None)
-    with measured():
-        print_result(write_cd_index(_corpus(config), config.out, config.cd, shard=shard, **places))
+    with measured(), _engine(options) as engine:
+        print_result(write_cd_index(_corpus(config), config.out, config.cd, shard=shard, engine=engine, **places))
 
 
 def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -136,18 +153,32 @@ def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
     names = ("null", "n_draws", "seed")
     given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    with measured():
-        print_result(write_null_cd_index(_corpus(config), config.out, config.cd, **given, **places))
+    with measured(), _engine(options) as engine:
+        print_result(write_null_cd_index(_corpus(config), config.out, config.cd, **given, engine=engine, **places))
 
 
-def _novelty(_: argparse.Namespace, config: BuildConfig) -> None:
+def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import measured, print_lines, print_result
+    from sciscidata.stages import write_cd_sweep
+
+    names = ("windows", "conventions", "n_draws", "seed")
+    given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
+    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    with measured(), _engine(options) as engine:
+        file = write_cd_sweep(_corpus(config), config.out, **given, engine=engine, **places)
+        print_result(file)
+        print_lines([f"picture: {file.with_suffix('.png')}"])
+
+
+def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_atypicality
 
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    folder, background = _corpus(config), config.background
-    with measured():
-        print_result(write_atypicality(folder, config.out, config.novelty, background=background, **places))
+    folder, places = _corpus(config), places | {"background": config.background}
+    with measured(), _engine(options) as engine:
+        print_result(write_atypicality(folder, config.out, config.novelty, engine=engine, **places))
 
 
 def _export(_: argparse.Namespace, config: BuildConfig) -> None:
@@ -200,6 +231,13 @@ def _complete(options: argparse.Namespace, _: None) -> None:
     sys.stdout.write(complete(make_parser(*COMMANDS), options.shell) + "\n")
 
 
+def _tasks(options: argparse.Namespace, _: None) -> None:
+    from sciscidata.cli.summary import print_lines
+    from sciscidata.engines.engine import do_listed
+
+    print_lines(do_listed(options.path, run=getattr(options, f"{ARGUMENTS}.run", None)))
+
+
 def _corpus(config: BuildConfig) -> Path:
     """Return the corpus that the command names; it is a source like any other."""
     return Path(config.source.folder)  # pyright: ignore[reportAttributeAccessIssue]
@@ -239,10 +277,11 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.stages:ingest", ("texts",)),
         main=(
             *(*_SOURCE_FLAGS[:4], "--tables-preset", "--id", "--year", "--citing", "--cited", *_SOURCE_FLAGS[4:]),
-            *("--n-works", "--texts", "--corrupt", "--n-workers", "--out", "--overwrite"),
+            *("--n-works", "--texts", "--corrupt", "--n-workers", "--engine", "--out", "--overwrite"),
         ),
         writes="folder of the corpus to write",
         goes_on=True,
+        has_engine=True,
     ),
     "graph": Command(
         "build the citation graph of a corpus",
@@ -263,12 +302,13 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.stages:write_cd_index", ("shard",)),
         main=(
             *("--out", "--window-years", "--window", "--time", "--compat", "--same-year", "--family"),
-            *("--shard", "--overwrite"),
+            *("--shard", "--engine", "--overwrite"),
         ),
         takes="CORPUS",
         writes="Parquet file to write",
         cache="CORPUS/cache",
         goes_on=True,
+        has_engine=True,
     ),
     "null-cd": Command(
         "compare the CD index of every work of a corpus with that of rewired citations",
@@ -278,10 +318,24 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("out", "cache_dir", "overwrite"),
         without=("family", "di_l"),
         arguments=("sciscidata.stages:write_null_cd_index", ("null", "n_draws", "seed")),
-        main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--overwrite"),
+        main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--engine", "--overwrite"),
         takes="CORPUS",
         writes="Parquet file to write",
         cache="CORPUS/cache",
+        has_engine=True,
+    ),
+    "sweep": Command(
+        "score every work of a corpus by its CD index in many windows and conventions, and draw it",
+        _sweep,
+        "sciscidata sweep corpora/openalex --window 3 5 10 all --convention default crossdi --out sweep.parquet",
+        top=("out", "cache_dir", "overwrite"),
+        arguments=("sciscidata.stages:write_cd_sweep", ("windows", "conventions", "n_draws", "seed")),
+        main=("--out", "--window", "--convention", "--n-draws", "--seed", "--engine", "--overwrite"),
+        takes="CORPUS",
+        writes="Parquet file to write",
+        cache="CORPUS/cache",
+        goes_on=True,
+        has_engine=True,
     ),
     "novelty": Command(
         "score every work of a corpus by its venue pairs",
@@ -291,12 +345,21 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("out", "background", "cache_dir", "overwrite"),
         main=(
             *("--out", "--null", "--n-shuffles", "--novelty-seed", "--novelty-compat", "--score"),
-            *("--years", "--background", "--overwrite"),
+            *("--years", "--background", "--engine", "--overwrite"),
         ),
         takes="CORPUS",
         writes="Parquet file to write",
         cache="CORPUS/cache",
         goes_on=True,
+        has_engine=True,
+    ),
+    "tasks": Command(
+        "list the tasks of a stage that `--engine list` has left, or do one of them",
+        _tasks,
+        "sciscidata tasks corpora/openalex/cache/cd-1f6d.tasks --run 17",
+        arguments=("sciscidata.engines.engine:do_listed", ("run",)),
+        main=("--run",),
+        takes="PATH",
     ),
     "export": Command(
         "label every work of a source, instead of drawing some of them",
@@ -367,6 +430,10 @@ def list_options(name: str) -> list[Option]:
     module, _, function = command.arguments[0].partition(":")
     if module:
         options += list_arguments(getattr(importlib.import_module(module), function), command.arguments[1])
+    if command.has_engine:
+        from sciscidata.engines.config import EngineConfig
+
+        options += list_arguments(EngineConfig, [field.name for field in dataclasses.fields(EngineConfig)])
     return options
 
 

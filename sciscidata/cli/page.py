@@ -30,7 +30,7 @@ from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.novelty.background import read_background
 from sciscidata.own_label import stated_label
-from sciscidata.plots import plot_by_field, plot_by_year, plot_disruption, plot_null_cd_index, plot_works
+from sciscidata.plots import plot_by_field, plot_by_year, plot_cd_sweep, plot_disruption, plot_null_cd_index, plot_works
 from sciscidata.plots.figure import name_data
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES, read_labelled
@@ -287,7 +287,7 @@ def _describe_scores(path: Path) -> _Page:
     facts = read_score_facts(path)
     rows = pl.scan_parquet(path, glob=False)
     what = "Atypicality" if facts["stage"] == "novelty" else "CD index"
-    plot = {"cd": plot_disruption, "null_cd": plot_null_cd_index}.get(facts["stage"])
+    plot = {"cd": plot_disruption, "null_cd": plot_null_cd_index, "cd_sweep": plot_cd_sweep}.get(facts["stage"])
     figures = [plot(rows, width="one", title="")] if plot else []
     source = {"kind": facts["source"], "corpus_sha256": facts["corpus_sha256"], **facts["config"]}
     return _Page(

@@ -292,6 +292,7 @@ def print_graph(graph: CitationGraph, folder: Path) -> None:
 _SCORES: Final = {
     "cd": ("CD index", "cd_index"),
     "null_cd": ("CD index against a null model", "z"),
+    "cd_sweep": ("CD index in many ways", "cd_index"),
     "novelty": ("atypicality", "z_p10"),
 }
 
@@ -310,7 +311,8 @@ def print_result(path: Path) -> None:
             console.print(f"  null model: background {facts['background']['sha256']}")
         if "shard" in facts:
             console.print(f"  shard {facts['shard']} of the works")
-        console.print(f"  works: {facts['rows']:,} ({known:,} with a score)")
+        counted = "rows" if facts["stage"] == "cd_sweep" else "works"
+        console.print(f"  {counted}: {facts['rows']:,} ({known:,} with a score)")
         console.print(f"  columns: {', '.join(facts['columns'])}")
         console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")
         _print_place(console, "scores", path)

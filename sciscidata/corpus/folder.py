@@ -455,9 +455,3 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time =
     sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
     key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums, *of_dates]).encode()).hexdigest()[:32]
     return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)
-
-
-def graph_folder(graph: CitationGraph) -> Path:
-    """Return the folder of a graph from ``open_corpus_graph``."""
-    mapped: Any = graph.ref_offsets  # never empty, so it is mapped
-    return Path(mapped.filename).parent

@@ -26,16 +26,16 @@ logger = logging.getLogger(__name__)
 SCORES_KEY: Final = b"sciscidata_stage"
 _COUNTED: Final = ("rows", "columns", *BLANK_SEAL)  # facts that no caller states
 #: Raised by one whenever the same corpus and config give other scores.
-_FORMAT_VERSIONS: Final = {"cd": 1, "null_cd": 1, "novelty": 1}
+_FORMAT_VERSIONS: Final = {"cd": 1, "null_cd": 1, "cd_sweep": 1, "novelty": 1}
 _REMEDY: Final = "Make it again, with overwrite=True."
 
 
 def read_score_facts(path: str | Path) -> dict[str, Any]:
     """Read the facts that a score file states.
 
-    They are ``stage`` (``"cd"``, ``"null_cd"`` or ``"novelty"``), ``config``, ``source`` and ``corpus_sha256`` of its
-    corpus, ``rows`` and ``columns``. Raises InputNotFoundError if there is no score file, VerificationError if its
-    facts are damaged.
+    They are ``stage`` (``"cd"``, ``"null_cd"``, ``"cd_sweep"`` or ``"novelty"``), ``config``, ``source`` and
+    ``corpus_sha256`` of its corpus, ``rows`` and ``columns``. Raises InputNotFoundError if there is no score file,
+    VerificationError if its facts are damaged.
 
     Example:
         >>> read_score_facts("none.parquet")

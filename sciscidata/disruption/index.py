@@ -3,21 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray
-from sciscidata._support.progress import progress_bar
+from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, checked_config, is_whole
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter, split_at
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, require_times
+from sciscidata.graph.graph import (
+    CitationGraph,
+    build_graph,
+    content_hash,
+    graph_folder,
+    open_in_task,
+    require_times,
+)
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
 from sciscidata.storage import cached_folder
+from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import part_path, write_part
 
 _FORMAT_VERSION = 1
@@ -127,13 +141,15 @@ def cache_cd_index(
     *,
     focal: range | None = None,
     n_threads: int | None = None,
+    engine: Engine | None = None,
 ) -> Path:
     """Score works of a graph into a folder of the cache, one Parquet file per publication year, and return the folder.
 
     Memory: the scores of one year. A killed run goes on after the last year it has written. The folder's name is a hash
     of the graph, ``config`` and ``focal``; a whole folder is used again, a damaged one is made anew with a warning. The
-    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads``. Raises
-    ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
+    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``,
+    whose tasks score shares of the works of a graph that lies on a disk; their files lie beside the folder until it is
+    whole. Raises ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -156,6 +172,11 @@ def cache_cd_index(
             return part_path(folder, j, graph.years[j])
 
         spans = [span for span in split_at(graph.year_offsets, dated) if not path(span).exists()]
+        if engine is not None and spans:
+            shares = _score_shares(graph, config, dated, engine, tasks)
+            for span in spans:
+                write_part(path(span), _rows_of(shares, span))
+            spans = []
         for span, counts in _counts_by_year(graph, config, spans, n_threads):
             write_part(path(span), add_indices(_counted_rows(graph, span, counts), config))
         if dated.stop < focal.stop or not focal:
@@ -164,7 +185,69 @@ def cache_cd_index(
 
     share = [] if len(focal) == graph.n_known else [focal.start, focal.stop]
     key = content_hash(graph, _FORMAT_VERSION, config.stated(), share)
-    return cached_folder(Path(cache_dir) / f"cd-{key}", make, resume=True)
+    folder = Path(cache_dir) / f"cd-{key}"
+    tasks = folder.with_name(f"{folder.name}.tasks").absolute()
+    made = cached_folder(folder, make, resume=True)
+    remove_folder(tasks)
+    return made
+
+
+def _score_shares(
+    graph: CitationGraph, config: CDConfig, dated: range, engine: Engine, home: Path
+) -> list[tuple[range, Path]]:
+    """Have tasks score shares of the works with about as many references each; return the file of each."""
+    offsets, n = graph.ref_offsets, engine.config.tasks
+    bounds = offsets[dated.start] + (offsets[dated.stop] - offsets[dated.start]) * np.arange(1, n) // n
+    inner = np.searchsorted(offsets[dated.start : dated.stop], bounds) + dated.start
+    cuts = np.unique([dated.start, *inner.tolist(), dated.stop]).tolist()
+    given = {
+        "graph": str(graph_folder(graph).absolute()),
+        "stage_dir": engine.config.stage_dir,
+        "config": asdict(config),
+        "n_threads": engine.config.threads,
+    }
+    spans = [range(*pair) for pair in pairwise(cuts)]
+    tasks = [
+        Task(
+            name=f"CD index, share {number} of {len(spans)}",
+            work=name_of(score_share),
+            arguments=given | {"first": span.start, "last": span.stop},
+            out=str(home / f"{number:05}.parquet"),
+            cost=float(offsets[span.stop] - offsets[span.start]),
+        )
+        for number, span in enumerate(spans, 1)
+    ]
+    engine.do_all(tasks, home, what="CD index", unit="references")
+    return [(span, Path(given.out)) for span, given in zip(spans, tasks, strict=True)]
+
+
+@task
+def score_share(
+    _: Advance,
+    *,
+    graph: str,
+    stage_dir: str | None,
+    config: dict[str, Any],
+    n_threads: int,
+    first: int,
+    last: int,
+    out: Path,
+) -> None:
+    """Score the works from ``first`` up to ``last`` of a graph on disk into one Parquet file."""
+    opened = open_in_task(graph, stage_dir)
+    rows = score_graph(opened, CDConfig(**config), focal=range(first, last), n_threads=n_threads)
+    write_parquet(rows, out)
+
+
+def _rows_of(shares: list[tuple[range, Path]], span: range) -> pl.DataFrame:
+    """Read the rows of some works from the files of shares."""
+    parts: list[pl.DataFrame] = []
+    for share, path in shares:
+        low, high = max(share.start, span.start), min(share.stop, span.stop)
+        if low < high:
+            rows = pl.scan_parquet(path, glob=False).slice(low - share.start, high - low)
+            parts.append(rows.collect(engine="in-memory"))  # which keeps their order
+    return pl.concat(parts, rechunk=True)
 
 
 def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:

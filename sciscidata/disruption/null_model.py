@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -20,14 +20,17 @@ import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray, Float64Array, Int32Array
 from sciscidata._support.parallel import map_in_order, run_all
-from sciscidata._support.progress import progress_bar
+from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, check_value, checked_config
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter
 from sciscidata.disruption.index import add_indices
-from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.task import Task, name_of, task
+from sciscidata.graph.graph import CitationGraph, build_graph, graph_folder, open_in_task
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.storage.parquet import read_parquet, write_parquet
 
 logger = logging.getLogger(__name__)
 
@@ -119,8 +122,14 @@ def score_null(
     n_draws: int = 100,
     seed: int = 0,
     n_threads: int | None = None,
+    engine: Engine | None = None,
+    home: Path | None = None,
 ) -> pl.DataFrame:
-    """Do for a graph what compute_null_cd_index does. Rows by (year, work_id); works without a year come last."""
+    """Do for a graph what compute_null_cd_index does. Rows by (year, work_id); works without a year come last.
+
+    ``engine`` has a task for each draw from a graph that lies on a disk; their files, the indices of all works in a
+    draw, stay in ``home``.
+    """
     from sciscidata.disruption._rewire_kernels import add_draw
 
     config = replace(checked_config(config, CDConfig, "window_years=10"), family=False, di_l=5)
@@ -133,8 +142,16 @@ def score_null(
     for span, values in _indices_by_year(graph, config, threads):
         observed[span] = values
     n_mended = n_stuck = 0
-    with progress_bar("null model", n_draws, unit="draws") as advance:
-        for number in range(n_draws):
+    if engine is not None and home is not None:
+        given = {"config": asdict(config), "null": null, "seed": seed}
+        for path, facts in _draw_by_tasks(graph, given, n_draws, engine, home):
+            n_mended, n_stuck = n_mended + facts["n_mended"], n_stuck + facts["n_stuck"]
+            add_draw(read_parquet(path)["cd_index"].to_numpy(writable=True), means, squares, n_defined)
+        n_here = 0
+    else:
+        n_here = n_draws
+    with progress_bar("null model", n_here, unit="draws") as advance:
+        for number in range(n_here):
             draw = rewire(graph, number, null=null, seed=seed, n_threads=threads)
             n_mended, n_stuck = n_mended + draw.n_mended, n_stuck + draw.n_stuck
             for span, values in _indices_by_year(draw.graph, config, threads):
@@ -155,6 +172,47 @@ def score_null(
     undated = pl.DataFrame({"work_id": graph.work_ids[n : graph.n_known]})
     scored = dated.with_columns(pl.when(pl.col("null_std") > 0).then(away).alias("z"))
     return pl.concat([scored, undated], how="diagonal").select(NULL_CD_INDEX.names()).cast(NULL_CD_INDEX)
+
+
+def _draw_by_tasks(
+    graph: CitationGraph, given: dict[str, Any], n_draws: int, engine: Engine, home: Path
+) -> Iterator[tuple[Path, dict[str, Any]]]:
+    """Have tasks score the works in each draw; give their files in the order of the draws."""
+    of_engine = {"stage_dir": engine.config.stage_dir, "n_threads": engine.config.threads}
+    given = given | of_engine | {"graph": str(graph_folder(graph).absolute())}
+    tasks = [
+        Task(
+            name=f"draw {number + 1} of {n_draws}",
+            work=name_of(score_draw),
+            arguments=given | {"number": number},
+            out=str(home / f"{number:06}.parquet"),
+        )
+        for number in range(n_draws)
+    ]
+    found = engine.do_all(tasks, home, what="null model", unit="draws")
+    for drawn, facts in zip(tasks, found, strict=True):
+        yield Path(drawn.out), facts
+
+
+@task
+def score_draw(
+    _: Advance,
+    *,
+    graph: str,
+    stage_dir: str | None,
+    config: dict[str, Any],
+    null: Null,
+    seed: int,
+    number: int,
+    n_threads: int,
+    out: Path,
+) -> dict[str, int]:
+    """Score all works that have a year in one draw from a graph on disk, NaN where undefined, into a Parquet file."""
+    opened = open_in_task(graph, stage_dir)
+    draw = rewire(opened, number, null=null, seed=seed, n_threads=n_threads)
+    values = [values for _, values in _indices_by_year(draw.graph, CDConfig(**config), n_threads)]
+    write_parquet(pl.DataFrame({"cd_index": np.concatenate(values)}), out, compression="zstd")
+    return {"n_mended": draw.n_mended, "n_stuck": draw.n_stuck}
 
 
 @dataclass(frozen=True, kw_only=True)

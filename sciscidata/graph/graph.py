@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shutil
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import polars as pl
+from filelock import FileLock
 
 from sciscidata._kernels.arrays import Int32Array, Int64Array, UInt64Array
 from sciscidata._support.parallel import map_in_order
@@ -26,6 +28,8 @@ from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
 from sciscidata.schemas import CITATIONS, DATES, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
+from sciscidata.storage.disk_errors import errors_about
+from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import read_whole
 
 #: What the works are ordered by.
@@ -263,6 +267,33 @@ def _damage(folder: Path) -> StorageError:
         f"the citation graph in {folder} is damaged: its files differ from their SHA-256. Remove the folder, and run "
         "again: the graph is built anew."
     )
+
+
+def graph_folder(graph: CitationGraph) -> Path:
+    """Return the folder of a graph that is mapped from disk, as those of ``cache_dir`` are."""
+    mapped: Any = graph.ref_offsets  # never empty, so it is mapped
+    return Path(mapped.filename).parent
+
+
+@lru_cache(maxsize=1)
+def open_in_task(folder: str, stage_dir: str | None) -> CitationGraph:
+    """Open a graph for the tasks of this process, from a copy on the node's own disk if ``stage_dir`` names a place.
+
+    Whoever made the tasks has compared its files with their SHA-256; a copy is compared again.
+    """
+    source = Path(folder)
+    if stage_dir is None:
+        return read_graph(source, trusted=True)
+
+    def copy(target: Path) -> None:
+        for path in list_visible(source.iterdir()):
+            shutil.copyfile(path, target / path.name)
+
+    place = Path(stage_dir)
+    with errors_about(place):
+        place.mkdir(parents=True, exist_ok=True)
+        with FileLock(place / f"{source.name}.lock"):  # the other tasks of this node wait for the one that copies
+            return read_graph(cached_folder(place / source.name, copy), trusted=True)
 
 
 def content_hash(graph: CitationGraph, *facts: object) -> str:

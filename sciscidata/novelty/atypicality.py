@@ -6,20 +6,24 @@ One citing year needs no other year, so years run in threads, and their scores c
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
-from dataclasses import asdict
-from functools import partial
+from dataclasses import asdict, replace
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
+from sciscidata._support.progress import Advance
 from sciscidata._support.validate import check_threads, checked_config
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, content_hash
+from sciscidata.graph.graph import CitationGraph, content_hash, graph_folder, open_in_task
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
@@ -38,7 +42,9 @@ from sciscidata.novelty.venue_pairs import (
     year_slots,
 )
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
-from sciscidata.storage import cached_folder, hash_file
+from sciscidata.storage import cached_folder, hash_file, whole_when_done
+from sciscidata.storage.parquet import read_parquet, write_parquet
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.spill import RowSpool
 from sciscidata.storage.year_parts import part_path, write_part
 
@@ -170,13 +176,15 @@ def cache_atypicality(
     *,
     background: Background | None = None,
     n_threads: int | None = None,
+    engine: Engine | None = None,
 ) -> Path:
     """Score every work of a graph into a folder of the cache, one Parquet file per publication year; return the folder.
 
     Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
     is a hash of all that the scores depend on; a whole folder is used again, a damaged one is made anew with a warning.
-    The files hold all works of WORKS in index order when read by name. Errors are as of score_atypicality, and a
-    StorageError if the disk is full, or ``cache_dir`` cannot be written.
+    The files hold all works of WORKS in index order when read by name. ``engine`` has a task for each citing year of a
+    graph that lies on a disk; their files lie beside the folder until it is whole. Errors are as of score_atypicality,
+    and a StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -204,12 +212,79 @@ def cache_atypicality(
             if not (path := part_path(folder, j, graph.years[j])).exists():
                 write_part(path, scorer.score(j))
 
-        score_years(graph, write, "atypicality", n_threads)
+        if engine is not None:
+            _take_years(scorer, engine, tasks, folder)
+        else:
+            score_years(graph, write, "atypicality", n_threads)
         scorer.report()
         if graph.n_known > graph.n_dated:
             write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
 
-    return cached_folder(Path(cache_dir) / f"novelty-{content_hash(graph, *facts)}", make, resume=True)
+    folder = Path(cache_dir) / f"novelty-{content_hash(graph, *facts)}"
+    tasks = folder.with_name(f"{folder.name}.tasks").absolute()
+    made = cached_folder(folder, make, resume=True)
+    remove_folder(tasks)
+    return made
+
+
+def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) -> None:
+    """Have tasks score the years that ``folder`` lacks, and copy their files there."""
+    graph, background = scorer.graph, scorer.background
+    years = [j for j in range(graph.years.size) if not part_path(folder, j, graph.years[j]).exists()]
+    home.mkdir(parents=True, exist_ok=True)
+    given = {
+        "graph": str(graph_folder(graph).absolute()),
+        "stage_dir": engine.config.stage_dir,
+        "config": asdict(scorer.config),
+        "venues": _hand_over(scorer.venues, home / "venues.npy"),
+        "background": None if background is None else str(background.path.absolute()),
+        "source_ids": None if background is None else _hand_over(background.source_ids, home / "source_ids.npy"),
+    }
+    ends = graph.ref_offsets[graph.year_offsets]
+    tasks = [
+        Task(
+            name=f"atypicality of {graph.years[j]}",
+            work=name_of(score_one_year),
+            arguments=given | {"j": j},
+            out=str(part_path(home, j, graph.years[j])),
+            cost=float(ends[j + 1] - ends[j]),
+        )
+        for j in years
+    ]
+    facts = engine.do_all(tasks, home, what="atypicality", unit="references")
+    for j, task_of_year, found in zip(years, tasks, facts, strict=True):
+        scorer.n_cells[j], scorer.n_known[j] = found["n_cells"], found["n_known"]
+        if found["concentration"] is not None:
+            scorer.concentrations[int(graph.years[j])] = found["concentration"]
+        write_part(part_path(folder, j, graph.years[j]), read_parquet(Path(task_of_year.out)))
+
+
+def _hand_over(numbers: Int32Array | Int64Array, path: Path) -> str:
+    """Write an array for the tasks; its name has its SHA-256, so that no task takes one for another."""
+    path = path.with_stem(f"{path.stem}-{_hash(numbers)[:16]}")
+    if not path.exists():
+        with whole_when_done(path) as unfinished, unfinished.open("wb") as file:
+            np.save(file, numbers)
+    return str(path)
+
+
+@lru_cache(maxsize=1)
+def _scorer_in_task(given: str) -> YearScorer:
+    facts = json.loads(given)
+    graph, config = open_in_task(facts["graph"], facts["stage_dir"]), NoveltyConfig(**facts["config"])
+    background = None
+    if facts["background"] is not None:
+        background = replace(read_background(facts["background"]), source_ids=np.load(facts["source_ids"]))
+    return YearScorer(graph, np.load(facts["venues"]), config, None, background)
+
+
+@task
+def score_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Score the works of the j-th year of a graph on disk into one Parquet file."""
+    scorer = _scorer_in_task(json.dumps(given, sort_keys=True))
+    write_parquet(scorer.score(j), out)
+    counts = {"n_cells": int(scorer.n_cells[j]), "n_known": int(scorer.n_known[j])}
+    return counts | {"concentration": scorer.concentrations.get(int(scorer.graph.years[j]))}
 
 
 def _hash(numbers: Int32Array | Int64Array) -> str:

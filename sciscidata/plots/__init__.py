@@ -1,6 +1,12 @@
 """Pictures of scores, labels and draws, for a paper. Every ``plot_*`` takes the options of ``Look``."""
 
-from sciscidata.plots.disruption import plot_cd_trajectory, plot_comparison, plot_disruption, plot_windows
+from sciscidata.plots.disruption import (
+    plot_cd_sweep,
+    plot_cd_trajectory,
+    plot_comparison,
+    plot_disruption,
+    plot_windows,
+)
 from sciscidata.plots.figure import COLOURS as COLOURS
 from sciscidata.plots.figure import Look
 from sciscidata.plots.figure import plain as plain
@@ -14,6 +20,7 @@ __all__ = [
     "Look",
     "plot_by_field",
     "plot_by_year",
+    "plot_cd_sweep",
     "plot_cd_trajectory",
     "plot_comparison",
     "plot_disruption",

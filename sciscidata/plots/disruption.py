@@ -20,7 +20,7 @@ from sciscidata.plots._parts import (
     signed_log_edges,
 )
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing
-from sciscidata.schemas import CD_SCORES, require_columns
+from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
 if TYPE_CHECKING:
@@ -226,6 +226,59 @@ def plot_cd_trajectory(
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel("CD index")
         axes.legend(loc="best")
+    return picture.figure
+
+
+def plot_cd_sweep(sweep: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figure:
+    """Plot the mean CD index by publication year, in each convention and window.
+
+    Args:
+        sweep: CD_SWEEP, as ``sciscidata sweep`` writes it. With null_mean, the mean of the null model stands beside,
+            dashed. Undefined values are left out, so each line has works of its own.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure: one panel for each convention, in the order of their names.
+
+    Raises:
+        ConfigError: an option is wrong.
+        SchemaMismatchError: a column is missing or mistyped.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> rows = {"publication_year": [1990, 1991], "convention": "default", "window": "5", "cd_index": [0.5, 0.4]}
+        >>> figure = plot_cd_sweep(pl.DataFrame(rows, schema_overrides={"publication_year": pl.Int32}))
+        >>> figure.get_label()
+        'Mean CD index by publication year, 1 convention and 1 window.'
+    """
+    from matplotlib.ticker import MaxNLocator
+
+    read = ("publication_year", "convention", "window", "cd_index")
+    rows = require_columns(sweep, CD_SWEEP, frame_name="the sweep", stage="plot_cd_sweep", columns=read)
+    nulls = ["null_mean"] if "null_mean" in rows.collect_schema() else []
+    cells = rows.group_by("publication_year", "convention", "window").agg(pl.col("cd_index", *nulls).mean())
+    shown = cells.drop_nulls(["publication_year", "cd_index"]).sort("publication_year").collect(engine="streaming")
+    conventions = sorted(shown["convention"].unique()) or ["no scores"]
+    windows = sorted(shown["window"].unique(), key=lambda name: (not name[:1].isdigit(), len(name), name))
+    with drawing(look, heights_mm=(52,) * len(conventions)) as picture:
+        for axes, convention in zip(picture.panels, conventions, strict=True):
+            axes.axhline(0, color=INK, lw=0.6)
+            for number, window in enumerate(windows):
+                line = shown.filter(convention=convention, window=window)
+                shade = 1 - 0.75 * number / max(len(windows) - 1, 1)
+                name = "no end" if window == "all" else f"{window} years" if window.isdigit() else window
+                axes.plot(line["publication_year"], line["cd_index"], color=INK, alpha=shade, label=name)
+                for null in nulls:
+                    axes.plot(line["publication_year"], line[null], color=INK, alpha=shade, ls="--", lw=0.8)
+            axes.set_ylabel(f"mean CD index\n{convention}")
+            axes.set_xlabel("publication year")
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        note = "; dashed: null model" if nulls else ""
+        picture.panels[0].legend(loc="best", title=f"window{note}")
+        counted = f"{len(conventions)} convention{'s' * (len(conventions) > 1)}"
+        picture.title = (
+            f"Mean CD index by publication year, {counted} and {len(windows)} window{'s' * (len(windows) != 1)}."
+        )
     return picture.figure
 
 

@@ -284,7 +284,7 @@ def test_wrong_usage_exits_with_2(run):
         (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),
         (
             ["--api-key", "SECRET", "build"],
-            "build, background, ingest, graph, cd, null-cd, novelty, export, verify, describe",
+            "build, background, ingest, graph, cd, null-cd, sweep, novelty, tasks, export, verify, describe",
         ),
         (["--api-key=SECRET", "build"], "the first word needs to be one of build, "),
     ],

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from sciscidata._support.options import ARGUMENTS, translate
+from sciscidata._support.options import translate
 from sciscidata._support.validate import field_hints
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser, render_reference
 from sciscidata.cli.main import main
@@ -100,7 +100,7 @@ def test_every_argument_of_a_stage_has_a_flag():
         flags = {option.flag for option in list_options(name)}
         arguments = set(inspect.signature(function).parameters) - {"source", "folder", "config"}
         assert {f"--{argument.replace('_', '-')}" for argument in arguments} <= flags
-    assert {option.flag for option in list_options("ingest") if option.section == ARGUMENTS} == {"--texts"}
+    assert {option.flag for option in list_options("ingest") if option.owner == "ingest"} == {"--texts"}
 
 
 @pytest.mark.parametrize("name", [name for name, command in COMMANDS.items() if command.top])
@@ -154,7 +154,7 @@ def test_an_example_of_each_command_is_understood_by_it():
     ],
 )
 def test_a_message_for_python_names_flags_where_flags_were_typed(message, told):
-    options = [*list_options("build"), *list_options("ingest")[-1:]]
+    options = [*list_options("build"), *(option for option in list_options("ingest") if option.owner == "ingest")]
     assert translate(message, options) == told
 
 

@@ -30,7 +30,7 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.errors import ConfigError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
-from sciscidata.graph.graph import build_graph, content_hash, read_graph
+from sciscidata.graph.graph import build_graph, content_hash, graph_folder, read_graph
 from sciscidata.novelty.atypicality import YearScorer, compute_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
@@ -510,7 +510,7 @@ def test_a_graph_that_is_there_is_found_without_reading_the_corpus_and_made_agai
     first = open_corpus_graph(corpus, cache_dir=tmp_path / "cache")
     again = open_corpus_graph(corpus, cache_dir=tmp_path / "cache")
     assert len(built) == 1
-    assert corpus_folder.graph_folder(again) == corpus_folder.graph_folder(first)
+    assert graph_folder(again) == graph_folder(first)
     (arrays,) = (tmp_path / "cache").iterdir()
     whole = files(arrays)
     spoil(arrays / "refs.bin")

@@ -1,30 +1,22 @@
-"""Write the parts of a snapshot, each as three Parquet files and a receipt, in several worker processes.
+"""Write the parts of a snapshot, each as three Parquet files and a receipt: one task of an engine for each part.
 
-Decoding JSON holds Python's lock, so threads would gain nothing. A worker is ``python -m`` of this module: it takes
-jobs on its standard input and answers on its standard output. Unlike ``multiprocessing`` this needs no ``__main__``
-guard and works in notebooks; and a worker ends when its parent was killed, because its input ends.
+Decoding JSON holds Python's lock, so threads would gain nothing.
 """
 
 from __future__ import annotations
 
 import os
 import secrets
-import signal
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Generator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from queue import SimpleQueue
-from typing import IO, Any
+from typing import Any
 
 import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata import errors
+from sciscidata._support.progress import Advance
 from sciscidata.corpus.folder import (
     RECEIPTS,
     ROWS_PER_GROUP,
@@ -34,6 +26,9 @@ from sciscidata.corpus.folder import (
     find_damaged,
     own_files,
 )
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.local import run_here
+from sciscidata.engines.task import Outcome, Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
@@ -43,8 +38,6 @@ from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_er
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
-
-Advance = Callable[[float], None]
 
 #: Raised by one whenever the same works give other files.
 _FORMAT_VERSION = 2
@@ -240,130 +233,45 @@ def _move(source: Path, target: Path) -> None:
     source.replace(target)
 
 
-class _Answer(msgspec.Struct, omit_defaults=True):
-    """One line from a worker: the bytes of a read, or the result of the job."""
-
-    read: float = 0
-    receipt: Receipt | None = None
-    error: str | None = None  # the name of its class
-    message: str = ""
-
-
 def run_jobs(
-    jobs: Sequence[Job], n_workers: int, advance: Advance | None = None
+    jobs: Sequence[Job], n_workers: int, advance: Advance | None = None, engine: Engine | None = None
 ) -> Generator[tuple[Job, Receipt | CorruptRecordError]]:
     """Write all parts; yield each job when it is done, with its receipt or the error of a corrupt part.
 
     Any other error of a job, for example a full disk, is raised, and the remaining jobs are dropped.
     """
-    if n_workers == 1 or len(jobs) < 2:
-        for job in jobs:
-            try:
-                result = write_part(job, advance)
-            except CorruptRecordError as error:
-                result = error
-            yield job, result
-        return
-    lock = threading.Lock()
-
-    def advance_safely(amount: float) -> None:
-        if advance is not None:
-            with lock:
-                advance(amount)
-
-    with ExitStack() as stack:
-        idle: SimpleQueue[_Worker] = SimpleQueue()
-        for _ in range(min(n_workers, len(jobs))):
-            worker = _Worker()
-            stack.callback(worker.stop)
-            idle.put(worker)
-
-        def run(job: Job) -> Receipt | CorruptRecordError:
-            worker = idle.get()
-            try:
-                return worker.run(job, advance_safely)
-            finally:
-                idle.put(worker)
-
-        pool = ThreadPoolExecutor(n_workers)
-        stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        # The largest first, so that no large part runs alone at the end.
-        by_size = sorted(jobs, key=lambda job: -(job.part.content_length or 0))
-        futures = {pool.submit(run, job): job for job in by_size}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
+    if n_workers > 1 or engine is not None:  # the largest first, so that no large part runs alone at the end
+        jobs = sorted(jobs, key=lambda job: -(job.part.content_length or 0))
+    by_name = {job.part.name: job for job in jobs}
+    tasks = [_part_task(job) for job in jobs]
+    advance = advance or (lambda amount, note="": None)
+    if engine is None or not jobs:
+        outcomes = run_here(tasks, n_workers, advance)
+    else:
+        outcomes = engine.run(tasks, advance, Path(jobs[0].out).absolute() / "cache")
+    with closing(_each(outcomes)) as results:
+        for given, outcome in results:
+            facts = outcome.get()
+            is_corrupt = "corrupt" in facts
+            result = CorruptRecordError(facts["corrupt"]) if is_corrupt else msgspec.convert(facts["receipt"], Receipt)
+            yield by_name[given.name], result
 
 
-class _Worker:
-    """One process, and the pipes to it."""
-
-    def __init__(self) -> None:
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(sys.path),
-            "POLARS_MAX_THREADS": "1",  # there is one process per core
-            "NUMBA_NUM_THREADS": "1",
-        }
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
-        )
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._jobs: IO[bytes] = self._process.stdin
-        self._answers: IO[bytes] = self._process.stdout
-
-    def run(self, job: Job, advance: Advance) -> Receipt | CorruptRecordError:
-        """Send a job and wait for its result."""
-        with suppress(BrokenPipeError):  # the process has died: raised below
-            self._jobs.write(msgspec.json.encode(job) + b"\n")
-            self._jobs.flush()
-        for line in self._answers:
-            answer = msgspec.json.decode(line, type=_Answer)
-            advance(answer.read)
-            if answer.receipt is not None:
-                return answer.receipt
-            if answer.error == CorruptRecordError.__name__:
-                return CorruptRecordError(answer.message)
-            if answer.error is not None:
-                kind: type[Exception] = getattr(errors, answer.error, RuntimeError)
-                raise kind(answer.message)
-        msg = (
-            f"the process that read {job.part.name} ended with code {self._process.wait()}, perhaps without enough "
-            "memory. Run again: finished parts are kept. A lower SnapshotConfig.n_workers needs less memory."
-        )
-        raise errors.StorageError(msg)
-
-    def stop(self) -> None:
-        """End the process, and wait until it is gone."""
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._jobs, self._answers):
-            with suppress(OSError):  # the rest of a job cannot be sent any more
-                pipe.close()
+def _each(outcomes: Iterable[tuple[Task, Outcome]]) -> Generator[tuple[Task, Outcome]]:
+    yield from outcomes
 
 
-def _serve(jobs: IO[bytes], answers: IO[bytes]) -> None:
-    """Take jobs until the input ends."""
-    queue: SimpleQueue[bytes] = SimpleQueue()
-
-    def listen() -> None:
-        for line in jobs:
-            queue.put(line)
-        os._exit(1)  # the parent has ended, so the current part is not needed
-
-    threading.Thread(target=listen, daemon=True).start()
-
-    def answer(value: _Answer) -> None:
-        answers.write(msgspec.json.encode(value) + b"\n")
-        answers.flush()
-
-    while True:
-        job = msgspec.json.decode(queue.get(), type=Job)
-        try:
-            answer(_Answer(receipt=write_part(job, lambda read: answer(_Answer(read=read)))))
-        except errors.SciSciDataError as error:
-            answer(_Answer(error=type(error).__name__, message=str(error)))
+def _part_task(job: Job) -> Task:
+    part = msgspec.structs.replace(job.part, path=str(Path(job.part.path).absolute()))
+    job = msgspec.structs.replace(job, part=part, out=str(Path(job.out).absolute()))
+    size = float(Path(part.path).stat().st_size)
+    return Task(name=part.name, work=name_of(read_part), arguments={"job": msgspec.to_builtins(job)}, cost=size)
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent stops its workers
-    _serve(sys.stdin.buffer, sys.stdout.buffer)
+@task
+def read_part(advance: Advance, *, job: dict[str, Any]) -> dict[str, Any]:
+    """Do ``write_part`` as a task. That a part is corrupt is a result, not an error."""
+    try:
+        return {"receipt": msgspec.to_builtins(write_part(msgspec.convert(job, Job), advance))}
+    except CorruptRecordError as error:
+        return {"corrupt": str(error)}

@@ -6,7 +6,7 @@ import io
 import json
 import logging
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._support.progress import Advance
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Folder, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
@@ -30,6 +31,7 @@ from sciscidata.corpus.writer import (
     write_report,
     write_small,
 )
+from sciscidata.engines.engine import Engine
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
@@ -106,9 +108,10 @@ class SnapshotConfig:
 def ingest_snapshot(
     config: SnapshotConfig,
     out: str | Path,
-    advance: Callable[[float], None] | None = None,
+    advance: Advance | None = None,
     *,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Corpus:
     """Read a snapshot into Parquet. A second run reads only the parts that have changed.
 
@@ -117,8 +120,9 @@ def ingest_snapshot(
     ``citations/part-*.parquet`` (CITATIONS with repeats and self-citations), ``removed.parquet`` (rows that do not
     count: deleted works, and works that a newer part repeats) and the report ``corpus.json``, written last.
 
-    ``n_workers`` processes read parts in bounded memory. Finished parts are kept: a killed run continues where it
-    ended, with the same bytes for any number of workers. Parts that left the snapshot are removed; other files stay.
+    ``n_workers`` processes, or the workers of ``engine``, read parts in bounded memory. Finished parts are kept: a
+    killed run continues where it ended, with the same bytes for any number of workers. Parts that left the snapshot are
+    removed; other files stay.
 
     ``advance`` gets the bytes of the snapshot that are read or already done. ``overwrite`` replaces a corpus of another
     source in ``out``; an earlier snapshot is updated in any case.
@@ -154,7 +158,7 @@ def ingest_snapshot(
         for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
             _LOG.info("removed %s: the snapshot no longer has it", stem)
         problems = dict(layout.problems)
-        with closing(run_jobs(todo, config.n_workers or pl.thread_pool_size(), advance)) as results:
+        with closing(run_jobs(todo, config.n_workers or pl.thread_pool_size(), advance, engine)) as results:
             for job, result in results:
                 if isinstance(result, Receipt):
                     receipts[job.part.name] = result

@@ -1,0 +1,69 @@
+"""The options of an engine, and what an engine is: a function that gives each task back with its outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from sciscidata._support.progress import Advance
+from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.validate import Folder, PositiveInt, check_fields
+from sciscidata.engines.task import Outcome, Task
+from sciscidata.errors import ConfigError
+
+Kind = Literal["local", "dask", "slurm", "list"]
+#: Gives each task with its outcome, in any order; ``Advance`` gets the cost of every task, at once or in shares. A path
+#: is where logs may go. Whoever writes another engine writes one of these.
+Runner = Callable[[Sequence[Task], Advance, Path], Iterable[tuple[Task, Outcome]]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class EngineConfig:
+    """Who runs the tasks of a stage, and what each task may take. The result does not depend on it.
+
+    Attributes:
+        engine: who runs the tasks. ``"local"``: processes of this machine. ``"dask"``: the workers of a Dask cluster.
+            ``"slurm"``: job arrays. ``"list"``: nobody, but the commands are listed, for any other scheduler.
+        address: of the Dask scheduler, like tcp://10.0.0.1:8786.
+        scheduler_file: file by which the Dask scheduler makes itself known.
+        slurm: what each job asks for, like partition=cpu,cpus_per_task=16,mem_gb=48,time=2h.
+        tasks: pieces that a stage is cut into; parts and years are never cut. Slurm gets as many jobs at most.
+        workers: processes of engine local. None: as many as Polars has threads.
+        threads: threads of each task.
+        stage_dir: folder on a disk of each node, to which the graph is copied once. None: it is read where it lies.
+
+    Raises:
+        ConfigError: on construction, if a value does not fit its type, or belongs to another engine.
+
+    Example:
+        >>> EngineConfig(engine="slurm", address="tcp://10.0.0.1:8786")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: EngineConfig.address is given, but the engine is slurm. Leave it out, or set
+        EngineConfig.engine='dask'.
+    """
+
+    engine: Kind = "local"
+    address: str | None = None
+    scheduler_file: Path | None = None
+    slurm: str | None = None
+    tasks: PositiveInt = 64
+    workers: PositiveInt | None = None
+    threads: PositiveInt = 1
+    stage_dir: Folder | None = None
+
+    __repr__ = short_repr
+    _repr_html_ = html_repr
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        belongs = {"address": "dask", "scheduler_file": "dask", "slurm": "slurm", "workers": "local"}
+        for name, engine in belongs.items():
+            if getattr(self, name) is not None and self.engine != engine:
+                msg = (
+                    f"EngineConfig.{name} is given, but the engine is {self.engine}. Leave it out, or set "
+                    f"EngineConfig.engine={engine!r}."
+                )
+                raise ConfigError(msg)

@@ -1,0 +1,99 @@
+"""Tasks on the workers of a Dask cluster. A task of a worker that dies goes to another one."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import secrets
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from sciscidata._support.progress import Advance
+from sciscidata.engines.config import EngineConfig, Runner
+from sciscidata.engines.task import Outcome, Task, run_task
+from sciscidata.errors import ConfigError
+
+_PATIENCE_S: Final = 30
+logger = logging.getLogger(__name__)
+
+
+@contextmanager
+def connect(config: EngineConfig) -> Generator[Runner]:
+    """Connect to a scheduler until the block ends; a ConfigError says why that cannot be."""
+    try:
+        import distributed
+    except ImportError as error:
+        msg = f"engine dask needs a package that is not here ({error}). Install it: pip install 'sciscidata[dask]'."
+        raise ConfigError(msg) from error
+    if (config.address is None) == (config.scheduler_file is None):
+        msg = "engine dask needs EngineConfig.address or EngineConfig.scheduler_file, one of them."
+        raise ConfigError(msg)
+    where = config.address or str(config.scheduler_file)
+    if config.scheduler_file is not None and not config.scheduler_file.is_file():
+        msg = f"there is no file {where}. Start one: dask scheduler --scheduler-file {where}"
+        raise ConfigError(msg)
+    given: dict[str, Any] = (
+        {"address": config.address} if config.address else {"scheduler_file": str(config.scheduler_file)}
+    )
+    try:
+        client: Any = distributed.Client(**given, timeout=_PATIENCE_S, set_as_default=False)
+    except (OSError, TimeoutError, ValueError) as error:
+        msg = f"no Dask scheduler answers at {where}. Check the address, and that `dask scheduler` runs there."
+        raise ConfigError(msg) from error
+    with client:
+        _check_workers(client, where)
+        yield lambda tasks, advance, _: _run(client, tasks, advance)
+
+
+def _check_workers(client: Any, where: str) -> None:  # noqa: ANN401
+    """Wait for a worker, and compare the version of this package on all of them."""
+    try:
+        client.wait_for_workers(1, timeout=_PATIENCE_S)
+    except TimeoutError as error:
+        msg = f"the Dask scheduler at {where} has no worker. Start some: dask worker {where} --nthreads 1"
+        raise ConfigError(msg) from error
+    ours = _version()
+    for worker, version in client.run(_version, on_error="return").items():
+        if isinstance(version, Exception):
+            msg = f"the Dask worker {worker} cannot import sciscidata ({version}). Install sciscidata {ours} there."
+            raise ConfigError(msg)
+        if version != ours:
+            msg = f"the Dask worker {worker} has sciscidata {version}, here is {ours}. Install the same version there."
+            raise ConfigError(msg)
+    logger.info("%d Dask workers: %s", len(client.scheduler_info()["workers"]), client.dashboard_link)
+
+
+def _version() -> str:
+    return importlib.import_module("sciscidata").__version__
+
+
+def _do(encoded: bytes) -> bytes:
+    return msgspec.json.encode(run_task(msgspec.json.decode(encoded, type=Task)))
+
+
+def _run(client: Any, tasks: Sequence[Task], advance: Advance) -> Generator[tuple[Task, Outcome]]:  # noqa: ANN401
+    from distributed import as_completed
+
+    run = secrets.token_hex(4)  # the same task of an earlier run is another one
+    futures = {
+        client.submit(_do, msgspec.json.encode(given), key=f"{given.name} {run}", pure=False): given for given in tasks
+    }
+    try:
+        for future in as_completed(futures, loop=client.loop):
+            given = futures[future]
+            if future.status == "finished":
+                outcome = msgspec.json.decode(future.result(), type=Outcome)
+            else:
+                msg = (
+                    f"{given.name} could not be done on the Dask cluster: {future.exception()}. If workers died, give "
+                    "them more memory or each task fewer works, and run again: what is finished is kept."
+                )
+                outcome = Outcome(error="StorageError", message=msg)
+            advance(given.cost)
+            future.release()
+            yield given, outcome
+    finally:
+        client.cancel([*futures], force=True)

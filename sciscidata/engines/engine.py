@@ -1,0 +1,184 @@
+"""Choose who does the work of a stage, and have it done: what is finished already is not done again."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import polars as pl
+
+from sciscidata._support.progress import Advance, progress_bar
+from sciscidata._support.validate import PositiveInt
+from sciscidata.engines.config import EngineConfig, Kind, Runner
+from sciscidata.engines.task import Outcome, Task, read_receipt, run_task
+from sciscidata.errors import ConfigError, InputNotFoundError, ResumableError
+from sciscidata.storage.atomic import flush
+from sciscidata.storage.small_files import read_whole
+
+_LIST = "tasks.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """An engine that is ready: what ``engine`` gives. ``run`` is its Runner."""
+
+    config: EngineConfig
+    run: Runner
+
+    def do_all(self, tasks: Sequence[Task], home: Path, *, what: str, unit: str) -> list[dict[str, Any]]:
+        """Have tasks done whose files lie in ``home``, a folder that all workers see; return their facts, in order.
+
+        A task whose receipt is there is not done again. The first error ends it; what was finished by then stays.
+        ``what`` and ``unit`` are those of the progress bar, which counts the cost of the tasks.
+        """
+        home.mkdir(parents=True, exist_ok=True)
+        _write_list(tasks, home)
+        facts: dict[str, dict[str, Any]] = {}
+        with progress_bar(what, sum(given.cost for given in tasks), unit=unit) as advance:
+
+            def tell(amount: float, _: str = "") -> None:
+                advance(amount, f"{len(facts):,} of {len(tasks):,} tasks")
+
+            for given in tasks:
+                if (found := read_receipt(given)) is not None:
+                    facts[given.name] = found
+                    tell(given.cost)
+            todo = sorted((given for given in tasks if given.name not in facts), key=lambda given: -given.cost)
+            # The largest first, so that no large one runs alone at the end.
+            with closing(_generate(self.run(todo, tell, home))) as outcomes:
+                for given, outcome in outcomes:
+                    facts[given.name] = outcome.get()
+        return [facts[given.name] for given in tasks]
+
+
+def _generate(pairs: Iterable[tuple[Task, Outcome]]) -> Generator[tuple[Task, Outcome]]:
+    yield from pairs
+
+
+@contextmanager
+def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa: ANN401
+    """Connect to whoever runs the tasks of the stages, until the block ends.
+
+    Args:
+        engine: ``"local"``, ``"dask"``, ``"slurm"`` or ``"list"``.
+        options: further fields of EngineConfig: address, scheduler_file, slurm, tasks, workers, threads, stage_dir.
+
+    Yields:
+        What ``ingest``, ``write_cd_index``, ``write_null_cd_index`` and ``write_atypicality`` take as ``engine``.
+
+    Raises:
+        ConfigError: an option is unknown or wrong, the scheduler does not answer, or a package is not installed.
+
+    Example:
+        >>> with engine("local", workers=2) as on:
+        ...     on.config.tasks
+        64
+    """
+    config = EngineConfig(engine=engine, **_known(options))
+    if config.engine == "dask":
+        from sciscidata.engines.dask import connect
+
+        with connect(config) as run:
+            yield Engine(config=config, run=run)
+        return
+    yield Engine(config=config, run=_runner(config))
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    names = [name for name in EngineConfig.__slots__ if name != "engine"]  # pyright: ignore[reportAttributeAccessIssue]
+    if unknown := sorted(options.keys() - set(names)):
+        msg = f"engine() has no option {unknown[0]!r}. It has {', '.join(names)}."
+        raise ConfigError(msg)
+    return options
+
+
+def _runner(config: EngineConfig) -> Runner:
+    if config.engine == "slurm":
+        from sciscidata.engines.slurm import submit
+
+        return submit(config)
+    if config.engine == "list":
+        return _list
+    from sciscidata.engines.local import run_here
+
+    n_workers = config.workers or pl.thread_pool_size()
+    return lambda tasks, advance, _: run_here(tasks, n_workers, advance)
+
+
+def _list(tasks: Sequence[Task], _: Advance, home: Path) -> Iterable[tuple[Task, Outcome]]:
+    if tasks and not all(given.out for given in tasks):
+        msg = "the parts of a snapshot cannot be listed as commands. Choose EngineConfig.engine='slurm' or 'dask'."
+        raise ConfigError(msg)
+    if tasks:
+        waiting = [given.name for given in tasks]
+        every = [given.name for given in read_list(home)]
+        numbers = ",".join(str(every.index(name) + 1) for name in sorted(waiting, key=every.index))
+        msg = (
+            f"{len(tasks):,} tasks wait. On any machine that sees this folder, run `sciscidata tasks {home} --run N` "
+            f"for N = {numbers}. Then run the same command again: it puts the result together."
+        )
+        raise ResumableError(msg)
+    return []
+
+
+def _write_list(tasks: Sequence[Task], home: Path) -> None:
+    unfinished = home / f".{_LIST}.{secrets.token_hex(8)}.tmp"
+    unfinished.write_bytes(msgspec.json.format(msgspec.json.encode(list(tasks)), indent=1))
+    flush(unfinished)
+    unfinished.replace(home / _LIST)
+
+
+def read_list(home: str | Path) -> list[Task]:
+    """Read the tasks of a stage from the folder that holds their files.
+
+    Raises InputNotFoundError if it is no such folder.
+
+    Example:
+        >>> read_list("no/such/folder")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.InputNotFoundError: no tasks in no/such/folder: there is no readable tasks.json. Name the
+        folder that the stage has printed.
+    """
+    try:
+        return msgspec.json.decode(read_whole(Path(home) / _LIST), type=list[Task])
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        msg = f"no tasks in {home}: there is no readable {_LIST}. Name the folder that the stage has printed."
+        raise InputNotFoundError(msg) from error
+
+
+def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
+    """List the tasks of a folder, or do one of them in this process; a task that is done is left as it is.
+
+    Args:
+        home: folder that the stage has printed.
+        run: number of the task to do. None: list all tasks.
+
+    Returns:
+        Lines to print: number, whether it is done, and name.
+
+    Raises:
+        InputNotFoundError: as read_list.
+        ConfigError: there is no such number, or the folder was moved.
+        SciSciDataError: as the task raises.
+    """
+    tasks = read_list(home)
+    if run is None:
+        return [
+            f"{number:>6}  {'waits' if read_receipt(given) is None else 'done '}  {given.name}"
+            for number, given in enumerate(tasks, 1)
+        ]
+    if run > len(tasks):
+        msg = f"there is no task {run} in {home}, needs a number from 1 to {len(tasks):,}."
+        raise ConfigError(msg)
+    given = tasks[run - 1]
+    if Path(given.out).parent.absolute() != Path(home).absolute():
+        msg = f"{home} was moved: its tasks write into {Path(given.out).parent}. Start the stage again."
+        raise ConfigError(msg)
+    run_task(given).get()
+    return [f"{run:>6}  done   {given.name}"]

@@ -1,0 +1,147 @@
+"""A task: a piece of a stage that any process on any machine can do, also twice, and its file is the same.
+
+A task is data: a function of this package by name, and JSON. So it goes to another process, another machine, or into a
+file, and what comes back is an Outcome, never a pickled error.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import secrets
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from sciscidata import errors
+from sciscidata._support.progress import Advance
+from sciscidata.errors import SciSciDataError, StorageError, UnsafeNameError
+from sciscidata.storage import hash_file, storage_error
+from sciscidata.storage.atomic import flush
+from sciscidata.storage.small_files import parse_json, read_whole
+
+_OWN_FUNCTION: Final = re.compile(r"sciscidata(\.\w+)+:\w+")
+_declared: dict[str, Callable[..., dict[str, Any] | None]] = {}
+
+
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """A piece of a stage.
+
+    ``name`` is what bars, logs and errors call it. ``work`` is the function, ``"module:name"``, declared by ``task``;
+    it is called with ``advance`` and ``arguments`` (JSON). With ``out`` the function also gets ``out``, a hidden path;
+    what it writes there gets the name ``out`` when it is whole, and beside it lies a receipt. ``cost`` is its share of
+    the bar.
+    """
+
+    name: str
+    work: str
+    arguments: dict[str, Any]
+    out: str = ""
+    cost: float = 1.0
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    """What came of a task: the facts that its function returned, or an error by class and message."""
+
+    facts: dict[str, Any] | None = None
+    error: str = ""
+    message: str = ""
+
+    def get(self) -> dict[str, Any]:
+        """Return the facts, or raise the error as if it had happened here."""
+        if self.facts is not None:
+            return self.facts
+        kind: Any = getattr(errors, self.error, RuntimeError)
+        raise kind(self.message)
+
+
+def task(function: Callable[..., dict[str, Any] | None]) -> Callable[..., dict[str, Any] | None]:
+    """Declare a function as the work of tasks: no other function can be named by one."""
+    _declared[name_of(function)] = function
+    return function
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    """Return how a task names a function.
+
+    Example:
+        >>> name_of(name_of)
+        'sciscidata.engines.task:name_of'
+    """
+    return f"{function.__module__}:{function.__qualname__}"
+
+
+def run_task(given: Task, advance: Advance | None = None) -> Outcome:
+    """Do a task here, or find that an earlier run has done it. ``advance`` gets shares of its cost on the way.
+
+    Example:
+        >>> run_task(Task(name="some", work="os:remove", arguments={"path": "file"})).message
+        "'os:remove' is no task of this package. The tasks were written by another version: start the stage again."
+    """
+    try:
+        done = read_receipt(given)
+        return Outcome(_work(given, advance or (lambda amount, note="": None)) if done is None else done)
+    except SciSciDataError as error:
+        return Outcome(error=type(error).__name__, message=str(error))
+    except OSError as error:
+        return Outcome(error="StorageError", message=str(storage_error(error, Path(given.out or "."))))
+    except MemoryError:
+        return Outcome(error="StorageError", message=f"{given.name}: not enough memory. Give each task more of it.")
+    except Exception:  # a bug: its trace has to reach who can mend it
+        return Outcome(error="RuntimeError", message=f"{given.name} failed:\n{traceback.format_exc()}")
+
+
+def read_receipt(given: Task) -> dict[str, Any] | None:
+    """Return the facts of a finished task whose file is whole; None if it has to be done."""
+    if not given.out:
+        return None
+    try:
+        receipt = parse_json(read_whole(_receipt_path(given)))
+        is_same = receipt["arguments"] == _as_json(given.arguments) and receipt["work"] == given.work
+        return receipt["facts"] if is_same and receipt["sha256"] == hash_file(Path(given.out)) else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _work(given: Task, advance: Advance) -> dict[str, Any]:
+    if _OWN_FUNCTION.fullmatch(given.work):
+        importlib.import_module(given.work.partition(":")[0])
+    function = _declared.get(given.work)
+    if function is None:
+        msg = (
+            f"{given.work!r} is no task of this package. The tasks were written by another version: start the stage "
+            "again."
+        )
+        raise UnsafeNameError(msg)
+    if not given.out:
+        return function(advance, **given.arguments) or {}
+    # The name is this run's own: a task that was believed lost may still be at work elsewhere.
+    out = Path(given.out)
+    unfinished = out.with_name(f".{out.name}.{secrets.token_hex(8)}.tmp")
+    try:
+        facts = function(advance, out=unfinished, **given.arguments) or {}
+        if not unfinished.exists():
+            msg = f"{given.name} has written nothing to {out}. Run it again."
+            raise StorageError(msg)
+        receipt = {"work": given.work, "arguments": given.arguments, "sha256": hash_file(unfinished), "facts": facts}
+        flush(unfinished)
+        unfinished.replace(out)
+        unfinished.write_text(json.dumps(receipt), "utf-8")
+        flush(unfinished)
+        unfinished.replace(_receipt_path(given))
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return facts
+
+
+def _as_json(arguments: dict[str, Any]) -> Any:  # noqa: ANN401
+    """Return arguments as they come back from a file: lists for tuples."""
+    return json.loads(json.dumps(arguments))
+
+
+def _receipt_path(given: Task) -> Path:
+    return Path(f"{given.out}.json")
