@@ -87,7 +87,7 @@ def publish(
     """
     _check_no_effect(to, creators, licence=licence, private=private, sandbox=sandbox, final=final)
     whole = verify_release(release)
-    changed = set(list_changed(whole)) & {*whole.manifest["files"]}
+    changed = {*list_changed(whole)}
     if changed:
         logger.info("edited, and sent as they are: %s", ", ".join(sorted(changed)))
     own = {MANIFEST, *whole.manifest["files"], *DOCUMENTS}

@@ -21,6 +21,7 @@ from sciscirl.errors import SciSciRLError
 if TYPE_CHECKING:
     import sciscirl.evaluation.evaluate
     import sciscirl.evaluation.select_checkpoint
+    import sciscirl.harnesses.export
     import sciscirl.local_server.server
     import sciscirl.local_server.tiny_model
     import sciscirl.metrics.compare
@@ -411,6 +412,18 @@ def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:
     show(f"result: {config.out}")
 
 
+def export_task(config: sciscirl.harnesses.export.ExportConfig) -> None:
+    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness, OpenAI evals.
+
+    Example:
+        sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4
+    """
+    from sciscirl.harnesses.export import export_task
+
+    folder = export_task(config)
+    show(f"result: {folder}; how to run it: {folder / 'README.md'}")
+
+
 def presets(*, plugin: str | None = None) -> None:
     """List the presets: every experiment by name.
 
@@ -531,6 +544,7 @@ COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
         "merge": merge,
         "sweep": sweep,
         "sweep repro": sweep_repro,
+        "export-task": export_task,
         "presets": presets,
         "demo": demo,
         "completion": completion,

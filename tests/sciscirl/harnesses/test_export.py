@@ -1,0 +1,180 @@
+"""The task as other harnesses get it: nothing leaks, scores are ours, and the real tools run it where installed."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sciscidata.errors import ReleaseExistsError
+from sciscirl.cli.main import main
+from sciscirl.errors import SciSciRLError
+from sciscirl.harnesses.export import ExportConfig, export_task
+from sciscirl.harnesses.score import FACTS, Score, read_rules, score
+from sciscirl.presets import PRESETS
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import read_split
+from tests.conftest import REPOSITORY
+from tests.sciscirl.papers import write_slice
+from tests.servers.chat_server import ChatServer, answer_to
+from tests.servers.serving import serving
+
+N_TEST = 9
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_slice(tmp_path_factory.mktemp("harnesses") / "slice", [{} for _ in range(21)], n_test=N_TEST)
+
+
+@pytest.fixture(scope="module")
+def exported(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_task(ExportConfig(release=release, out=tmp_path_factory.mktemp("tasks") / "exp4"))
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_prompts_labels_and_scores_are_those_of_training(release: Path, exported: Path, tmp_path: Path) -> None:
+    rules, papers = PRESETS["exp4"].rules, read_split(release, "test")
+    rows = rows_of(exported / "sciscirl_exp4" / "test.jsonl")
+    assert [row["messages"] for row in rows] == [rules.render(paper.view) for paper in papers]
+    assert [row["labels"] for row in rows] == [paper.labels("disruption") for paper in papers]
+    assert {*rows[0]} == {"id", "messages", "labels", "target"}
+    evals = rows_of(exported / "openai_evals" / "test.jsonl")
+    assert [(row["input"], row["ideal"]) for row in evals] == [(row["messages"], row["target"]) for row in rows]
+    assert "cd_index" not in (exported / "sciscirl_exp4" / "test.jsonl").read_text()
+    again = read_rules(exported / "sciscirl_exp4")
+    assert again == rules
+    for row in rows:
+        gold = render_answer(row["labels"], "two_keys")
+        assert score(gold, row["labels"], again) == Score(1.05, 1.0, 1.0)
+        assert score(f"Sure: {gold}", row["labels"], again) == Score(-1.0, 0.0, 0.0)
+    # A balanced reward needs the training classes, which the folder has: no release is needed to score.
+    for preset, target in (("exp6", "joint"), ("novelty", None)):
+        config = ExportConfig(release=release, out=tmp_path / preset, preset=preset, target=target, n_papers=6)
+        folder = export_task(config) / f"sciscirl_{preset}"
+        labels = rows_of(folder / "train.jsonl")[0]["labels"]
+        fitted = read_rules(folder)
+        best = score(render_answer(labels, fitted.contract, fitted.target), labels, fitted)
+        assert best.correct == 1.0 > 0.0 > score("{", labels, fitted).reward
+
+
+def test_what_cannot_be_exported_is_refused(
+    release: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ReleaseExistsError, match="already exists"):
+        export_task(ExportConfig(release=release, out=exported))
+    with pytest.raises(SciSciRLError, match="adversarial"):
+        export_task(ExportConfig(release=release, out=tmp_path / "a", preset="adversarial"))
+    (tmp_path / FACTS).write_text("{}")
+    with pytest.raises(SciSciRLError, match=r"task\.json cannot be read"):
+        read_rules(tmp_path)
+    assert main(["export-task", "--release", str(release), "--out", str(tmp_path / "b"), "--n-papers", "3"]) == 0
+    assert "README.md" in capsys.readouterr().out
+    assert len(rows_of(tmp_path / "b" / "sciscirl_exp4" / "test.jsonl")) == 3
+
+
+def expected(exported: Path) -> dict[str, float]:
+    """The means that a harness has to find: each answer follows from its question."""
+    folder = exported / "sciscirl_exp4"
+    rows, rules = rows_of(folder / "test.jsonl"), read_rules(folder)
+    found = [score(answer_to(row["messages"][-1]["content"]), row["labels"], rules)._asdict() for row in rows]
+    means = {name: math.fsum(one[name] for one in found) / len(found) for name in Score._fields}
+    assert 0 < means["correct"] < means["valid"] < 1
+    return means
+
+
+@pytest.fixture
+def model() -> Generator[ChatServer]:
+    with serving(ChatServer()) as server:
+        yield server
+
+
+def run(command: str, *words: object, cwd: Path) -> None:
+    tool = shutil.which(command)
+    if tool is None:
+        pytest.skip(f"{command} is not installed here; it was run by hand")
+    paths = [str(REPOSITORY), str(cwd), os.environ.get("PYTHONPATH", "")]
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(tool).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join(paths),
+        "OPENAI_API_KEY": "none",
+        "HF_HUB_OFFLINE": "1",
+    }
+    done = subprocess.run(
+        [tool, *map(str, words)], cwd=cwd, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+def test_verifiers_runs_the_taskset_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
+    options = [
+        "--env.agent.harness.id",
+        "null",
+        "--env.agent.runtime.type",
+        "subprocess",
+        "--no-push",
+        "--no-rich",
+        "-m",
+        "model",
+        "-n",
+        "9",
+    ]
+    client = ["--client.base-url", model.url, "--client.api-key-var", "OPENAI_API_KEY"]
+    run("vf-eval", "sciscirl-exp4", *options, *client, "-o", tmp_path, cwd=exported)
+    (traces,) = tmp_path.rglob("traces.jsonl")
+    found = [row["traces"][0] for row in rows_of(traces)]
+    assert len(found) == N_TEST
+    rewards = [one["rewards"]["reward"]["score"] for one in found]
+    means = expected(exported)
+    assert math.fsum(rewards) / N_TEST == pytest.approx(means["reward"])
+    for name in ("correct", "valid"):
+        assert math.fsum(one["metrics"][name] for one in found) / N_TEST == pytest.approx(means[name])
+
+
+@pytest.mark.slow
+def test_inspect_runs_the_task_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
+    options = ["--model", "openai/model", "-M", "responses_api=false", "--model-base-url", model.url]
+    logs = ["--log-dir", tmp_path, "--log-format", "json", "--display", "plain"]
+    run("inspect", "eval", "inspect_task.py", *options, *logs, cwd=exported)
+    (log,) = tmp_path.glob("*.json")
+    results = json.loads(log.read_text())["results"]["scores"]
+    found = {one["name"]: one["metrics"]["mean"]["value"] for one in results}
+    assert found == pytest.approx(expected(exported))
+    asked = [[message["content"] for message in messages] for messages in model.asked]
+    rows = rows_of(exported / "sciscirl_exp4" / "test.jsonl")
+    assert sorted(asked) == sorted([message["content"] for message in row["messages"]] for row in rows)
+
+
+@pytest.mark.slow
+def test_lm_evaluation_harness_runs_the_task_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
+    arguments = f"model=model,base_url={model.url}/chat/completions,num_concurrent=1"
+    options = ["--model", "local-chat-completions", "--model_args", arguments, "--apply_chat_template"]
+    task = ["--include_path", "lm_eval", "--tasks", "sciscirl_exp4", "--output_path", tmp_path]
+    run("lm_eval", "run", *task, *options, cwd=exported)
+    (results,) = tmp_path.rglob("results_*.json")
+    found = json.loads(results.read_text())["results"]["sciscirl_exp4"]
+    means = expected(exported)
+    assert {name: found[f"{name},none"] for name in means} == pytest.approx(means)
+
+
+def test_the_files_of_the_tools_can_be_read_without_them(exported: Path) -> None:
+    for path in exported.rglob("*.py"):
+        compile(path.read_text(), str(path), "exec")
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+    facts = yaml.load((exported / "lm_eval" / "sciscirl_exp4.yaml").read_text(), loader)
+    assert (facts["task"], facts["process_results"]) == ("sciscirl_exp4", "utils.judge")
+    assert "@" not in (exported / "README.md").read_text().replace("@REVISION", "")
