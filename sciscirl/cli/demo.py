@@ -22,6 +22,9 @@ from sciscirl.runs.folder import RUN_FILE, locked_folder
 STEPS_FILE: Final = "steps.json"
 _N_TRAIN: Final = 120
 _N_HELD_OUT: Final = 30
+#: exp4 without its long instructions. Of a paper, the short form shows all but the abstract, the long one its beginning:
+#: prompts of about 230 and 360 tokens instead of 1,100.
+_PROMPT: Final = ("--preset", "exp4", "--style", "plain")
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +79,19 @@ def plan_demo(
         said = ("sciscirl", "evaluate", *words, "--release", str(release), "--split", "test", "--out", str(out / name))
         steps.append(Step(title, said, out / name))
 
-    here, greedy = ("--local-model", model, "--preset", "exp4"), ("--temperature", "0")
+    asked = (*_PROMPT, *(("--hide", "abstract") if short else ("--max-paper-tokens", "200")))
+    here, greedy = ("--local-model", model, "--dtype", _choose_dtype(), *asked), ("--temperature", "0")
     scored = ("--answers", "logprobs", "--prior-correction", "content_free")
     evaluate("ask the model as it comes", "zero_shot", *here, *greedy, "--baselines")
     if not short:
         evaluate("read its label probabilities", "zero_shot_logprobs", *here, *scored)
     # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
-    steps.append(
-        _train("sft", out, release, model, sft_steps or (24 if short else 48), *((3, 6) if short else (4, 12)))
-    )
+    sizes = (sft_steps or 24, 3, 6) if short else (sft_steps or 48, 4, 12)
+    steps.append(_train("sft", out, release, model, asked, *sizes))
     evaluate("ask the fine-tuned model", "sft_test", "--run", str(out / "sft"), *greedy)
     if not short:
         evaluate("read its label probabilities", "sft_logprobs", "--run", str(out / "sft"), *scored)
-        steps.append(_train("rl", out, release, model, rl_steps or 20, 4, 12))
+        steps.append(_train("rl", out, release, model, asked, rl_steps or 20, 4, 12))
         evaluate("ask the reinforced model", "rl_test", "--run", str(out / "rl"), *greedy)
     named = [f"{name}={folder}" for name, folder in runs.items()]
     compared = ("sciscirl", "compare", *named, "--out", str(out / "comparison"))
@@ -102,11 +105,13 @@ def plan_demo(
     return steps
 
 
-def _train(kind: str, out: Path, release: Path, model: str, n_steps: int, n_papers: int, n_test: int) -> Step:
-    common = f"""--preset exp4 --quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
+def _train(
+    kind: str, out: Path, release: Path, model: str, asked: Sequence[str], n_steps: int, n_papers: int, n_test: int
+) -> Step:
+    common = f"""--quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
         --batch-size {n_papers} --max-steps {n_steps} --n-test {n_test} --eval-temperature 0
         --save-every {n_steps} --eval-every {n_steps}"""
-    words = (*common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
+    words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
     if kind == "sft":
         own = f"sciscirl sft --backend peft --n-epochs 9 --learning-rate 3e-4 --micro-batch-size {n_papers}"
         return Step("fine-tune on gold answers", (*own.split(), *words), out / kind, resumes=True)

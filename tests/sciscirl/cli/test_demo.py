@@ -10,17 +10,33 @@ import pytest
 
 import sciscidata as ssd
 from sciscirl.cli.main import main
+from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.fetch_model import fetch_model
+from tests.conftest import shared_data_folder
 
 
 @pytest.fixture(scope="module")
-def real_release(shared_data, tmp_path_factory):
-    """120 and 30 papers of systematic reviews."""
+def real_model() -> str:
+    """SmolLM2, which is brought here once. In CI it has to be there, elsewhere it needs the network."""
+    try:
+        return str(fetch_model("smollm2"))
+    except SciSciRLError as error:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"no real model: {error}")
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory) -> list[str]:
+    """120 and 30 papers of systematic reviews; without records, the demonstration draws synthetic ones."""
+    records = shared_data_folder() / "openalex" / "synergy_A.works.jsonl.gz"
+    if not records.is_file():
+        return []
     home = tmp_path_factory.mktemp("real")
-    source = ssd.RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
-    split = ssd.SplitConfig(n_train=120, n_test=30)
+    source, split = ssd.RecordsConfig(inputs=(str(records),)), ssd.SplitConfig(n_train=120, n_test=30)
     config = ssd.BuildConfig(source=source, out=home / "slice", cache_dir=home / "cache", split=split, novelty=None)
-    return ssd.build(config).folder
+    return ["--release", str(ssd.build(config).folder)]
 
 
 def test_the_commands_are_shown_before_they_are_run(capsys, tmp_path):
@@ -32,10 +48,10 @@ def test_the_commands_are_shown_before_they_are_run(capsys, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("SCISCI_REAL_MODEL" not in os.environ, reason="takes minutes; SCISCI_REAL_MODEL=1 runs it")
-def test_a_real_model_learns_the_form_of_an_answer_on_real_papers(real_release, tmp_path, capsys):
+def test_a_real_model_learns_the_form_of_an_answer(real_model, release, tmp_path, capsys):
+    # Thirty papers cannot tell how well it judges: an accuracy of a third is 0.17 to 0.53 there. So none is asserted.
     out = tmp_path / "demo"
-    words = ["demo", "--short", "--release", str(real_release), "--out", str(out)]
+    words = ["demo", "--short", *release, "--model", real_model, "--out", str(out)]
     assert main(words) == 0, capsys.readouterr().err
     before, after = (read_predictions(out / name / "predictions.parquet") for name in ("zero_shot", "sft_test"))
     assert len(before) == len(after) == 30
@@ -45,9 +61,10 @@ def test_a_real_model_learns_the_form_of_an_answer_on_real_papers(real_release, 
     losses = [row["train_mean_nll"] for row in rows if "train_mean_nll" in row]
     assert len(losses) == 24
     assert statistics.fmean(losses[-5:]) < statistics.fmean(losses[:5]) / 3
-    assert "step 5 of 5" in capsys.readouterr().out
+    n_steps = 5 if release else 6
+    assert f"step {n_steps} of {n_steps}" in capsys.readouterr().out
     page = out / "report.html"
     written = page.read_bytes()
     assert main(words) == 0
-    assert capsys.readouterr().out.count("(done before)") == 5
+    assert capsys.readouterr().out.count("(done before)") == n_steps
     assert page.read_bytes() == written
