@@ -329,3 +329,17 @@ def test_the_command_shows_a_run_and_knows_each_backends_options(options_of, tmp
     with pytest.raises(SciSciRLError, match="--backend tinker has no option --use-dora"):
         run_command(["train", "use_dora=no", *words])
     assert not (tmp_path / "run").exists()
+
+
+def test_four_bits_are_fine_tuned_and_reinforced(options_of, tmp_path):
+    """On a GPU where there is one: what QDoRA was written for."""
+    pytest.importorskip("bitsandbytes")
+    four_bits = {"quantize": "nf4", "use_dora": True, "dtype": "bfloat16", "max_steps": 1, "save_every": 1}
+    train_with_peft(options_of(tmp_path / "sft", PeftSftOptions, **four_bits, learning_rate=1e-4))
+    train_locally(options_of(tmp_path / "rl", load_checkpoint=str(tmp_path / "sft"), **four_bits))
+    before, after = (load_file(tmp_path / name / "adapter" / "adapter_model.safetensors") for name in ("sft", "rl"))
+    magnitudes = [name for name in before if "magnitude" in name]
+    assert magnitudes
+    assert before.keys() == after.keys()
+    assert any(not torch.equal(before[name], after[name]) for name in magnitudes)
+    assert all(torch.isfinite(weight).all() for weight in after.values())
