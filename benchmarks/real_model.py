@@ -6,7 +6,7 @@
 On a CPU, with short prompts and shorter runs (``--cpu``), here on labels whose best answers are known:
 
     python benchmarks/real_model.py make slices/known      # synthetic papers; a fifth of the labels are wrong
-    python benchmarks/real_model.py run slices/known $MODEL runs/known --cpu --presets exp4 exp6 --rl-seeds 0
+    python benchmarks/real_model.py run slices/known $MODEL runs/known --target label --cpu --presets exp6 --rl-seeds 0
 
 Every run is a command of ``sciscirl``; ``commands.txt`` beside the runs lists them as they are typed. A run that is
 done is not run again, so more seeds or presets can be added.
@@ -39,9 +39,10 @@ SHOWN = ("label_match", "macro_f1", "min_class_recall", "invalid")
 SCORED = "--answers logprobs --prior-correction content_free"
 SFT = "--batch-size 8 --micro-batch-size 8 --learning-rate 3e-4 --max-steps 36 --save-every 36 --eval-every 36"
 RL = "--batch-size 8 --micro-batch-size 8 --learning-rate 2e-4 --max-steps 60 --save-every 15 --eval-every 15"
-#: Prompts of 210 tokens instead of 1,100, and one pass for all answers of a step.
-RL_ON_CPU = "--batch-size 6 --micro-batch-size 24 --learning-rate 1e-4 --max-steps 50 --save-every 25 --eval-every 25"
+#: Prompts of 200 tokens instead of 1,100, and one pass for all answers of a step.
 ASKED_ON_CPU = "--style plain --hide abstract"
+SFT_ON_CPU = "--batch-size 4 --micro-batch-size 4 --learning-rate 3e-4 --max-steps 48 --save-every 48 --eval-every 48"
+RL_ON_CPU = "--batch-size 4 --micro-batch-size 16 --learning-rate 1e-4 --max-steps 50 --save-every 25 --eval-every 25"
 TIMES = "times.json"
 
 #: The label of the slice whose best answers are known: the part of science that a paper is from. The title shows it,
@@ -73,10 +74,18 @@ def make(out: Path) -> None:
 
 
 def list_commands(
-    release: Path, model: str, out: Path, seeds: list[int], rl_seeds: list[int], presets: list[str], cpu: bool
+    release: Path,
+    model: str,
+    out: Path,
+    target: str,
+    seeds: list[int],
+    rl_seeds: list[int],
+    presets: list[str],
+    cpu: bool,
 ) -> list[list[list[str]]]:
     """Return rounds of commands; those of a round may run at the same time."""
-    asked, rl = (ASKED_ON_CPU, RL_ON_CPU) if cpu else ("", RL)
+    asked, sft, rl = (ASKED_ON_CPU, SFT_ON_CPU, RL_ON_CPU) if cpu else ("", SFT, RL)
+    asked += f" --target {target}"
     data = f"--release {shlex.quote(str(release))}"
     trained = f"""{data} --model {shlex.quote(model)} --quantize none --no-use-dora --dtype bfloat16
         --no-gradient-checkpointing --eval-temperature 0"""
@@ -88,7 +97,7 @@ def list_commands(
     as_it_comes = f"--local-model {shlex.quote(model)} --dtype bfloat16 --preset exp4 {asked}"
     first = [*ask("zero", as_it_comes, "--baselines")]
     tuned = [
-        f"""sft --backend peft --preset exp4 {asked} {trained} --seed {seed} --n-epochs 9 {SFT}
+        f"""sft --backend peft --preset exp4 {asked} {trained} --seed {seed} --n-epochs 9 {sft}
             --log-path {out}/sft_{seed}"""
         for seed in seeds
     ]
@@ -209,6 +218,7 @@ if __name__ == "__main__":
     for one in (made, runs, shown):
         one.add_argument("out", type=Path)
     runs.add_argument("--at-once", type=int, default=1)
+    runs.add_argument("--target", default="disruption", help="the labels that are asked for; label: those of make")
     runs.add_argument("--cpu", action="store_true", help="short prompts, fewer answers")
     runs.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     runs.add_argument("--rl-seeds", type=int, nargs="+", default=[0, 1, 2], help="some of the seeds")
