@@ -171,7 +171,8 @@ def show(out: Path) -> None:
             "" if p is None else f"{p:.2f}" for p in (pair.p["label_match"], pair.p_holm["label_match"])
         )
         print(f"| {pair.left} - {pair.right} | {one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}] | {values} |")
-    draw(out)
+    if any(out.glob("rl_*/metrics.jsonl")):
+        draw(out)
 
 
 def list_parts(name: str, seeds: Iterable[int]) -> list[str]:
@@ -190,17 +191,18 @@ def draw(out: Path) -> None:
         n_seeds,
         sharex=True,
         sharey=True,
-        figsize=(1 + 2.7 * n_seeds, 2 * rows),
+        figsize=(max(6, 1 + 2.7 * n_seeds), max(3, 2 * rows)),
         layout="constrained",
         squeeze=False,
     )
     for axes, (name, path) in zip(grid.flat, runs.items(), strict=True):
         lines = path.read_text("utf-8").splitlines()
         steps = [one for line in lines if "env/all/reward/total" in (one := json.loads(line))]
-        shares = [key for key in steps[0] if key.startswith("env/all/predicted_share/")]
-        labels = [key.rpartition("/")[2] for key in shares]
-        values = [[step.get(key, 0.0) for step in steps] for key in shares]
-        axes.stackplot([step["step"] for step in steps], values, labels=labels, colors=("C3", "C0", "0.8"))
+        at, start = [step["step"] for step in steps], "env/all/predicted_share/"
+        labels = [key.removeprefix(start) for key in steps[0] if key.startswith(start) and not key.endswith("/invalid")]
+        values = [[step.get(start + label, 0.0) for step in steps] for label in labels]
+        axes.stackplot(at, values, labels=labels, colors=("C3", "C0", "0.8"))
+        axes.plot(at, [step["env/all/label_match"] for step in steps], "k", label="right answers")
         _, preset, seed = name.split("_")
         axes.set(ylim=(0, 1), title=f"{preset}, seed {seed}")
     grid[0][0].legend(loc="lower right", fontsize="small")

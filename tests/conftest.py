@@ -29,7 +29,14 @@ quick.leave_out_what_takes_long()
 #: Files whose tests wait for the one local server: one worker runs them all, while others compute.
 _ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server")
 #: Files that take minutes. They begin first, so that none runs alone at the end.
-_LONGEST = (*_ON_THE_SERVER, "sources/test_openalex", "pipeline/", "sciscirl/sft/test_peft", "sciscirl/")
+_LONGEST = (
+    *_ON_THE_SERVER,
+    "sources/test_openalex",
+    "pipeline/",
+    "sciscirl/cli/test_demo",
+    "sciscirl/sft/test_peft",
+    "sciscirl/",
+)
 
 
 @pytest.hookimpl(optionalhook=True)

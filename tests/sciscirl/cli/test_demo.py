@@ -49,7 +49,7 @@ def test_the_commands_are_shown_before_they_are_run(capsys, tmp_path):
 
 @pytest.mark.slow
 def test_a_real_model_learns_the_form_of_an_answer(real_model, release, tmp_path, capsys):
-    # Thirty papers cannot tell how well it judges: an accuracy of a third is 0.17 to 0.53 there. So none is asserted.
+    # Thirty papers cannot tell how well it judges: a third of them right is 0.19 to 0.51. So no accuracy is asserted.
     out = tmp_path / "demo"
     words = ["demo", "--short", *release, "--model", real_model, "--out", str(out)]
     assert main(words) == 0, capsys.readouterr().err
