@@ -171,7 +171,8 @@ def show(out: Path) -> None:
             "" if p is None else f"{p:.2f}" for p in (pair.p["label_match"], pair.p_holm["label_match"])
         )
         print(f"| {pair.left} - {pair.right} | {one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}] | {values} |")
-    draw(out)
+    if any(out.glob("rl_*/metrics.jsonl")):
+        draw(out)
 
 
 def list_parts(name: str, seeds: Iterable[int]) -> list[str]:

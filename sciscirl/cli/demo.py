@@ -22,8 +22,8 @@ from sciscirl.runs.folder import RUN_FILE, locked_folder
 STEPS_FILE: Final = "steps.json"
 _N_TRAIN: Final = 120
 _N_HELD_OUT: Final = 30
-#: exp4 without its long instructions. Of a paper, the short form shows all but the abstract, the long one its beginning:
-#: prompts of about 230 and 360 tokens instead of 1,100.
+#: exp4 without its long instructions. The short form hides the abstract of a paper, the long one shows its beginning.
+#: So prompts have about 230 and 360 tokens instead of 1,100.
 _PROMPT: Final = ("--preset", "exp4", "--style", "plain")
 
 
