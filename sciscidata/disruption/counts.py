@@ -27,11 +27,20 @@ _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
 class Counter:
-    """Counts for the works of one focal time after the other; the windows move along with them."""
+    """Counts for the works of one focal time after the other; the windows move along with them.
 
-    def __init__(self, graph: CitationGraph, config: CDConfig, n_threads: int, advance: Advance) -> None:
+    ``n_focal``: only works before this index will be asked for (None: any), so that later citers need not be held.
+    """
+
+    def __init__(
+        self, graph: CitationGraph, config: CDConfig, n_threads: int, advance: Advance, n_focal: int | None = None
+    ) -> None:
         self._graph, self._config, self._n_threads, self._advance = graph, config, n_threads, advance
         self._clock = _Clock(graph, config)
+        limit = graph.n_dated
+        if n_focal:
+            last = self._clock.time_of(range(n_focal - 1, n_focal))
+            limit = max(self._clock.end(last, window) for window in config.all_windows.values())
         windows = config.all_windows
         self._needs_all = config.family or config.focal_citers == "any"  # citers before the window, too
         if config.window_from == "cited":  # a citer is inside for one reference and outside for another: pass by pass
@@ -40,7 +49,7 @@ class Counter:
                 ([name], _FixedWindow(graph, self._clock, window, *lists)) for name, window in windows.items()
             ]
         else:
-            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all))]
+            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all, limit))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
         """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; of every window, under its own names.
@@ -176,11 +185,11 @@ class _MovingWindow:
     ``citers`` holds the lists of the citers among ``held``, a range of works as long as memory allows: they are made
     when a window leaves it. ``slices`` (n, 2) says where in ``citers`` those of each paper that are inside the widest
     window begin and end. Works that may be citers at all have indices low .. high - 1; ``ends`` has the end of every
-    window. ``counts_all``: count the citers before ``held``, too.
+    window. ``counts_all``: count the citers before ``held``, too. No window ends behind ``limit``.
     """
 
-    def __init__(self, graph: CitationGraph, config: CDConfig, clock: _Clock, counts_all: bool) -> None:
-        self.graph, self.config, self.clock = graph, config, clock
+    def __init__(self, graph: CitationGraph, config: CDConfig, clock: _Clock, counts_all: bool, limit: int) -> None:
+        self.graph, self.config, self.clock, self._limit = graph, config, clock, limit
         self.held = range(0)
         self.starts = self.slices = self.citers = np.empty(0, np.uint32)
         self._n_earlier = np.zeros(graph.n_works, np.uint32) if counts_all else None
@@ -219,7 +228,7 @@ class _MovingWindow:
             count_citers(graph.refs[offsets[self.held.start] : offsets[low]], 0, self._n_earlier)
         reach = int(np.searchsorted(offsets, offsets[low] + _MOST_HELD, side="right")) - 1
         # With earlier citers no list is ever done with, so a second range would begin with the first one again.
-        self.held = range(low, graph.n_dated if self.config.earlier_citers else max(high, min(reach, graph.n_dated)))
+        self.held = range(low, self._limit if self.config.earlier_citers else max(high, min(reach, self._limit)))
         self.starts = self.slices = self.citers = np.empty(0, np.uint32)  # give their memory back first
         self.starts, self.citers = graph.citers_among(self.held, n_threads)
         self.slices = np.repeat(self.starts[:-1, None], 2, axis=1)

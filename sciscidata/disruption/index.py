@@ -276,7 +276,8 @@ def _counts_by_year(
     """Count for one span of works after the other, with a bar."""
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
     with progress_bar("CD index", n_references, unit="references") as advance:
-        counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance)
+        n_focal = spans[-1].stop if spans else None
+        counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance, n_focal)
         for span in spans:
             yield span, counter.count(span)
 

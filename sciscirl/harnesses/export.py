@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscidata._support.validate import PositiveInt, check_fields
-from sciscidata.errors import SciSciDataError
-from sciscidata.release.release import check_target, read_release
+from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
-from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.errors import SciSciRLError
 from sciscirl.harnesses.score import FACTS
 from sciscirl.presets import Preset, describe_rules, find_preset
-from sciscirl.task.papers import Paper, SplitName, choose_target, read_part
+from sciscirl.task.papers import Paper, SplitName, choose_target, open_release, read_part
 from sciscirl.task.rules import TaskRules
 
 
@@ -63,10 +62,7 @@ def export_task(config: ExportConfig) -> Path:
     rules = preset.rules
     if config.target is not None:
         rules = replace(rules, target=choose_target(config.target, config.release))
-    try:
-        release = read_release(config.release)
-    except (SciSciDataError, OSError) as error:
-        raise ReleaseError(str(error)) from error
+    release = open_release(config.release)
     splits: dict[SplitName, list[Paper]] = {
         split: read_part(config.release, split, target=rules.target, n_papers=config.n_papers)
         for split in ("train", "test", "dev")

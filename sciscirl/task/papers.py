@@ -16,7 +16,7 @@ import polars as pl
 from sciscidata.errors import SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.own_label import OwnLabel, stated_label
-from sciscidata.release.release import read_release
+from sciscidata.release.release import Release, read_release
 from sciscidata.storage import hash_file
 from sciscirl.errors import ReleaseError
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
@@ -435,8 +435,13 @@ def choose_eval_split(release_folder: str | Path) -> EvalSplit:
     Raises:
         ReleaseError: the folder is not a release or cannot be read.
     """
+    return "dev" if "dev" in open_release(release_folder).splits else "held_out"
+
+
+def open_release(release_folder: str | Path) -> Release:
+    """Open a release; nothing but its manifest is read yet. Raises ReleaseError if it is none, or cannot be read."""
     try:
-        return "dev" if "dev" in read_release(release_folder).splits else "held_out"
+        return read_release(release_folder)
     except (SciSciDataError, OSError) as error:
         raise ReleaseError(str(error)) from error
 

@@ -522,8 +522,10 @@ class Workplace:
 
     def _show(self, how: str, path: Path, outcome: Outcome) -> Any:
         if how == "printed":
-            # How long it took, and how many bytes and which hash a file has, may differ where its content does not.
-            lines = [line for line in outcome.out.splitlines() if not line.startswith("took ")]
+            # How long it took, and how many bytes and which hash a file has, may differ where its content does not; and
+            # a document that is not what it was is named: it holds no data.
+            passing = ("took ", "  changed since, or added: ")
+            lines = [line for line in outcome.out.splitlines() if not line.startswith(passing)]
             return re.sub(r"[0-9a-f]{32,}|[0-9,]+ bytes", "#", "\n".join(lines))
         if how == "value":
             return outcome.value

@@ -30,7 +30,7 @@ def test_a_corpus_gives_the_release_and_the_export_of_its_source(corpus: Corpus,
     own = Corpus(corpus.works, corpus.citations, {"kind": "mine", "file": "works.txt"})
     release, expected = build(config(tmp_path, own)), build(config(tmp_path, WORLD, "expected"))
     assert release.manifest["source"] == {"kind": "mine", "file": "works.txt"}
-    files = [{name: facts for name, facts in made.manifest["files"].items() if "json" in name}
+    files = [{name: facts for name, facts in made.manifest["files"].items() if "jsonl" in name}
              for made in (release, expected)]  # fmt: skip
     assert files[0] == files[1]
     exports = [export_labelled(config(tmp_path, source, f"all-{n}")) for n, source in enumerate((own, WORLD))]
