@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
 from sciscidata.hubs.zenodo import Zenodo, find_zenodo, md5_of
@@ -115,6 +116,9 @@ def _check_no_effect(to: str, creators: tuple[str, ...], *, licence: str | None,
             raise ConfigError(msg)
     if not to.strip() or (":" in to and not to.startswith("hf:")):
         msg = f"to is {to!r}. Write hf:OWNER/NAME, zenodo, or a folder."
+        raise ConfigError(msg)
+    if to != _ZENODO and suggest(to.lower(), [_ZENODO]):  # it would become a folder, and look as if it had been sent
+        msg = f"to is {to!r}. Did you mean zenodo? For a folder of this name write ./{to}."
         raise ConfigError(msg)
     if wrong := [name for name in creators if not name.strip() or not name.isprintable()]:
         msg = f"creators has {wrong[0]!r}, needs a name: 'Family name, Given name'."

@@ -192,6 +192,8 @@ def test_refusals_say_what_is_needed_and_never_the_token(
         (NAME, {"final": True}, "final has an effect on Zenodo only"),
         ("zenodo", {"private": True}, "private has an effect on the Hugging Face Hub only"),
         ("ftp://example.org", {}, "Write hf:OWNER/NAME, zenodo, or a folder"),
+        ("zenod", {}, r"Did you mean zenodo\? For a folder of this name write \./zenod"),
+        ("Zenodo", {}, "Did you mean zenodo"),
         ("hf:ada/slices@v1", {}, "names a revision"),
         ("zenodo", {}, "who made the release"),
         (str(tmp_path), {}, "already exists"),
