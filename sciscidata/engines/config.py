@@ -49,7 +49,7 @@ class EngineConfig:
     address: str | None = None
     scheduler_file: Path | None = None
     slurm: str | None = None
-    tasks: PositiveInt = 64
+    tasks: PositiveInt = 16
     workers: PositiveInt | None = None
     threads: PositiveInt = 1
     stage_dir: Folder | None = None

@@ -77,7 +77,7 @@ def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa
     Example:
         >>> with engine("local", workers=2) as on:
         ...     on.config.tasks
-        64
+        16
     """
     config = EngineConfig(engine=engine, **_known(options))
     if config.engine == "dask":

@@ -310,4 +310,4 @@ def test_other_sources_have_no_tasks_and_other_folders_no_list(tmp_path):
         ssd.ingest(ssd.SyntheticConfig(n_works=50), tmp_path / "out", cache_dir=tmp_path, engine=on)
     with pytest.raises(InputNotFoundError, match=r"no readable tasks\.json"):
         do_listed(tmp_path)
-    assert EngineConfig().tasks == 64
+    assert EngineConfig().tasks == 16
