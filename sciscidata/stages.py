@@ -30,7 +30,7 @@ from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, Time, content_hash, graph_folder
+from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -247,8 +247,7 @@ def write_null_cd_index(
         return Path(out)
     replace = Path(out).exists()
     graph = _open_graph(folder, cache_dir)
-    key = hashlib.sha256(json.dumps(facts | {"n_draws": 0}, sort_keys=True).encode()).hexdigest()[:32]
-    home = (Path(cache_dir) / f"null-cd-{key}.tasks").absolute()
+    home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | given | {"n_draws": None}})
     draws: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "engine": engine, "home": home}
     scores = score_null(graph, config, **draws).sort("work_id")
     rows = original_ids_beside(iter([scores]), scan_corpus(folder).works)
@@ -370,8 +369,8 @@ def write_cd_sweep(
         homes: list[Path] = []
         for name, config in configs.items():
             for window, years in config.all_windows.items() if n_draws is not None else ():
-                key = content_hash(graph, name, str(years), seed)
-                homes.append((Path(cache_dir) / f"sweep-{key}.tasks").absolute())
+                of_draws = {"convention": name, "years": years, "seed": seed}
+                homes.append(_tasks_folder(cache_dir, facts | {"config": of_draws}))
                 given: dict[str, Any] = {"n_draws": n_draws, "seed": seed, "engine": engine, "home": homes[-1]}
                 single = replace(config, window_years=years, windows=())
                 nulls[name, window] = score_null(graph, single, **given).select("work_id", "null_mean", "null_std", "z")
@@ -384,6 +383,12 @@ def write_cd_sweep(
             remove_folder(home)
     plot_cd_sweep(pl.scan_parquet(out, glob=False), path=out.with_suffix(".png"))
     return out
+
+
+def _tasks_folder(cache_dir: str | Path, facts: Mapping[str, Any]) -> Path:
+    """Return where the draws of a null model lie until the scores are written, by what they depend on."""
+    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
+    return (Path(cache_dir) / f"null-{key}.tasks").absolute()
 
 
 def _years(graph: CitationGraph) -> pl.DataFrame:

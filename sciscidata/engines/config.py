@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ from sciscidata.errors import ConfigError
 Kind = Literal["local", "dask", "slurm", "list"]
 #: Gives each task with its outcome, in any order; ``Advance`` gets the cost of every task, at once or in shares. A path
 #: is where logs may go. Whoever writes another engine writes one of these.
-Runner = Callable[[Sequence[Task], Advance, Path], Iterable[tuple[Task, Outcome]]]
+Runner = Callable[[Sequence[Task], Advance, Path], Generator[tuple[Task, Outcome]]]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -50,14 +50,10 @@ class Engine:
                     tell(given.cost)
             todo = sorted((given for given in tasks if given.name not in facts), key=lambda given: -given.cost)
             # The largest first, so that no large one runs alone at the end.
-            with closing(_generate(self.run(todo, tell, home))) as outcomes:
+            with closing(self.run(todo, tell, home)) as outcomes:
                 for given, outcome in outcomes:
                     facts[given.name] = outcome.get()
         return [facts[given.name] for given in tasks]
-
-
-def _generate(pairs: Iterable[tuple[Task, Outcome]]) -> Generator[tuple[Task, Outcome]]:
-    yield from pairs
 
 
 @contextmanager
@@ -110,7 +106,7 @@ def _runner(config: EngineConfig) -> Runner:
     return lambda tasks, advance, _: run_here(tasks, n_workers, advance)
 
 
-def _list(tasks: Sequence[Task], _: Advance, home: Path) -> Iterable[tuple[Task, Outcome]]:
+def _list(tasks: Sequence[Task], _: Advance, home: Path) -> Generator[tuple[Task, Outcome]]:
     if tasks and not all(given.out for given in tasks):
         msg = "the parts of a snapshot cannot be listed as commands. Choose EngineConfig.engine='slurm' or 'dask'."
         raise ConfigError(msg)
@@ -123,7 +119,7 @@ def _list(tasks: Sequence[Task], _: Advance, home: Path) -> Iterable[tuple[Task,
             f"for N = {numbers}. Then run the same command again: it puts the result together."
         )
         raise ResumableError(msg)
-    return []
+    yield from ()
 
 
 def _write_list(tasks: Sequence[Task], home: Path) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,7 @@ from sciscidata.corpus.folder import (
 )
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.local import run_here
-from sciscidata.engines.task import Outcome, Task, name_of, task
+from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
@@ -249,16 +249,12 @@ def run_jobs(
         outcomes = run_here(tasks, n_workers, advance)
     else:
         outcomes = engine.run(tasks, advance, Path(jobs[0].out).absolute() / "cache")
-    with closing(_each(outcomes)) as results:
+    with closing(outcomes) as results:
         for given, outcome in results:
             facts = outcome.get()
             is_corrupt = "corrupt" in facts
             result = CorruptRecordError(facts["corrupt"]) if is_corrupt else msgspec.convert(facts["receipt"], Receipt)
             yield by_name[given.name], result
-
-
-def _each(outcomes: Iterable[tuple[Task, Outcome]]) -> Generator[tuple[Task, Outcome]]:
-    yield from outcomes
 
 
 def _part_task(job: Job) -> Task:
