@@ -67,8 +67,7 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
         msg = f"hf:{name} at {commit} is not a release: it has no {MANIFEST}. Check the name and the revision."
         raise InputNotFoundError(msg)
     with resumable_folder(target) as unfinished:
-        if not (unfinished / MANIFEST).is_file():
-            hub.download(name, MANIFEST, commit, unfinished)
+        hub.download(name, MANIFEST, commit, unfinished)
         manifest = read_manifest(unfinished)
         files = manifest.get("files")
         wanted = [*(files if isinstance(files, dict) else ()), *(extra for extra in DOCUMENTS if extra in listed)]
@@ -76,23 +75,25 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
         stated = f"{MANIFEST} of hf:{name}"
         paths = {file: path_inside(unfinished, file, stated_by=stated) for file in wanted}
         for number, (file, path) in enumerate(paths.items(), 1):
-            if not path.is_file():
+            stated = None if file in DOCUMENTS else manifest["files"][file]
+            if stated is None or not path.is_file() or describe_file(path) != stated:  # perhaps of another commit
                 if file not in listed:
                     msg = f"hf:{name} at {commit} lacks {file}, which its {MANIFEST} lists. Ask its owner."
                     raise VerificationError(msg)
                 hub.download(name, file, commit, unfinished)
-                _check_arrived(path, file, manifest["files"].get(file))
-                note_finished(unfinished, file, file_checksum(path))
+                if stated is not None:  # documents may have been changed
+                    _check_arrived(path, stated)
+                    note_finished(unfinished, file, file_checksum(path))
             logger.info("file %d of %d: %s", number, len(paths), file)
         shutil.rmtree(unfinished / ".cache", ignore_errors=True)  # notes of the download
         verify_release(unfinished)
     return target
 
 
-def _check_arrived(path: Path, name: str, stated: object) -> None:
-    """Refuse a damaged file by its name, before the others are fetched; documents may have been changed."""
-    if name not in DOCUMENTS and describe_file(path) != stated:
-        msg = f"{name} arrived damaged: its size or SHA-256 is not the one that {MANIFEST} states. Fetch it again."
+def _check_arrived(path: Path, stated: object) -> None:
+    """Refuse a damaged file by its name, before the others are fetched."""
+    if describe_file(path) != stated:
+        msg = f"{path.name} arrived damaged: its size or SHA-256 is not the one that {MANIFEST} states. Fetch it again."
         raise VerificationError(msg)
 
 

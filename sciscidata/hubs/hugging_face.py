@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import httpx
 
 from sciscidata.errors import ConfigError
-from sciscidata.hubs.exchange import Access, TryAgainError, find_access, keep_trying
+from sciscidata.hubs.exchange import Access, TryAgainError, asked_wait_s, find_access, keep_trying
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -105,7 +105,7 @@ class Hub:
             except HfHubHTTPError as error:
                 status = error.response.status_code
                 if status in _MAY_PASS or status >= 500:
-                    raise TryAgainError(self.access.mask(error)) from None
+                    raise TryAgainError(self.access.mask(error), asked_wait_s(error.response)) from None
                 msg = f"{self.access.url} refused to {what} ({self.access.mask(error)}). {_REMEDY}"
                 raise ConfigError(msg) from None
             except httpx.TransportError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from datetime import UTC, datetime
@@ -13,9 +14,9 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
-from sciscidata.hubs.zenodo import Zenodo, find_zenodo, md5_of
-from sciscidata.release.documents import Publication, describe_publication, render_documents
-from sciscidata.release.manifest import DOCUMENTS, MANIFEST
+from sciscidata.hubs.zenodo import Deposition, Zenodo, find_zenodo, md5_of
+from sciscidata.release.documents import Publication, describe_publication, find_publication, render_documents
+from sciscidata.release.manifest import CITATION, DOCUMENTS, MANIFEST
 from sciscidata.release.release import Release, check_target
 from sciscidata.release.verify import list_changed, verify_release
 from sciscidata.storage import atomic_file, atomic_folder, path_inside, real_path
@@ -55,14 +56,17 @@ def publish(
 ) -> Published:
     """Verify a release and send it to a hub, with its documents made for that place. Run it again after a failure.
 
-    Documents that were edited are sent as they are; the others name the creators, the day, the address and the DOI. The
-    release itself is not changed. Beside it, ``.NAME.published.json`` notes the day and the deposition: no token is in
-    it. Tokens come from HF_TOKEN and ZENODO_TOKEN. HF_ENDPOINT and ZENODO_URL name other servers.
+    Documents that were edited are sent as they are; the others name the creators, the day, the address and the DOI.
+    Documents of an earlier publication are made anew. A DOI of it stays, but on Zenodo, which gives a new one and links
+    it with the earlier one. The release itself is not changed. Beside it, ``.NAME.published.json`` notes the day and
+    the deposition: no token is in it. Tokens come from HF_TOKEN and ZENODO_TOKEN. HF_ENDPOINT and ZENODO_URL name other
+    servers.
 
     Args:
         release: its folder.
         to: hf:OWNER/NAME, zenodo, or a folder.
-        creators: who made the release, one or more, as "Family name, Given name"; Zenodo needs one.
+        creators: who made the release, one or more, as "Family name, Given name"; none: those of an earlier
+            publication. Zenodo needs one.
         licence: Zenodo's name of the licence; None: cc-zero, if the card says CC0.
         private: make a new repository on the Hugging Face Hub that only you can see.
         sandbox: use Zenodo's sandbox.
@@ -74,7 +78,8 @@ def publish(
 
     Raises:
         VerificationError: the release differs from its manifest.
-        ConfigError: a name, a token or a creator is missing, or the hub refuses the request.
+        ConfigError: a name, a token or a creator is missing, the hub refuses the request, or an edited CITATION.cff has
+            another DOI than the one that Zenodo gives.
         HubError: the hub kept failing.
 
     Example:
@@ -88,7 +93,10 @@ def publish(
     """
     _check_no_effect(to, creators, licence=licence, private=private, sandbox=sandbox, final=final)
     whole = verify_release(release)
-    changed = {*list_changed(whole)}
+    known = find_publication(whole.folder)
+    as_made = render_documents(whole.manifest, known)
+    known = known._replace(creators=creators or known.creators)
+    changed = {name for name in list_changed(whole) if (whole.folder / name).read_bytes() != as_made[name]}
     if changed:
         logger.info("edited, and sent as they are: %s", ", ".join(sorted(changed)))
     own = {MANIFEST, *whole.manifest["files"], *DOCUMENTS}
@@ -99,10 +107,10 @@ def publish(
         return {name: fixed.get(name) or made[name] for name in sorted(own)}
 
     if to.startswith("hf:"):
-        return _to_hugging_face(whole, to, add_documents, creators, private=private, dry_run=dry_run)
+        return _to_hugging_face(whole, to, add_documents, known, private=private, dry_run=dry_run)
     if to == _ZENODO:
-        return _to_zenodo(whole, add_documents, creators, licence, sandbox=sandbox, final=final, dry_run=dry_run)
-    return _to_folder(to, add_documents(Publication(creators, _today())), dry_run=dry_run)
+        return _to_zenodo(whole, add_documents, known, licence, sandbox=sandbox, final=final, dry_run=dry_run)
+    return _to_folder(to, add_documents(known._replace(date=known.date or _today())), dry_run=dry_run)
 
 
 def _check_no_effect(to: str, creators: tuple[str, ...], *, licence: str | None, **switches: bool) -> None:
@@ -155,7 +163,7 @@ def _to_hugging_face(
     release: Release,
     to: str,
     add_documents: _AddDocuments,
-    creators: tuple[str, ...],
+    known: Publication,
     *,
     private: bool,
     dry_run: bool,
@@ -166,7 +174,7 @@ def _to_hugging_face(
         raise ConfigError(msg)
     access = find_hub(needed=not dry_run)
     page, state = f"{access.url}/datasets/{name}", _State(release, f"{access.url} {name}")
-    files = add_documents(Publication(creators, state.date, url=page))
+    files = add_documents(known._replace(date=state.date, url=page))
     sizes = _show_plan(page, files)
     if dry_run:
         return Published(to, sizes, page, is_final=False)
@@ -180,7 +188,7 @@ def _to_hugging_face(
 def _to_zenodo(
     release: Release,
     add_documents: _AddDocuments,
-    creators: tuple[str, ...],
+    known: Publication,
     licence: str | None,
     *,
     sandbox: bool,
@@ -194,19 +202,21 @@ def _to_zenodo(
             "the licence of this release is not known here. Give Zenodo's name of it, for example licence='cc-by-4.0'."
         )
         raise ConfigError(msg)
-    if not creators:
+    if not known.creators:
         msg = "Zenodo needs to know who made the release. Name them: creators='Family name, Given name'."
         raise ConfigError(msg)
     access = find_zenodo(sandbox=sandbox, needed=not dry_run)
     state = _State(release, access.url)
     if dry_run:
-        sizes = _show_plan(access.url, add_documents(Publication(creators, state.date)))
+        sizes = _show_plan(access.url, add_documents(known._replace(date=state.date)))
         return Published(_ZENODO, sizes, access.url, is_final=False)
     with closing(Zenodo(access)) as zenodo:
         deposition = zenodo.find_or_create(state.deposition, f"sciscidata {release.manifest['manifest_sha256']}")
         state.deposition = deposition.number
         state.write()
-        files = add_documents(Publication(creators, state.date, deposition.doi, f"https://doi.org/{deposition.doi}"))
+        here = Publication(known.creators, state.date, deposition.doi, f"https://doi.org/{deposition.doi}")
+        files = add_documents(here)
+        _check_doi(files[CITATION], deposition)
         sizes = _show_plan(deposition.page, files)
         if deposition.is_submitted:
             logger.info("it is published already: %s", deposition.doi)
@@ -230,12 +240,15 @@ def _to_zenodo(
                 "title": about.title,
                 "upload_type": "dataset",
                 "description": about.summary,
-                "creators": [{"name": name} for name in creators],
+                "creators": [{"name": name} for name in known.creators],
                 "access_right": "open",
                 "license": licence,
                 "publication_date": state.date,
                 "keywords": [*about.keywords],
-                "related_identifiers": [{"identifier": doi, "relation": "cites"} for doi in about.dois],
+                "related_identifiers": [
+                    *({"identifier": doi, "relation": "cites"} for doi in about.dois),
+                    *({"identifier": doi, "relation": "isIdenticalTo"} for doi in {known.doi} - {None, deposition.doi}),
+                ],
                 "version": release.manifest["manifest_sha256"][:12],
                 "notes": f"sciscidata {release.manifest['manifest_sha256']}",
                 "prereserve_doi": True,
@@ -244,6 +257,18 @@ def _to_zenodo(
         if final:
             zenodo.submit(deposition)
     return Published(_ZENODO, sizes, deposition.page, deposition.doi, is_final=final)
+
+
+def _check_doi(citation: Path | bytes, deposition: Deposition) -> None:
+    """Refuse a CITATION.cff, edited by hand, that cites this deposition by another DOI."""
+    text = citation if isinstance(citation, bytes) else citation.read_bytes()
+    stated = re.search(rb"""^doi: *["']?([^\s"']+)""", text, re.MULTILINE)
+    if stated is not None and stated[1] != deposition.doi.encode():
+        msg = (
+            f"{CITATION} was edited and has the DOI {stated[1].decode('utf-8', 'replace')}, but Zenodo gives this "
+            f"release {deposition.doi}. Write this one there, or take the line out."
+        )
+        raise ConfigError(msg)
 
 
 class _State:

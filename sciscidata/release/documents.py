@@ -7,8 +7,10 @@ All three follow from the manifest alone: equal releases have equal documents. T
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
@@ -28,6 +30,7 @@ from sciscidata.release.manifest import (
 from sciscidata.sampling.eligibility import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
+from sciscidata.storage.small_files import read_json
 
 #: What each kind of source is called.
 SOURCE_NAMES: Final[Mapping[str, str]] = {
@@ -189,6 +192,25 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
     about = _About(manifest, publication or Publication())
     texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
+
+
+def find_publication(folder: Path) -> Publication:
+    """Find who published a release, when and where, in its croissant.json; nothing where it does not say.
+
+    A DOI is the one that this file cites the release by.
+
+    Example:
+        >>> find_publication(Path("no-such-folder"))
+        Publication(creators=(), date=None, doi=None, url=None)
+    """
+    with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):  # it may have been edited
+        facts: Any = read_json(folder / CROISSANT)
+        names = (str(one["name"]) for one in facts["creator"] if one["@type"] == "sc:Person")
+        creators = tuple(name for name in names if name.strip() and name.isprintable())
+        doi = re.search(r"^ *doi = \{(.*)\},$", str(facts["citeAs"]), re.MULTILINE)
+        date, url = (None if facts.get(name) is None else str(facts[name]) for name in ("datePublished", "url"))
+        return Publication(creators, date, None if doi is None else doi[1], url)
+    return Publication()
 
 
 class Description(NamedTuple):

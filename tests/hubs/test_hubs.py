@@ -9,9 +9,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -71,9 +74,22 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[HubServ
         yield server
 
 
-def kill_midway(server: HubServer, *words: str) -> None:
+@pytest.fixture(autouse=True)
+def no_token_anywhere(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> Generator[None]:
+    """Look for the token, after each test, in every file, in the log and in what was printed."""
+    caplog.set_level(logging.DEBUG)
+    yield
+    logged = "".join(record.getMessage() for record in caplog.get_records("call"))
+    assert all(TOKEN not in text for text in (logged, *capfd.readouterr()))
+    for path in tmp_path.rglob("*"):
+        assert not path.is_file() or TOKEN.encode() not in path.read_bytes(), path
+
+
+def kill_midway(server: HubServer, *words: str, n_files: int = 2) -> None:
     """Run a command until so many files have arrived, and kill it."""
-    server.stop_at = 2
+    server.stop_at = len(server.arrived) + n_files
     command = [sys.executable, "-m", "sciscidata", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         assert server.stopped.wait(60)
@@ -86,21 +102,10 @@ def content_of(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def assert_no_token(home: Path, *texts: str) -> None:
-    assert all(TOKEN not in text for text in texts)
-    for path in home.rglob("*"):
-        assert not path.is_file() or TOKEN.encode() not in path.read_bytes(), path
-
-
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_a_release_goes_to_the_hub_and_back_in_spite_of_faults_and_a_kill(
-    release: Path,
-    server: HubServer,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    release: Path, server: HubServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     kill_midway(server, "publish", str(release), "--to", NAME, "--creator", *WHO)
     assert server.commits == []  # nobody sees half of it
     assert len(server.arrived) == 2
@@ -128,18 +133,12 @@ def test_a_release_goes_to_the_hub_and_back_in_spite_of_faults_and_a_kill(
     assert sum(server.injected.values()) > 5
     with pytest.raises(ReleaseExistsError, match="fetched already exists"):
         fetch(NAME, out=folder)
-    assert_no_token(tmp_path, caplog.text, *capfd.readouterr())
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_zenodo_gets_one_deposition_with_its_doi_in_spite_of_faults_and_a_kill(
-    release: Path,
-    server: HubServer,
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
+    release: Path, server: HubServer
 ) -> None:
-    caplog.set_level(logging.DEBUG)
     kill_midway(server, "publish", str(release), "--to", "zenodo", "--creator", *WHO)
     (release.parent / ".slice.published.json").unlink()  # lost: the draft is found by its notes
     server.faults = 0.2
@@ -160,7 +159,73 @@ def test_zenodo_gets_one_deposition_with_its_doi_in_spite_of_faults_and_a_kill(
     n_arrived = len(server.arrived)
     assert publish(release, to="zenodo", creators=WHO, final=True).doi == done.doi
     assert len(server.arrived) == n_arrived
-    assert_no_token(tmp_path, caplog.text, *capfd.readouterr())
+
+
+@pytest.mark.skipif(os.name != "posix", reason="kill -9")
+def test_a_killed_fetch_goes_on_and_mixes_no_two_commits(release: Path, server: HubServer, tmp_path: Path) -> None:
+    publish(release, to=NAME)
+    ((_, files),) = server.commits
+    out, n_data = tmp_path / "fetched", 2
+    kill_midway(server, "fetch", NAME, "--out", str(out), n_files=1 + len(DOCUMENTS) + n_data + 1)  # the last: not sent
+    assert not out.exists()
+    documents = dict.fromkeys(DOCUMENTS, b"# Another commit\n")
+    server.commits.append(("0" * 40, files | documents))
+    server.faults = 0.2
+    n_arrived = len(server.arrived)
+    assert content_of(fetch(NAME, out=out)) == files | documents
+    arrived = {*server.arrived[n_arrived:]}
+    assert {"manifest.json", *DOCUMENTS} < arrived
+    assert len({*files} - arrived) == n_data  # what had arrived whole was not fetched again
+    assert verify(out).changed == DOCUMENTS
+    assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {
+        *("slice", ".slice.published.json", "fetched")
+    }
+
+
+def test_a_hub_that_asks_for_a_second_gets_it(
+    release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(exchange, "time", time)
+    for ask in (lambda: fetch(NAME), lambda: publish(release, to="zenodo", creators=WHO)):
+        server.n_busy = 1
+        began = time.monotonic()
+        with suppress(ConfigError):  # there is no such data set
+            ask()
+        assert time.monotonic() - began >= 1.0
+        assert server.n_busy == 0
+
+
+def test_a_release_that_was_published_before_gets_a_doi_of_its_own(
+    release: Path, server: HubServer, tmp_path: Path
+) -> None:
+    def send(slice_: Path, **options: Any) -> tuple[str, dict[str, Any]]:
+        sent = publish(slice_, to="zenodo", **options)
+        return sent.doi or "", server.depositions[max(server.depositions)]
+
+    def fill(name: str, one: dict[str, Any]) -> Path:
+        (tmp_path / name).mkdir()
+        for file, content in one["files"].items():
+            (tmp_path / name / file).write_bytes(content)
+        return tmp_path / name
+
+    old, one = send(release, creators=WHO, final=True)
+    downloaded = fill("downloaded", one)
+    for to in (NAME, str(tmp_path / "copy")):  # elsewhere the DOI stays: the data are the same
+        publish(downloaded, to=to)
+    for content in (server.commits[-1][1]["CITATION.cff"], (tmp_path / "copy" / "CITATION.cff").read_bytes()):
+        cited = yaml.safe_load(content)
+        assert (cited["doi"], cited["authors"][0]["family-names"]) == (old, "Lovelace")
+    new, other = send(fetch(NAME, out=tmp_path / "fetched"))
+    assert new != old
+    assert all(old.encode() not in other["files"][name] for name in DOCUMENTS)
+    assert yaml.safe_load(other["files"]["CITATION.cff"])["doi"] == new
+    related = {one["identifier"]: one["relation"] for one in other["metadata"]["related_identifiers"]}
+    assert related[old] == "isIdenticalTo"
+    # Edited by hand, it keeps its words, but not a DOI of something else.
+    citation = downloaded / "CITATION.cff"
+    citation.write_text(citation.read_text() + "contact: []\n")
+    with pytest.raises(ConfigError, match=rf"has the DOI {old}, but Zenodo gives this release 10\.5281/zenodo\.\d+"):
+        publish(downloaded, to="zenodo")
 
 
 def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(

@@ -40,7 +40,8 @@ class HubServer(ThreadingHTTPServer):
         self.commits: list[tuple[str, dict[str, bytes]]] = []
         self.repositories: set[str] = set()
         self.depositions: dict[int, dict[str, Any]] = {}
-        self.arrived: list[str] = []
+        self.arrived: list[str] = []  # what was uploaded or fetched, in this order
+        self.n_busy = 0  # so many requests are answered by 429 and Retry-After: 1
 
     @property
     def url(self) -> str:
@@ -69,6 +70,9 @@ class _Handler(BaseHTTPRequestHandler):
             if here.stop_at is not None and len(here.arrived) >= here.stop_at:
                 return self._stall()
             here.requests.append(f"{self.command} {self.path}")
+            if here.n_busy:
+                here.n_busy -= 1
+                return self._send(429, b"busy", {"Retry-After": "1"})
             fault = here.random.choice(FAULTS) if here.random.random() < here.faults else ""
             if fault:
                 here.injected[fault] += 1
@@ -175,6 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
             if commit is None or found[2] not in commit[1]:
                 return 404, {"error": "Entry not found"}, {"X-Error-Code": "EntryNotFound"}
             content = commit[1][found[2]]
+            if self.command == "GET":
+                here.arrived.append(found[2])
             etag = f'"{hashlib.sha256(content).hexdigest()}"'
             start = int((self.headers.get("Range") or "bytes=0-")[6:].partition("-")[0])
             return (206 if start else 200), content[start:], {"ETag": etag, "X-Repo-Commit": commit[0]}
