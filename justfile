@@ -26,6 +26,10 @@ test *ARGS:
 quick:
     {{bin}}/pytest -q -m 'not slow'
 
+# an exported task in the real tools: verifiers, Inspect, lm-evaluation-harness, OpenAI evals
+harnesses:
+    SCISCI_HARNESSES=1 {{bin}}/pytest -q tests/sciscirl/harnesses
+
 # the documentation site, into site/; a warning is an error
 docs:
     NO_MKDOCS_2_WARNING=1 {{bin}}/mkdocs build --strict

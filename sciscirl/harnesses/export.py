@@ -86,8 +86,9 @@ def export_task(config: ExportConfig) -> Path:
         for split, papers in splits.items():
             rows = [_make_row(paper, rules) for paper in papers]
             _write(package / f"{split}.jsonl", _lines(rows))
-            evals = [{"id": row["id"], "input": row["messages"], "ideal": row["target"]} for row in rows]
-            _write(folder / "openai_evals" / f"{split}.jsonl", _lines(evals))
+            names = {"id": "id", "input": "messages", "ideal": "target", "labels": "labels"}
+            samples = [{name: row[ours] for name, ours in names.items()} for row in rows]
+            _write(folder / "openai_evals" / "data" / f"{split}.jsonl", _lines(samples))
         for path, text in _render_files(name, preset, tuple(splits)).items():
             _write(folder / path, text)
     return out
@@ -116,6 +117,7 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
         "MAX_TOKENS": str(preset.max_tokens),
         "SPLIT": "test" if "test" in splits else splits[0],
     }
+    parts = [_OPENAI_SPLIT.replace("@PART@", split) for split in splits]
     texts = {
         "README.md": _README,
         "pyproject.toml": _PYPROJECT,
@@ -124,6 +126,8 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
         "inspect_task.py": _INSPECT,
         f"lm_eval/{name}.yaml": _LM_EVAL,
         "lm_eval/utils.py": _LM_EVAL_UTILS,
+        "openai_eval.py": _OPENAI_EVAL,
+        f"openai_evals/evals/{name}.yaml": "".join([_OPENAI_REGISTRY, *parts]),
     }
     for word, value in words.items():
         texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
@@ -137,14 +141,15 @@ Predict a label of a paper from its record. Each answer is judged by sciscirl: i
 that is not valid is wrong. `@NAME@/task.json` has the rules, `@NAME@/*.jsonl` the prompts and labels. No score is in
 them.
 
-All but the JSONL files need `pip install sciscidata`.
+The tools need `pip install sciscidata` beside them.
 
 - verifiers: `pip install .`, then `vf-eval @ID@`
 - Inspect: `inspect eval inspect_task.py --model MODEL`
 - lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`; it shows
   the system message and the question as one message
-- OpenAI evals and others: `openai_evals/*.jsonl` has `input` (messages) and `ideal` (the label). Judge an answer as the
-  other files here do: `ideal` stands inside the JSON of a right answer, and perhaps in a wrong one.
+- OpenAI evals: `PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals`
+- others: `openai_evals/data/*.jsonl` has `input` (messages), `ideal` (the label) and `labels` (by column). Judge an
+  answer as the files here do: `ideal` stands inside the JSON of a right answer, and perhaps in a wrong one.
 """
 _PYPROJECT: Final = """
 [project]
@@ -303,3 +308,36 @@ def ask(doc):
 def judge(doc, results):
     return score(results[0], doc["labels"], read_rules(HERE))._asdict()
 '''
+_OPENAI_EVAL: Final = '''
+"""The task for OpenAI evals: PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals."""
+
+from pathlib import Path
+
+from evals import Eval
+from evals.record import record_metrics
+from sciscirl.harnesses.score import Score, read_rules, score
+
+HERE = Path(__file__).parent / "@NAME@"
+
+
+class Contract(Eval):
+    def eval_sample(self, sample, rng):
+        answers = self.completion_fn(prompt=sample["input"], max_tokens=@MAX_TOKENS@).get_completions()
+        record_metrics(**score("".join(answers[:1]), sample["labels"], read_rules(HERE))._asdict())
+
+    def run(self, recorder):
+        self.eval_all_samples(recorder, self.get_samples())
+        found = recorder.get_metrics()
+        return {name: sum(one[name] for one in found) / len(found) for name in Score._fields}
+'''
+_OPENAI_REGISTRY: Final = """
+@NAME@:
+  id: @NAME@.@SPLIT@
+  metrics: [reward, correct, valid]
+"""
+_OPENAI_SPLIT: Final = """
+@NAME@.@PART@:
+  class: openai_eval:Contract
+  args:
+    samples_jsonl: @PART@.jsonl
+"""
