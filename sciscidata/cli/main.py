@@ -83,8 +83,11 @@ def _run(arguments: Sequence[str]) -> int:
     in_file: set[tuple[str, str]] = set()
 
     def name_flags(message: str) -> str:
-        # verify and describe name the options of the command that made the file.
-        return translate(message, list_options(name if COMMANDS[name].top else "build"), in_file)
+        options = list_options(name)
+        if not COMMANDS[name].top:  # verify and describe name the options of the command that made the file, too
+            own = {option.name for option in options}
+            options += [option for option in list_options("build") if option.name not in own]
+        return translate(message, options, in_file)
 
     logging.basicConfig(level=logging.INFO, handlers=[_handler(name_flags)])
     try:

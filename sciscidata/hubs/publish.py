@@ -116,20 +116,20 @@ def publish(
 def _check_no_effect(to: str, creators: tuple[str, ...], *, licence: str | None, **switches: bool) -> None:
     """Refuse options that the chosen place does not read, and a name that no citation could have."""
     only = {"private": "hf:", "sandbox": _ZENODO, "final": _ZENODO, "licence": _ZENODO}
-    given = [*(name for name, is_on in switches.items() if is_on), *(["licence"] if licence else [])]
-    for name in given:
+    given = {name: "True" for name, is_on in switches.items() if is_on} | ({"licence": "..."} if licence else {})
+    for name, value in given.items():
         if not to.startswith(only[name]):
             place = "Zenodo" if only[name] == _ZENODO else "the Hugging Face Hub"
-            msg = f"{name} has an effect on {place} only, and this release goes to {to}. Leave it out."
+            msg = f"{name}={value} has an effect on {place} only, and this release goes to {to}. Leave it out."
             raise ConfigError(msg)
     if not to.strip() or (":" in to and not to.startswith("hf:")):
-        msg = f"to is {to!r}. Write hf:OWNER/NAME, zenodo, or a folder."
+        msg = f"to={to!r} is no place for a release. Write hf:OWNER/NAME, zenodo, or a folder."
         raise ConfigError(msg)
     if to != _ZENODO and suggest(to.lower(), [_ZENODO]):  # it would become a folder, and look as if it had been sent
-        msg = f"to is {to!r}. Did you mean zenodo? For a folder of this name write ./{to}."
+        msg = f"to={to!r} is a folder. Did you mean zenodo? If not, write ./{to}."
         raise ConfigError(msg)
     if wrong := [name for name in creators if not name.strip() or not name.isprintable()]:
-        msg = f"creators has {wrong[0]!r}, needs a name: 'Family name, Given name'."
+        msg = f"creators=... has {wrong[0]!r}, needs a name: 'Family name, Given name'."
         raise ConfigError(msg)
 
 
@@ -203,7 +203,7 @@ def _to_zenodo(
         )
         raise ConfigError(msg)
     if not known.creators:
-        msg = "Zenodo needs to know who made the release. Name them: creators='Family name, Given name'."
+        msg = "Zenodo needs to know who made the release. Name them by creators=..., each 'Family name, Given name'."
         raise ConfigError(msg)
     access = find_zenodo(sandbox=sandbox, needed=not dry_run)
     state = _State(release, access.url)

@@ -154,7 +154,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = read_json(folder / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
-        msg = f"{folder} is not a release: it has no {MANIFEST}. Build one with scripts/build_slice.py."
+        why = f"it has no {MANIFEST}" if folder.is_dir() else "no such folder is there"
+        msg = f"{folder} is not a release: {why}. Check the path, or build one: sciscidata build."
         raise InputNotFoundError(msg) from error
     except OSError as error:
         msg = f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."

@@ -284,8 +284,8 @@ def read_split(
         >>> read_split("no-such-release", "test")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.ReleaseError: no-such-release is not a release: it has no manifest.json. Build one with
-        scripts/build_slice.py.
+        sciscirl.errors.ReleaseError: no-such-release is not a release: no such folder is there. Check the path,
+        or build one: sciscidata build.
     """
     if split not in get_args(SplitName):
         msg = f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}."

@@ -254,10 +254,10 @@ def test_refusals_say_what_is_needed_and_never_the_token(
     release: Path, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     for to, changes, says in (
-        (NAME, {"final": True}, "final has an effect on Zenodo only"),
-        ("zenodo", {"private": True}, "private has an effect on the Hugging Face Hub only"),
+        (NAME, {"final": True}, "final=True has an effect on Zenodo only"),
+        ("zenodo", {"private": True}, "private=True has an effect on the Hugging Face Hub only"),
         ("ftp://example.org", {}, "Write hf:OWNER/NAME, zenodo, or a folder"),
-        ("zenod", {}, r"Did you mean zenodo\? For a folder of this name write \./zenod"),
+        ("zenod", {}, r"Did you mean zenodo\? If not, write \./zenod"),
         ("Zenodo", {}, "Did you mean zenodo"),
         ("hf:ada/slices@v1", {}, "names a revision"),
         ("zenodo", {}, "who made the release"),
@@ -280,6 +280,8 @@ def test_refusals_say_what_is_needed_and_never_the_token(
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(ConfigError, match="HF_TOKEN is not set"):
         publish(release, to=NAME)
+    assert main(["publish", str(release), "--to", "zenod"]) == 1
+    assert "error: --to zenod is a folder" in capfd.readouterr().err
     assert main(["publish", str(release), "--to", str(tmp_path / "copy"), "--creator", *WHO]) == 0
     assert f"published: {tmp_path / 'copy'}" in capfd.readouterr().out
     assert verify(tmp_path / "copy").changed == DOCUMENTS
