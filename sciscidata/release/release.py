@@ -244,7 +244,7 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
 
     A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or that it holds anything else; a
     StorageError, that it cannot be read. ``overwrite`` must be a boolean: any text would be true. ``can_replace`` is
-    False where the caller can never replace a release, which changes the remedy.
+    False where the caller replaces nothing; anything there is in the way then.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -271,6 +271,9 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
         raise storage_error(error, folder) from error
     if not occupied:
         return
+    if not can_replace:
+        msg = f"{folder} already exists. Choose another folder, or remove it yourself."
+        raise ReleaseExistsError(msg)
     # The whole folder would be replaced, so a mistyped path must not cost anyone their files. A manifest may come from
     # somebody else: what it lists is ours only under a name that we give.
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
@@ -290,8 +293,7 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
         msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
         raise ReleaseExistsError(msg)
     if not overwrite:
-        remedy = "replace it: overwrite=True" if can_replace else "remove it yourself"
-        msg = f"{folder} already exists. Choose another folder, or {remedy}."
+        msg = f"{folder} already exists. Choose another folder, or replace it: overwrite=True."
         raise ReleaseExistsError(msg)
 
 
@@ -314,8 +316,8 @@ def read_release(folder: str | Path) -> Release:
         >>> read_release(Path("no-such-slice"))
         Traceback (most recent call last):
         ...
-        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: it has no manifest.json. Build
-        one with scripts/build_slice.py.
+        sciscidata.errors.InputNotFoundError: no-such-slice is not a release: no such folder is there. Check
+        the path, or build one: sciscidata build.
     """
     folder = Path(folder)
     manifest = read_manifest(folder)

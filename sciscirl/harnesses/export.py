@@ -141,7 +141,7 @@ Predict a label of a paper from its record. Each answer is judged by sciscirl: i
 that is not valid is wrong. `@NAME@/task.json` has the rules, `@NAME@/*.jsonl` the prompts and labels. No score is in
 them.
 
-The tools need `pip install sciscidata` beside them.
+The tools need sciscidata beside them, without its extras: `pip install FOLDER_OF_ITS_REPOSITORY`.
 
 - verifiers: `pip install .`, then `vf-eval @ID@`
 - Inspect: `inspect eval inspect_task.py --model MODEL`
