@@ -481,7 +481,12 @@ def _call(words: Sequence[str]) -> None:
 def _call_sciscidata(words: Sequence[str]) -> None:
     from sciscidata.cli.main import main
 
-    if main([*words]):
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    status = main([*words])
+    root.handlers[:] = handlers  # its own would show every line of the next steps twice
+    root.setLevel(level)
+    if status:
         msg = "this step failed, for the reason above. Then give the same command again: it goes on from here."
         raise SciSciRLError(msg)
 
