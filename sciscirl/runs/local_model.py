@@ -74,8 +74,6 @@ def load_base_model(
 
     if not sys.stderr.isatty():
         disable_progress_bar()
-    # It speaks of a kernel for four bits on a CPU that can only be downloaded, also where nothing has four bits.
-    logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto"}
     if attention:
         more["attn_implementation"] = attention

@@ -156,11 +156,15 @@ def _attend(
         return sdpa_attention_forward(module, query, key, value, attention_mask, dropout, scaling, **options)
     prompt_tree.n_read += 1
     scale = query.shape[3] ** -0.5 if scaling is None else scaling
+    # Split at once: the gradient of each part by itself would be as long as the whole.
+    lengths = [span.end - span.start for span in prompt_tree.spans]
+    queries, keys, values = (states.split(lengths, dim=2) for states in (query, key, value))
+    numbers = {span.start: number for number, span in enumerate(prompt_tree.spans)}
     parts: list[torch.Tensor] = []
-    for span in prompt_tree.spans:
-        read = (*span.before, (span.start, span.end))
-        keys, values = (torch.cat([states[:, :, start:end] for start, end in read], dim=2) for states in (key, value))
-        parts.append(_attend_span(query[:, :, span.start : span.end], keys, values, scale))
+    for number, span in enumerate(prompt_tree.spans):
+        read = [*(numbers[start] for start, _ in span.before), number]
+        seen = (torch.cat([states[one] for one in read], dim=2) for states in (keys, values))
+        parts.append(_attend_span(queries[number], *seen, scale))
     return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
 
 

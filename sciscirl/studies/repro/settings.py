@@ -123,6 +123,9 @@ class ReproConfig:
         checkpoint: weights on that server (tinker://...).
         base_url: that server; None: TINKER_BASE_URL, else Tinker.
         preset: prompt, contract and length of answer.
+        target: the labels that are asked for, also an own label of the release; None: the preset's.
+        style: the prompt; None: the preset's.
+        hide: fields of a paper that no prompt shows, such as abstract; None: the preset's.
         renderer: the chat format; None: the model's own, without thinking.
         split: of the release.
         n_papers: ask about so many papers, each class in its share.
@@ -142,6 +145,9 @@ class ReproConfig:
     checkpoint: str | None = None
     base_url: str | None = None
     preset: str = "baseline"
+    target: str | None = None
+    style: str | None = None
+    hide: tuple[str, ...] | None = None
     renderer: str | None = None
     split: SplitName = "test"
     n_papers: PositiveInt = 32

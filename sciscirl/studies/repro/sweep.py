@@ -34,7 +34,7 @@ from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
 from sciscirl.studies.repro.runners import ServerRunner, describe_machine, hash_weights, open_local
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
 from sciscirl.studies.repro.table import make_table, plot_sweep, render_table
-from sciscirl.task.papers import Paper, read_part
+from sciscirl.task.papers import Paper, choose_target, read_part
 from sciscirl.task.rules import TaskRules
 
 _log = logging.getLogger(__name__)
@@ -49,9 +49,8 @@ class Sweep:
 
     def __init__(self, config: ReproConfig) -> None:
         self.config = config
-        preset = find_preset(config.preset)
-        if config.max_paper_tokens is not None:
-            preset = lay_over(preset, {"max_paper_tokens": config.max_paper_tokens})
+        target = {"target": choose_target(config.target, config.release)} if config.target is not None else {}
+        preset = lay_over(find_preset(config.preset), self.list_asked() | target)
         self.max_tokens = config.max_tokens or preset.max_tokens
         self.modes = {"greedy": 0.0, "sampled": config.temperature}
         self.rules: TaskRules = fit_rules(preset.rules, config.release)
@@ -91,9 +90,13 @@ class Sweep:
             "reference": asdict(reference.setting),
             "machine": describe_machine() if host is None else {"server": host},
         }
-        if config.max_paper_tokens is not None:  # sweeps that were begun before it was an option go on
-            settings["max_paper_tokens"] = config.max_paper_tokens
-        return describe_run(config.release, settings)
+        asked = {name: [*value] if name == "hide" else value for name, value in self.list_asked().items()}
+        return describe_run(config.release, settings | asked)
+
+    def list_asked(self) -> dict[str, Any]:
+        """List what is asked in another way than the preset does; sweeps that were begun without an option go on."""
+        names = ("target", "style", "hide", "max_paper_tokens")
+        return {name: value for name in names if (value := getattr(self.config, name)) is not None}
 
     async def run(self, cell: Cell, reference: pl.DataFrame | None, advance: Advance) -> pl.DataFrame:
         """Ask about every paper under one setting, and score the answers of the reference.

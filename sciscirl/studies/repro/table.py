@@ -37,6 +37,7 @@ _SHOWN: Final = {
 _MODES: Final = {"greedy": ("#0072B2", "o", -0.14), "sampled": ("#D55E00", "D", 0.14)}
 _PANELS: Final = (
     ("identical_share", "answers with the same tokens"),
+    ("first_divergence_median", "place of the first other\ntoken, median"),
     ("label_flip_share", "answers with another label"),
     ("logprob_difference_max", "largest log-prob difference, nats"),
 )
@@ -137,8 +138,8 @@ def plot_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> Non
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     settings = table.select("axis", "value", "status").unique(maintain_order=True).rows()
-    figure = Figure(figsize=(11, max(3.0, 1.6 + 0.36 * len(settings))), layout=ConstrainedLayoutEngine(wspace=0.05))
-    panels: Iterable[Panel] = figure.subplots(1, len(_PANELS), sharey=True, width_ratios=(1, 1, 1.35))
+    figure = Figure(figsize=(13, max(3.0, 1.6 + 0.36 * len(settings))), layout=ConstrainedLayoutEngine(wspace=0.05))
+    panels: Iterable[Panel] = figure.subplots(1, len(_PANELS), sharey=True, width_ratios=(1, 0.7, 1, 1.35))
     places = {(axis, value): place for place, (axis, value, _) in enumerate(settings)}
     for panel, (column, label) in zip(panels, _PANELS, strict=True):
         for mode, (colour, shape, shift) in _MODES.items():
@@ -159,6 +160,8 @@ def plot_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> Non
             panel.set_xscale("symlog", linthresh=_LEAST)
             panel.set_xlim(left=0)
             panel.set_xticks([0, 1e-7, 1e-5, 1e-3, 1e-1, 10], ["0", "1e-7", "1e-5", "0.001", "0.1", "10"])
+        elif column.startswith("first"):
+            panel.set_xlim(-0.5, max([9, *table[column].drop_nulls()]) + 0.5)
         else:
             panel.set_xlim(-0.03, 1.03)
             panel.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])

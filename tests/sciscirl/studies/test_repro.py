@@ -242,3 +242,19 @@ def test_a_sweep_may_cut_papers_shorter_and_says_so(config, tmp_path):
     assert "max_paper_tokens" not in facts[0]  # sweeps that were begun before it was an option go on
     assert facts[1]["max_paper_tokens"] == cut.rules.max_paper_tokens == 72
     assert facts[0]["prompts_sha256"] != facts[1]["prompts_sha256"]
+
+
+def test_a_sweep_may_ask_in_another_way_and_goes_on_with_it(config, tmp_path):
+    axes = replace(
+        config.axes, dtypes=("float32",), batch_sizes=(1,), thread_counts=(1,), devices=("cpu",), n_repeats=0
+    )
+    asked = replace(
+        config, out=tmp_path / "asked", style="plain", hide=("abstract",), n_papers=2, axes=axes, max_tokens=4
+    )
+    sweep = Sweep(asked)
+    _, user = sweep.rules.render(sweep.papers[0].view)
+    assert '"abstract": null' in user["content"]
+    for _ in ("begun", "gone on with"):
+        assert len(asyncio.run(run_sweep(asked))) == 4  # decoding and sdpa, each greedy and sampled
+    with pytest.raises(SciSciRLError, match="was begun with style='plain'"):
+        asyncio.run(run_sweep(replace(asked, style="ontology")))
