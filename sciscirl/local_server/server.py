@@ -154,9 +154,9 @@ def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
         "SCISCIRL_READY_FILE": str(ready.resolve()),
-        # Compiled once for a model and its batch sizes: half a minute less at the next start.
+        # Compiled once for a model and its batch sizes, the hundreds of small programs too: they take most of the time.
         "JAX_COMPILATION_CACHE_DIR": str(compiled),
-        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0.2",
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
 
 

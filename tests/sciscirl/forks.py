@@ -24,6 +24,7 @@ _PRELOADED = [
     "sklearn.linear_model",
     "tinker_cookbook.rl.train",
     "tinker_cookbook.supervised.train",
+    "transformers.models.auto.tokenization_auto",
 ]
 #: Read when these packages are imported.
 _AT_IMPORT = {"HF_HUB_OFFLINE": "1", "TINKER_TELEMETRY": "0", "OPENBLAS_NUM_THREADS": "1"}
