@@ -25,32 +25,31 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 
 
 @kernel
-def decode_rows(data, offsets):
+def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
     Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path: no
     plain index, a position beyond the row's length in bytes, two words at one position, or missing words in a long row,
     which may have been cut off.
     """
-    n_rows = len(offsets) - 1
-    longest = 0
+    n_rows = len(starts)
+    longest = total = 0
     for row in range(n_rows):
-        longest = max(longest, offsets[row + 1] - offsets[row])
+        longest = max(longest, ends[row] - starts[row])
+        total += ends[row] - starts[row]
     slot_start = np.empty(longest + 1, np.int64)
     slot_length = np.zeros(longest + 1, np.int64)  # zero: no word here
     unescaped = np.empty(longest + 1, np.uint8)
-    out = np.empty(offsets[n_rows] - offsets[0] + WIDTH, np.uint8)
+    out = np.empty(total + WIDTH, np.uint8)
     out_offsets = np.empty(n_rows + 1, np.int64)
     status = np.zeros(n_rows, np.uint8)
     used = 0
     out_offsets[0] = 0
     for row in range(n_rows):
-        status[row], last_slot, size = _place_words(
-            data, offsets[row], offsets[row + 1], slot_start, slot_length, unescaped
-        )
-        if status[row] == TEXT and size > MOST_TIMES * (offsets[row + 1] - offsets[row]) + MOST_MORE:
+        status[row], last_slot, size = _place_words(data, starts[row], ends[row], slot_start, slot_length, unescaped)
+        if status[row] == TEXT and size > MOST_TIMES * (ends[row] - starts[row]) + MOST_MORE:
             status[row] = NULL
-        is_long = offsets[row + 1] - offsets[row] >= LONG_INDEX_BYTES
+        is_long = ends[row] - starts[row] >= LONG_INDEX_BYTES
         if status[row] == TEXT and is_long and _lacks_words(slot_length, last_slot):
             status[row] = IRREGULAR
         if status[row] == TEXT:
@@ -117,7 +116,7 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
         at = _string_end(data, at, end)
         length = at - start
         if at < end and data[at] == _BACKSLASH:
-            at, length = _unescape(data, start, end, unescaped, scratch)
+            at, length = unescape(data, start, end, unescaped, scratch)
             start = -scratch - 1
             scratch += max(length, 0)
         if length < 0 or at >= end or data[at] != _QUOTE:
@@ -183,7 +182,7 @@ def _skip_spaces(data, at, end):
 
 
 @kernel
-def _unescape(data, at, end, out, out_at):
+def unescape(data, at, end, out, out_at):
     """Copy a JSON string's text to ``out``; return the place of its closing quote and its length, or -1."""
     out_start = out_at
     while at < end and data[at] != _QUOTE:
@@ -206,12 +205,12 @@ def _unescape(data, at, end, out, out_at):
             out[out_at] = plain
             out_at += 1
             continue
-        code = _hex4(data, at, end)
+        code = hex4(data, at, end)
         if code < 0:
             return at, -1
         at += 4
         if 0xD800 <= code < 0xDC00 and at + 6 <= end and data[at] == _BACKSLASH and data[at + 1] == 0x75:
-            low = _hex4(data, at + 2, end)
+            low = hex4(data, at + 2, end)
             if 0xDC00 <= low < 0xE000:
                 code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
                 at += 6
@@ -222,7 +221,7 @@ def _unescape(data, at, end, out, out_at):
 
 
 @kernel
-def _hex4(data, at, end):
+def hex4(data, at, end):
     if at + 4 > end:
         return -1
     code = 0
