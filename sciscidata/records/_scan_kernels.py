@@ -41,6 +41,7 @@ def scan_lines(data, n_rows, n_items, tree):
     lines = np.zeros(n_rows + 1, np.int64)
     is_odd = np.zeros(n_rows, np.bool_)
     spans = np.zeros((n_leaves, n_rows, 2), np.int32)
+    # Not cleared: a block has room for many more entries than it holds.
     items = np.empty((n_item_leaves, n_items, 2), np.int32)
     firsts = np.zeros((n_lists, n_rows + 1), np.int64)
     stack = np.empty((_MOST_DEPTH, 3), np.int64)
@@ -51,16 +52,19 @@ def scan_lines(data, n_rows, n_items, tree):
         lines[row] = at
         end, n, has_escape = _find_quotes(data, at, quotes)
         if end >= 0:
-            quotes[n : n + 2] = end  # where no quote is
+            quotes[n] = quotes[n + 1] = end  # where no quote is
             end = _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, used)
         if end < 0:
             is_odd[row] = True
-            spans[:, row, :] = 0
-            used[:] = firsts[:, row]
+            for leaf in range(n_leaves):
+                spans[leaf, row, 0] = spans[leaf, row, 1] = 0
+            for inside in range(n_lists):
+                used[inside] = firsts[inside, row]
             end = at
             while data[end] != _LINE_END:
                 end += 1
-        firsts[:, row + 1] = used
+        for inside in range(n_lists):
+            firsts[inside, row + 1] = used[inside]
         at = end + 1
     lines[n_rows] = at
     return lines, is_odd, spans, items, firsts
@@ -350,8 +354,9 @@ def take_texts(data, spans):
 @kernel
 def read_whole(data, spans):
     """Read whole numbers; -1 where there is none."""
-    numbers = np.full(len(spans), -1, np.int64)
+    numbers = np.empty(len(spans), np.int64)
     for i in range(len(spans)):
+        numbers[i] = -1
         if spans[i, 0] < spans[i, 1]:
             number = 0
             for at in range(spans[i, 0], spans[i, 1]):
@@ -363,7 +368,7 @@ def read_whole(data, spans):
 @kernel
 def read_ids(data, offsets, prefix):
     """Read texts of ``prefix`` and a number of at most 18 digits; -1 for other texts, and for zero."""
-    numbers = np.full(len(offsets) - 1, -1, np.int64)
+    numbers = np.empty(len(offsets) - 1, np.int64)
     for i in range(len(numbers)):
         start, end = offsets[i] + len(prefix), offsets[i + 1]
         is_plain = 0 < end - start <= _MOST_DIGITS
@@ -377,8 +382,7 @@ def read_ids(data, offsets, prefix):
             is_plain = _ZERO <= data[at] <= _NINE
             number = number * 10 + (data[at] - _ZERO)
             at += 1
-        if is_plain and number > 0:
-            numbers[i] = number
+        numbers[i] = number if is_plain and number > 0 else -1
     return numbers
 
 
@@ -392,10 +396,11 @@ def best_concepts(scores, levels, firsts, names, offsets, topic_firsts, most):
     n_rows = len(firsts) - 1
     chosen = np.empty(n_rows * most, np.int64)
     ends = np.zeros(n_rows + 1, np.int64)
-    broad = np.full(n_rows, -1, np.int64)
+    broad = np.empty(n_rows, np.int64)
     used = 0
     for row in range(n_rows):
         begin = used
+        broad[row] = -1
         for item in range(firsts[row], firsts[row + 1]):
             if not (0 < scores[item] < np.inf) or offsets[item] == offsets[item + 1]:
                 continue

@@ -27,7 +27,10 @@ def read_numbers(data, starts, stops, prefix):
         [[7, 12], [0, 2, 2, 2], [True, False, True]]
     """
     n_rows = len(starts)
-    numbers = np.empty(np.sum(stops - starts) // (len(prefix) + 3) + 1, np.int64)
+    size = 0
+    for row in range(n_rows):
+        size += stops[row] - starts[row]
+    numbers = np.empty(size // (len(prefix) + 3) + 1, np.int64)
     ends = np.zeros(n_rows + 1, np.int64)
     is_plain = np.zeros(n_rows, np.bool_)
     for row in range(n_rows):

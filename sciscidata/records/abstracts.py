@@ -22,7 +22,6 @@ from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import SchemaMismatchError
 
 _MOST_BYTES = 16 << 20  # of one index: the loop takes 17 times as much memory
-_LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
 
 _BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
@@ -79,7 +78,7 @@ def _decode_block(indexes: pl.Series) -> pl.Series:
 
 
 def decode_spans(data: npt.NDArray[np.uint8], starts: Int64Array, ends: Int64Array) -> pl.Series:
-    """Decode the inverted indexes that lie from ``starts`` to ``ends`` in UTF-8 ``data``, like ``decode_inverted_index``.
+    """Decode the inverted indexes from ``starts`` to ``ends`` in UTF-8 ``data``, as ``decode_inverted_index`` does.
 
     Example:
         >>> data = np.frombuffer(b'[{"be":[1],"to":[0]},{}]', np.uint8)
@@ -157,14 +156,16 @@ def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[t
     A word stands in the index where it occurs first, so all words before the cut are whole. Behind it, a third or more
     are new words, hence missing (36 and 42 % in real records); fewer are an oddity of the record (7 %).
     """
+    from sciscidata.records._abstract_kernels import LEAST_WORDS, MOST_MISSING
+
     positions = {position for position, _ in placed}
     last = placed[-1][0]
     gap = next((place for place in range(last) if place not in positions), last + 1)
     missing = last + 1 - gap - sum(position >= gap for position in positions)
-    if not is_broken and missing * 5 <= last + 1 - gap:
+    if not is_broken and missing * MOST_MISSING <= last + 1 - gap:
         return placed
     kept = [place for place in placed if place[0] < gap]
-    return kept if len(kept) >= _LEAST_WORDS else []
+    return kept if len(kept) >= LEAST_WORDS else []
 
 
 class _Pairs(list[tuple[str, Any]]):
