@@ -82,6 +82,41 @@ def plain_bytes(typing, data, at):
     return types.int64(data, at), build
 
 
+WORD = 64
+_WORD_BYTES = ir.VectorType(ir.IntType(8), WORD)
+
+
+def _compare_word(sign):
+    def typed(typing, data, at, byte):
+        def build(context, builder, signature, arguments):
+            array, place, value = arguments
+            first = context.make_array(signature.args[0])(context, builder, array).data
+            loaded = builder.load(builder.bitcast(builder.gep(first, [place]), _WORD_BYTES.as_pointer()), align=1)
+            value = builder.trunc(value, ir.IntType(8))
+            lane = builder.insert_element(ir.Constant(_WORD_BYTES, ir.Undefined), value, ir.Constant(ir.IntType(32), 0))
+            mask = ir.Constant(ir.VectorType(ir.IntType(32), WORD), [0] * WORD)
+            wide = builder.shuffle_vector(lane, ir.Constant(_WORD_BYTES, ir.Undefined), mask)
+            return builder.bitcast(builder.icmp_unsigned(sign, loaded, wide), ir.IntType(WORD))
+
+        return types.uint64(data, types.int64, types.int64), build
+
+    return intrinsic(typed)
+
+
+#: Which of ``data[at:at + 64]`` equal a byte, or are less: a bit for each, the first the lowest.
+bytes_equal, bytes_below = _compare_word("=="), _compare_word("<")
+
+
+@intrinsic
+def trailing_zeros(typing, word):
+    """Count the zeros below the lowest bit of a word; 64 for zero."""
+
+    def build(context, builder, signature, arguments):
+        return builder.cttz(arguments[0], ir.Constant(ir.IntType(1), 0))
+
+    return types.int64(types.uint64), build
+
+
 @intrinsic
 def copy_wide(typing, source, start, target, at):
     """Copy sixteen bytes, wherever they lie."""

@@ -15,6 +15,9 @@ NULL, TEXT, IRREGULAR = 0, 1, 2
 LONG_INDEX_BYTES = 10_000
 #: A long word at many positions gives a text of the squared size. No abstract reaches these bounds.
 MOST_TIMES, MOST_MORE = 8, 1 << 16
+#: Behind the first missing word of a whole index, at most one in so many is missing.
+MOST_MISSING = 5
+LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 0x7B, 0x7D, 0x5B, 0x5D
@@ -25,56 +28,66 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 
 
 @kernel
-def decode_rows(data, offsets):
+def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
     Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path: no
     plain index, a position beyond the row's length in bytes, two words at one position, or missing words in a long row,
     which may have been cut off.
     """
-    n_rows = len(offsets) - 1
-    longest = 0
+    n_rows = len(starts)
+    longest = total = 0
     for row in range(n_rows):
-        longest = max(longest, offsets[row + 1] - offsets[row])
+        longest = max(longest, ends[row] - starts[row])
+        total += ends[row] - starts[row]
     slot_start = np.empty(longest + 1, np.int64)
     slot_length = np.zeros(longest + 1, np.int64)  # zero: no word here
     unescaped = np.empty(longest + 1, np.uint8)
-    out = np.empty(offsets[n_rows] - offsets[0] + WIDTH, np.uint8)
+    out = np.empty(total + WIDTH, np.uint8)
     out_offsets = np.empty(n_rows + 1, np.int64)
     status = np.zeros(n_rows, np.uint8)
     used = 0
     out_offsets[0] = 0
     for row in range(n_rows):
-        status[row], last_slot, size = _place_words(
-            data, offsets[row], offsets[row + 1], slot_start, slot_length, unescaped
+        status[row], last_slot, size, has_blank = _place_words(
+            data, starts[row], ends[row], slot_start, slot_length, unescaped
         )
-        if status[row] == TEXT and size > MOST_TIMES * (offsets[row + 1] - offsets[row]) + MOST_MORE:
+        last_read = last_slot
+        if status[row] == TEXT and size > MOST_TIMES * (ends[row] - starts[row]) + MOST_MORE:
             status[row] = NULL
-        is_long = offsets[row + 1] - offsets[row] >= LONG_INDEX_BYTES
-        if status[row] == TEXT and is_long and _lacks_words(slot_length, last_slot):
-            status[row] = IRREGULAR
+        is_long = ends[row] - starts[row] >= LONG_INDEX_BYTES
+        if status[row] == TEXT and is_long:
+            first, n_missing = _missing_words(slot_length, last_slot)
+            if n_missing * MOST_MISSING > last_slot + 1 - first:  # the index was cut off
+                last_read = first - 1
+                if has_blank:
+                    status[row] = IRREGULAR
+                elif first < LEAST_WORDS:
+                    status[row] = NULL
         if status[row] == TEXT:
             if used + size + WIDTH > len(out):
                 # A long word at many positions can outgrow its JSON, so no bound is known beforehand.
                 bigger = np.empty(2 * (used + size) + WIDTH, np.uint8)
-                bigger[:used] = out[:used]
+                for i in range(used):
+                    bigger[i] = out[i]
                 out = bigger
-            used = _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used)
-        slot_length[: last_slot + 1] = 0
+            used = _read_out(data, unescaped, slot_start, slot_length, last_read, out, used)
+        for slot in range(last_slot + 1):
+            slot_length[slot] = 0
         out_offsets[row + 1] = used
     return out[:used], out_offsets, status
 
 
 @kernel
-def _lacks_words(slot_length, last_slot):
-    """Whether behind the first empty slot more than a fifth are empty."""
+def _missing_words(slot_length, last_slot):
+    """Return the first empty slot, and how many are empty from there on."""
     first = 0
     while first <= last_slot and slot_length[first] != 0:
         first += 1
     missing = 0
     for slot in range(first, last_slot + 1):
         missing += slot_length[slot] == 0
-    return missing * 5 > last_slot + 1 - first
+    return first, missing
 
 
 @njit(forceinline=True)
@@ -97,39 +110,41 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
 
 @kernel
 def _place_words(data, at, end, slot_start, slot_length, unescaped):
-    """Parse one row into the slots; return its status, the last slot used, and the size of its text."""
+    """Parse one row into the slots; return its status, the last slot used, the size of its text, and if a word is blank."""
     limit = end - at
     last_slot = -1
     size = 0
+    has_blank = False
     scratch = 0
     at = _skip_spaces(data, at, end)
     if at >= end:
-        return NULL, last_slot, size
+        return NULL, last_slot, size, has_blank
     if data[at] != _OPEN_OBJECT:
-        return IRREGULAR, last_slot, size
+        return IRREGULAR, last_slot, size, has_blank
     at = _skip_spaces(data, at + 1, end)
     more = not (at < end and data[at] == _CLOSE_OBJECT)
     while more:
         if at >= end or data[at] != _QUOTE:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at += 1
         start = at
         at = _string_end(data, at, end)
         length = at - start
         if at < end and data[at] == _BACKSLASH:
-            at, length = _unescape(data, start, end, unescaped, scratch)
+            at, length = unescape(data, start, end, unescaped, scratch)
             start = -scratch - 1
             scratch += max(length, 0)
         if length < 0 or at >= end or data[at] != _QUOTE:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         if (start >= 0 and _is_blank(data, start, length)) or (start < 0 and _is_blank(unescaped, -start - 1, length)):
             length = 0
+            has_blank = True
         at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _COLON:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _OPEN_LIST:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at = _skip_spaces(data, at + 1, end)
         more = not (at < end and data[at] == _CLOSE_LIST)
         while more:
@@ -140,10 +155,10 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
                 at += 1
             digits = at - first_digit
             if digits == 0 or digits > 9 or position >= limit or (digits > 1 and data[first_digit] == _ZERO):
-                return IRREGULAR, last_slot, size
+                return IRREGULAR, last_slot, size, has_blank
             if length > 0:
                 if slot_length[position] != 0:
-                    return IRREGULAR, last_slot, size
+                    return IRREGULAR, last_slot, size, has_blank
                 slot_start[position] = start
                 slot_length[position] = length
                 last_slot = max(last_slot, position)
@@ -153,14 +168,14 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
             if more:
                 at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _CLOSE_LIST:
-            return IRREGULAR, last_slot, size
+            return IRREGULAR, last_slot, size, has_blank
         at = _skip_spaces(data, at + 1, end)
         more = at < end and data[at] == _COMMA
         if more:
             at = _skip_spaces(data, at + 1, end)
     if at >= end or data[at] != _CLOSE_OBJECT or _skip_spaces(data, at + 1, end) != end:
-        return IRREGULAR, last_slot, size
-    return (TEXT if last_slot >= 0 else NULL), last_slot, size
+        return IRREGULAR, last_slot, size, has_blank
+    return (TEXT if last_slot >= 0 else NULL), last_slot, size, has_blank
 
 
 @njit(forceinline=True)
@@ -183,7 +198,7 @@ def _skip_spaces(data, at, end):
 
 
 @kernel
-def _unescape(data, at, end, out, out_at):
+def unescape(data, at, end, out, out_at):
     """Copy a JSON string's text to ``out``; return the place of its closing quote and its length, or -1."""
     out_start = out_at
     while at < end and data[at] != _QUOTE:
@@ -206,12 +221,12 @@ def _unescape(data, at, end, out, out_at):
             out[out_at] = plain
             out_at += 1
             continue
-        code = _hex4(data, at, end)
+        code = hex4(data, at, end)
         if code < 0:
             return at, -1
         at += 4
         if 0xD800 <= code < 0xDC00 and at + 6 <= end and data[at] == _BACKSLASH and data[at + 1] == 0x75:
-            low = _hex4(data, at + 2, end)
+            low = hex4(data, at + 2, end)
             if 0xDC00 <= low < 0xE000:
                 code = 0x10000 + ((code - 0xD800) << 10) + (low - 0xDC00)
                 at += 6
@@ -222,7 +237,7 @@ def _unescape(data, at, end, out, out_at):
 
 
 @kernel
-def _hex4(data, at, end):
+def hex4(data, at, end):
     if at + 4 > end:
         return -1
     code = 0

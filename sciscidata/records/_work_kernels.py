@@ -14,24 +14,27 @@ _MOST_DIGITS = 18  # fit into Int64 whatever they are
 
 
 @kernel
-def read_numbers(data, offsets, prefix):
+def read_numbers(data, starts, stops, prefix):
     """Read lists of JSON strings of ``prefix`` (a quote, and text) and a number; other lists are not plain.
 
-    ``offsets`` says where in ``data`` each list begins, and the last one ends. Returned are the numbers of all plain
-    lists, where those of each list begin, with the end, and which lists are plain.
+    ``starts`` and ``stops`` say where in ``data`` each list lies. Returned are the numbers of all plain lists, where
+    those of each list begin, with the end, and which lists are plain.
 
     Example:
         >>> lists = np.frombuffer(b'["W7","W12"]["W1","S2"][]', np.uint8)
-        >>> found = read_numbers(lists, np.array([0, 12, 23, 25]), np.frombuffer(b'"W', np.uint8))
+        >>> found = read_numbers(lists, np.array([0, 12, 23]), np.array([12, 23, 25]), np.frombuffer(b'"W', np.uint8))
         >>> [values.tolist() for values in found]
         [[7, 12], [0, 2, 2, 2], [True, False, True]]
     """
-    n_rows = len(offsets) - 1
-    numbers = np.empty((offsets[n_rows] - offsets[0]) // (len(prefix) + 3) + 1, np.int64)
+    n_rows = len(starts)
+    size = 0
+    for row in range(n_rows):
+        size += stops[row] - starts[row]
+    numbers = np.empty(size // (len(prefix) + 3) + 1, np.int64)
     ends = np.zeros(n_rows + 1, np.int64)
     is_plain = np.zeros(n_rows, np.bool_)
     for row in range(n_rows):
-        used = _read_list(data, offsets[row], offsets[row + 1], prefix, numbers, ends[row])
+        used = _read_list(data, starts[row], stops[row], prefix, numbers, ends[row])
         is_plain[row] = used >= 0
         ends[row + 1] = max(used, ends[row])
     return numbers[: ends[n_rows]], ends, is_plain

@@ -12,15 +12,16 @@ import re
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import replace_rows, string_buffers
 from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import SchemaMismatchError
 
 _MOST_BYTES = 16 << 20  # of one index: the loop takes 17 times as much memory
-_LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
 
 _BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
@@ -69,23 +70,34 @@ def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
 
 
 def _decode_block(indexes: pl.Series) -> pl.Series:
+    indexes = indexes.cast(pl.String).rechunk()
+    data, offsets = string_buffers(indexes)
+    starts = offsets[:-1].copy()
+    ends = np.where(indexes.is_null().to_numpy(), starts, offsets[1:])
+    return decode_spans(data, starts, ends).alias(indexes.name)
+
+
+def decode_spans(data: npt.NDArray[np.uint8], starts: Int64Array, ends: Int64Array) -> pl.Series:
+    """Decode the inverted indexes from ``starts`` to ``ends`` in UTF-8 ``data``, as ``decode_inverted_index`` does.
+
+    Example:
+        >>> data = np.frombuffer(b'[{"be":[1],"to":[0]},{}]', np.uint8)
+        >>> decode_spans(data, np.array([1, 21]), np.array([20, 23])).to_list()
+        ['to be', None]
+    """
     from sciscidata.records._abstract_kernels import IRREGULAR, TEXT, decode_rows  # numba takes a while to import
 
-    indexes = indexes.cast(pl.String).rechunk()
-    is_usual = indexes.str.len_bytes() <= _MOST_BYTES
-    if not is_usual.all():  # nulls count as usual
-        indexes = indexes.zip_with(is_usual.fill_null(value=True), pl.Series([None], dtype=pl.String))
-    text, text_offsets, status = decode_rows(*string_buffers(indexes))
-    is_given = indexes.is_not_null().to_numpy()
-    valid = pa.array((status == TEXT) & is_given)
+    ends = np.where(ends - starts <= _MOST_BYTES, ends, starts)
+    text, text_offsets, status = decode_rows(data, starts, ends)
+    valid: Any = pa.array(status == TEXT)
     decoded = pa.LargeStringArray.from_buffers(
-        len(indexes), pa.py_buffer(text_offsets), pa.py_buffer(text), valid.buffers()[1]
+        len(starts), pa.py_buffer(text_offsets), pa.py_buffer(text), valid.buffers()[1]
     )
-    series = pl.Series(indexes.name, decoded, dtype=pl.String)
-    irregular = np.flatnonzero((status == IRREGULAR) & is_given)
+    series = pl.Series(decoded, dtype=pl.String)
+    irregular = np.flatnonzero(status == IRREGULAR)
     if not irregular.size:
         return series
-    exact = [_decode_exactly(indexes[row]) for row in irregular.tolist()]
+    exact = [_decode_exactly(data[starts[row] : ends[row]].tobytes().decode()) for row in irregular.tolist()]
     return replace_rows(series, irregular, pl.Series(exact, dtype=pl.String))
 
 
@@ -144,14 +156,16 @@ def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[t
     A word stands in the index where it occurs first, so all words before the cut are whole. Behind it, a third or more
     are new words, hence missing (36 and 42 % in real records); fewer are an oddity of the record (7 %).
     """
+    from sciscidata.records._abstract_kernels import LEAST_WORDS, MOST_MISSING
+
     positions = {position for position, _ in placed}
     last = placed[-1][0]
     gap = next((place for place in range(last) if place not in positions), last + 1)
     missing = last + 1 - gap - sum(position >= gap for position in positions)
-    if not is_broken and missing * 5 <= last + 1 - gap:
+    if not is_broken and missing * MOST_MISSING <= last + 1 - gap:
         return placed
     kept = [place for place in placed if place[0] < gap]
-    return kept if len(kept) >= _LEAST_WORDS else []
+    return kept if len(kept) >= LEAST_WORDS else []
 
 
 class _Pairs(list[tuple[str, Any]]):

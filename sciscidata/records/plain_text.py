@@ -8,7 +8,7 @@ import re
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.strings import replace_rows
+from sciscidata._kernels.strings import replace_rows, string_buffers
 
 # Tags around a part of a word vanish; tags between words leave a space. Attributes must have a value, or else
 # "x <b and c> d" would be a tag.
@@ -24,7 +24,7 @@ _INSIDE_WORDS = (
     r"|msup|mtable|mtd|mtext|mtr|munder|munderover|none|roman|s|sans-serif|sc|scp|semantics|small|span|strong"
     r"|styled-content|sub|sup|tex-math|tt|u|underline|xref)" + _ATTRIBUTES
 )
-# What a plain text does not hold: a compiled loop would find it in half the time, which saves 1 % of an ingest.
+# What a plain text does not hold. A compiled loop leaves few texts to search.
 _UNCLEAN = r"[&<\p{Cc}]|[\s--[ ]]|  |^ | $|^$"
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
@@ -46,9 +46,12 @@ def clean_text(text: pl.Expr | str) -> pl.Expr:
 
 
 def _clean(texts: pl.Series) -> pl.Series:
-    """Clean the texts that need it: of 200,000 titles 0.6 %, found in a third of the time that cleaning all takes."""
+    """Clean the texts that need it: of 200,000 titles 0.6 %."""
+    from sciscidata.records._text_kernels import may_be_unclean  # numba takes a while to import
+
     texts = texts.cast(pl.String).rechunk()
-    rows = texts.str.contains(_UNCLEAN).arg_true().to_numpy().astype(np.int64)
+    rows = np.flatnonzero(may_be_unclean(*string_buffers(texts)))
+    rows = rows[texts.gather(rows).str.contains(_UNCLEAN).fill_null(value=False).to_numpy()]
     return replace_rows(texts, rows, _clean_all(_unescape_entities(texts.gather(rows)))) if rows.size else texts
 
 

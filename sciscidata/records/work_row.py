@@ -37,9 +37,9 @@ from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 #: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
 PARSER_VERSION = 5
-_MAX_CONCEPTS = 8
-_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
-_URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
+MAX_CONCEPTS = 8
+QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
+URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
 # At most 18 digits: any number of these fits into Int64.
 _OPENALEX_ID = re.compile(
     r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
@@ -217,7 +217,7 @@ def openalex_number(value: Json, letter: Literal["W", "S", "V"]) -> int | None:
         return None
     digits = value[22:]
     # Nearly all have this form; the pattern would give the same.
-    if value[:22] == _URLS[letter] and len(digits) <= 18 and digits.isdecimal() and digits.isascii():
+    if value[:22] == URLS[letter] and len(digits) <= 18 and digits.isdecimal() and digits.isascii():
         return int(digits) or None
     found = _OPENALEX_ID.fullmatch(value)
     return int(found[2]) if found and found[1].upper() == letter else None
@@ -264,7 +264,7 @@ def reference_lists(raws: Sequence[msgspec.Raw]) -> list[tuple[list[int], int]]:
 
     text = np.frombuffer(b"".join(raws) or b" ", np.uint8)
     offsets = np.cumsum([0, *map(len, raws)])
-    numbers, ends, is_plain = (found.tolist() for found in read_numbers(text, offsets, _QUOTED_URL))
+    numbers, ends, is_plain = (found.tolist() for found in read_numbers(text, offsets[:-1], offsets[1:], QUOTED_URL))
     return [
         (numbers[first:end], 0) if plain else _references(raw)
         for first, end, plain, raw in zip(ends, ends[1:], is_plain, raws, strict=False)
@@ -332,7 +332,7 @@ def concept_names(record: Record) -> list[str]:
     names = _scored_names(record.concepts or [])
     if not names:
         names = [name for topic in record.topics or [] if (name := stripped(topic.display_name))]
-    return names[:_MAX_CONCEPTS]
+    return names[:MAX_CONCEPTS]
 
 
 def primary_field(record: Record) -> str | None:

@@ -228,9 +228,9 @@ whole = b'{"b":[1],"a":[0]}', b'{"a":[0]}', b'{"a\\n":[0]}'
 for row in (*whole, b'{"a', b'{"a\\', b'{"a\\u00', b'{"a":[', b'{"a":[1', b'{'):
     data = memory[page - len(row) : page]
     data[:] = np.frombuffer(row, np.uint8)
-    places = np.array([0, len(row)])
-    data.flags.writeable = places.flags.writeable = False  # as Arrow's, for which the loop is compiled already
-    text, offsets, status = decode_rows(data, places)
+    starts, ends = np.array([0]), np.array([len(row)])
+    data.flags.writeable = False  # as Arrow's, for which the loop is compiled already
+    text, offsets, status = decode_rows(data, starts, ends)
     print(text.tobytes())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)

@@ -400,7 +400,7 @@ from pathlib import Path
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.reading import read_batches
 part = Part("updated_date=2026-06-01/part_0000.parquet", sys.argv[1], "parquet")
-print(sum(not isinstance(work, tuple) for batch in read_batches(part) for work in batch))
+print(sum(batch.rows.height for batch in read_batches(part)))
 print(int(re.search(r"VmHWM:\\s*(\\d+)", Path("/proc/self/status").read_text())[1]) // 1024)
 """
 

@@ -21,6 +21,7 @@ from sciscidata.corpus.folder import (
     RECEIPTS,
     ROWS_PER_GROUP,
     TABLES,
+    TEXT,
     UNFINISHED,
     describe_part,
     find_damaged,
@@ -30,8 +31,9 @@ from sciscidata.engines.engine import Engine
 from sciscidata.engines.local import run_here
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
+from sciscidata.records.plain_text import clean_text
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
-from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
+from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.reading import read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
@@ -165,28 +167,27 @@ def _receipt_path(out: Path, stem: str) -> Path:
 def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | None) -> None:
     seen: set[int] = set()
     with _writers(scratch) as write:
-        for batch in read_batches(job.part, advance, job.limits):
+        for batch in read_batches(job.part, advance, job.limits, include_xpac=job.include_xpac):
             receipt.lines += len(batch)
-            works: list[Work] = []
-            for work in batch:
-                if not isinstance(work, Work):
-                    _note(job, receipt, *work)
-                elif work.is_xpac and not job.include_xpac:
-                    receipt.xpac_works += 1
-                elif work.work_id in seen:
-                    receipt.duplicate_ids += 1
-                else:
-                    seen.add(work.work_id)
-                    works.append(work)
-            frame, citations = works_frame(works), citations_frame(works)
-            write("works", frame.select(TABLES["works"].names()))
-            write("texts", frame.select(TABLES["texts"].names()))
+            for number, error in batch.problems:
+                _note(job, receipt, number, error)
+            rows = batch.rows if job.include_xpac else batch.rows.filter(~pl.col("is_xpac"))
+            receipt.xpac_works += batch.rows.height - rows.height
+            n_read = rows.height
+            # A set's add returns None.
+            rows = rows.filter([not (id in seen or seen.add(id)) for id in rows["work_id"].to_list()])
+            receipt.duplicate_ids += n_read - rows.height
+            rows = rows.with_columns(map(clean_text, TEXT))
+            citing = rows.filter(pl.col("references").list.len() > 0)
+            citations = citing.select(citing_id="work_id", cited_id="references").explode("cited_id")
+            write("works", rows.select(TABLES["works"].names()))
+            write("texts", rows.select(TABLES["texts"].names()))
             write("citations", citations)
-            receipt.works += len(works)
+            receipt.works += rows.height
             receipt.citations += citations.height
-            receipt.malformed_references += sum(work.malformed_references for work in works)
-            receipt.without_venue += sum(work.source_id is None for work in works)
-            receipt.data_date = max(filter(None, (receipt.data_date, *(w.changed_on for w in works))), default=None)
+            receipt.malformed_references += rows["malformed_references"].sum()
+            receipt.without_venue += rows["source_id"].null_count()
+            receipt.data_date = max(filter(None, (receipt.data_date, rows["changed_on"].max())), default=None)
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
         msg = f"has {receipt.lines:,} records, the manifest says {expected:,}"

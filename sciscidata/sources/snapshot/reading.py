@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.abstracts import decode_inverted_index
 from sciscidata.records.read_lines import (
     DEFAULT_LIMITS,
     Gap,
@@ -22,21 +25,18 @@ from sciscidata.records.read_lines import (
     too_long,
     whole_lines,
 )
-from sciscidata.records.work_row import Work, parse_lines, parse_work
-from sciscidata.sources.record_files import in_batches, raw_chunks
+from sciscidata.records.work_columns import ROWS, Problem, leaves_of_frame, merge_rows, rows_of_leaves, rows_of_lines
+from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage.decompression import decompress, open_fast_gzip
 
 Advance = Callable[[float], None]
-#: A work, or the number of a line and its error.
-Read = Work | tuple[int, CorruptRecordError]
-
 #: Works in memory together; also the row group of the written files.
 BATCH_WORKS = 4_096
 _BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
 _TEXT_BYTES = 64 << 20  # of rows that are converted to JSON together, which needs several times as much memory
-_SHORT_LINE = 64
-_LOOKED_AT = 4_096
+_BLOCK_BYTES = 8 << 20  # of lines that are read together: enough for calls to cost little
+_SHORT_LINE = 128
 _FEW_BYTES = 1 << 16
 
 # The fields that parse_work reads, as paths of Parquet leaves without the levels that only Parquet has.
@@ -50,60 +50,124 @@ _LEAVES = {
 }  # fmt: skip
 # A JSON record may lack any field, but a table without these columns would make them null for all works.
 _NEEDED = {"id", "publication_year", "referenced_works"}
+_NO_ROWS = pl.Schema({"row": pl.Int64(), **ROWS}).to_frame()
+_INDEX = "abstract_inverted_index"
 _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
 
 
+class Batch(NamedTuple):
+    """Works, and lines that are none, in the order of the file."""
+
+    rows: pl.DataFrame  # ROWS, and ``row``, the number of the line
+    problems: list[Problem]  # by number of the line
+
+    def __len__(self) -> int:
+        return self.rows.height + len(self.problems)
+
+
 def read_batches(
-    part: Part, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS
-) -> Iterator[list[Read]]:
+    part: Part, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, *, include_xpac: bool = True
+) -> Iterator[Batch]:
     """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
 
-    Both editions give the same works. ``advance`` gets the bytes of the file as they are read. While reading, a
-    CorruptRecordError (its message is only the reason) means that the file is damaged or cut off, or that the gap
-    without a work is too long.
+    Both editions give the same works. ``advance`` gets the bytes of the file as they are read. Without
+    ``include_xpac``, works of the expansion corpus may lack their abstracts. While reading, a CorruptRecordError (its
+    message is only the reason) means that the file is damaged or cut off, or that the gap without a work is too long.
     """
     gap = Gap(limits)
     read = _read_jsonl if part.edition == "jsonl" else _read_parquet
-    works = read(Path(part.path), advance, limits, gap)
-    return in_batches(works, BATCH_WORKS, _BATCH_BYTES, lambda: gap.n_read)
+    held: list[Batch] = []
+    read_before = 0
+    for chunk in read(Path(part.path), advance, limits, gap, include_xpac):
+        rest = chunk
+        while len(rest):
+            is_full = gap.n_read - read_before > _BATCH_BYTES
+            taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(map(len, held)))
+            held.append(taken)
+            if is_full or sum(map(len, held)) == BATCH_WORKS:
+                yield _join(held)
+                held, read_before = [], gap.n_read
+    if held:
+        yield _join(held)
 
 
-def _read_jsonl(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
-    number = 0
-    is_dense = False  # lines too short for records were met: from now on empty lines are skipped together
+def _split(batch: Batch, n: int) -> tuple[Batch, Batch]:
+    """Cut a batch behind ``n`` records, or at its end."""
+    rows, problems = batch
+    if len(batch) <= n:
+        n_rows, n_problems = rows.height, len(problems)
+    elif not problems:
+        n_rows, n_problems = n, 0
+    else:
+        numbers = rows["row"].to_numpy(), np.array([number for number, _ in problems])
+        cut = np.sort(np.concatenate(numbers))[n]
+        n_rows, n_problems = (int(np.searchsorted(found, cut)) for found in numbers)
+    return Batch(rows[:n_rows], problems[:n_problems]), Batch(rows[n_rows:], problems[n_problems:])
+
+
+def _join(batches: list[Batch]) -> Batch:
+    return Batch(
+        pl.concat([batch.rows for batch in batches], rechunk=True),
+        [entry for batch in batches for entry in batch.problems],
+    )
+
+
+def _read_jsonl(
+    path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap, include_xpac: bool
+) -> Iterator[Batch]:
+    number = 1
     for block in line_blocks(path, advance, limits, gap):
         if isinstance(block, CorruptRecordError):
+            yield Batch(_NO_ROWS, [(number, block)])
             number += 1
-            yield number, block
             gap.add(0, 1)
             continue
         gap.n_read += len(block)
         has_work = False
-        is_dense = is_dense or _looks_dense(block)
-        pieces = split_lines(block) if is_dense else (block,)
-        for piece in pieces:
-            if is_dense and is_blank(piece):
-                number += count_lines(piece)
-                continue
-            works = parse_lines(piece)
-            is_dense = is_dense or len(works) * _SHORT_LINE > max(len(block), _FEW_BYTES)
-            for work in works:
-                number += 1
-                if isinstance(work, CorruptRecordError):
-                    yield number, work
-                    gap.add(0, 1)
-                elif work is not None:
-                    has_work = True
-                    gap.clear()
-                    yield work
+        n_lines = count_lines(block)
+        if n_lines * _SHORT_LINE > max(len(block), _FEW_BYTES):
+            batches = _read_short_lines(block)
+        else:
+            batches = iter([rows_of_lines(block, n_lines, include_xpac=include_xpac)])
+        for rows, problems in batches:
+            batch = Batch(
+                rows.with_columns(pl.col("row") + number), [(place + number, error) for place, error in problems]
+            )
+            yield batch
+            _count_gap(gap, batch)
+            has_work = has_work or rows.height > 0
         if not has_work:
             gap.add(len(block))
+        number += n_lines
 
 
-def _looks_dense(block: bytes) -> bool:
-    """Whether lines at three places are too short for records; counting all lines takes a tenth of the parsing time."""
-    starts = (0, len(block) // 2, max(len(block) - _LOOKED_AT, 0))
-    return any(block.count(b"\n", at, at + _LOOKED_AT) * _SHORT_LINE > _LOOKED_AT for at in starts)
+def _read_short_lines(block: bytes) -> Iterator[tuple[pl.DataFrame, list[Problem]]]:
+    """Read lines too short for records, of which there may be millions, a few at a time."""
+    number = 0
+    lines: dict[int, bytes] = {}
+    for piece in split_lines(block):
+        if is_blank(piece):
+            number += count_lines(piece)
+            continue
+        lines[number] = piece
+        number += 1
+        if len(lines) == BATCH_WORKS:
+            yield merge_rows(None, lines)
+            lines = {}
+    yield merge_rows(None, lines)
+
+
+def _count_gap(gap: Gap, batch: Batch, sizes: dict[int, int] | None = None) -> None:
+    """Count what lies between two works: lines, or if ``sizes`` are given the bytes of rows."""
+    numbers = [number for number, _ in batch.problems]
+    n_works = 0
+    for number, n_before in zip(numbers, np.searchsorted(batch.rows["row"].to_numpy(), numbers).tolist(), strict=True):
+        if n_before > n_works:
+            gap.clear()
+        n_works = n_before
+        gap.add(*((0, 1) if sizes is None else (sizes[number], 0)))
+    if batch.rows.height > n_works:
+        gap.clear()
 
 
 def line_blocks(
@@ -121,12 +185,29 @@ def line_blocks(
             yield chunk
 
     pieces = decompress(read(), open_fast_gzip) if path.suffix == ".gz" else read()
-    return whole_lines(pieces, limits, gap or Gap(limits))
+    return whole_lines(_together(pieces), limits, gap or Gap(limits))
 
 
-def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap) -> Iterator[Read]:
-    """Convert the needed columns to JSON lines, so that both editions use one parser."""
-    number = 0
+def _together(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Join pieces of up to 4 MB into larger ones; what lies before a damage is handed out, too."""
+    held: list[bytes] = []
+    try:
+        for piece in pieces:
+            held.append(piece)
+            if sum(map(len, held)) >= _BLOCK_BYTES:
+                yield b"".join(held)
+                held = []
+    except CorruptRecordError:
+        yield b"".join(held)
+        raise
+    yield b"".join(held)
+
+
+def _read_parquet(
+    path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap, include_xpac: bool
+) -> Iterator[Batch]:
+    """Read the needed columns; odd records become JSON lines, so that both editions have one parser for them."""
+    number = 1
     size = path.stat().st_size
     try:
         metadata = pq.read_metadata(path)
@@ -139,38 +220,52 @@ def _read_parquet(path: Path, advance: Advance | None, limits: ReadLimits, gap: 
             # updated_date is a column of the file, so the folder of that name must not become one.
             for batch in file.iter_batches(n_rows, columns=columns):
                 for rows in _bounded(batch):
-                    n_bytes = _text_bytes(rows) if len(rows) == 1 else 0
-                    if n_bytes > limits.line_bytes:
-                        number += 1
-                        yield number, too_long(limits, "record")
+                    n_bytes = _text_bytes(rows)
+                    gap.n_read += n_bytes
+                    if len(rows) == 1 and n_bytes > limits.line_bytes:
+                        yield Batch(_NO_ROWS, [(number, too_long(limits, "record"))])
                         gap.add(n_bytes)
-                        continue
-                    plain = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
-                    frame: Any = pl.from_arrow(pa.Table.from_batches([rows]).cast(plain))
-                    indexes: list[str | None] = [None] * len(frame)
-                    if "abstract_inverted_index" in frame.columns:
-                        # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
-                        indexes = frame.drop_in_place("abstract_inverted_index").to_list()
-                    for line, index in zip(frame.write_ndjson().encode().splitlines(), indexes, strict=True):
-                        number += 1
-                        n_bytes = len(line) + len(index or "")
-                        gap.n_read += n_bytes
-                        try:
-                            if n_bytes > limits.line_bytes:
-                                raise too_long(limits, "record")
-                            work = parse_work(line)
-                        except CorruptRecordError as error:
-                            yield number, error
-                            gap.add(n_bytes)
-                            continue
-                        work.abstract_index = index
-                        gap.clear()
-                        yield work
+                    else:
+                        plain = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
+                        frame: Any = pl.from_arrow(pa.Table.from_batches([rows]).cast(plain))
+                        yield from _rows_of_frame(frame, number, limits, gap, include_xpac, n_bytes)
+                    number += len(rows)
                 if advance is not None:
                     advance(size * len(batch) / max(metadata.num_rows, 1))
     except (pa.ArrowException, OSError) as error:
         msg = f"the Parquet file is damaged ({str(error).splitlines()[0]})"
         raise CorruptRecordError(msg) from error
+
+
+def _rows_of_frame(
+    frame: pl.DataFrame, number: int, limits: ReadLimits, gap: Gap, include_xpac: bool, n_bytes: int
+) -> Iterator[Batch]:
+    rows: pl.DataFrame | None = None
+    odd = frame.with_row_index("row")
+    if n_bytes <= limits.line_bytes and (leaves := leaves_of_frame(frame)) is not None:
+        rows = rows_of_leaves(leaves)
+        odd = odd.filter(rows["work_id"].is_null())
+        if _INDEX in frame.columns:
+            wanted = pl.lit(include_xpac) | ~rows["is_xpac"]
+            rows = rows.with_columns(
+                frame.select(pl.when(wanted).then(decode_inverted_index(_INDEX)).alias("abstract")).to_series()
+            )
+    places = odd.drop_in_place("row").to_list()
+    indexes: list[str | None] = [None] * len(places)
+    if _INDEX in odd.columns:
+        # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
+        indexes = odd.drop_in_place(_INDEX).to_list()
+    lines = dict(zip(places, odd.write_ndjson().encode().splitlines() if places else [], strict=True))
+    sizes = {place: len(lines[place]) + len(index or "") for place, index in zip(places, indexes, strict=True)}
+    found, problems = merge_rows(rows, lines, dict(zip(places, indexes, strict=True)))
+    long = [place for place, n in sizes.items() if n > limits.line_bytes]
+    if long:
+        found = found.filter(~pl.col("row").is_in(long))
+        problems = [(place, error) for place, error in problems if place not in long]
+        problems = sorted([*problems, *((place, too_long(limits, "record")) for place in long)], key=itemgetter(0))
+    batch = Batch(found.with_columns(pl.col("row") + number), [(place + number, error) for place, error in problems])
+    yield batch
+    _count_gap(gap, batch, {place + number: n for place, n in sizes.items()})
 
 
 def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: ANN401

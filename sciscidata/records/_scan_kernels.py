@@ -1,0 +1,436 @@
+"""The compiled loops behind ``work_columns.py``: bytes of JSON lines in, the places of the used values out."""
+
+# numba infers types from the calls and reads no annotation; an intrinsic is called without its first argument.
+# pyright: basic, reportCallIssue=false
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from sciscidata._kernels.compile import WIDTH, WORD, bytes_below, bytes_equal, copy, kernel, plain_bytes, trailing_zeros
+from sciscidata.records._abstract_kernels import hex4, unescape
+
+#: Kinds of JSON values, as bits. WHOLE is a number of at most 18 digits without a sign.
+TEXT, WHOLE, NUMBER, BOOLEAN, OBJECT, LIST, NULL = 1, 2, 4, 8, 16, 32, 64
+#: Bytes behind the last line, which wide loads may read.
+SPARE = b"\n" + bytes(WORD)
+
+_QUOTE, _BACKSLASH, _COMMA, _COLON, _DOT, _MINUS, _PLUS = 0x22, 0x5C, 0x2C, 0x3A, 0x2E, 0x2D, 0x2B
+_OPEN_OBJECT, _OPEN_LIST, _ZERO, _NINE, _SPACE, _LINE_END = 0x7B, 0x5B, 0x30, 0x39, 0x20, 0x0A
+MOST_QUOTES = 1 << 20  # of a line
+_MOST_DEPTH = 32
+_MOST_DIGITS = 18  # fit into Int64 whatever they are
+_MOST_NUMBER = 40
+_SIMPLE = np.zeros(256, np.bool_)
+_EVEN = np.uint64(0x5555555555555555)
+_SIMPLE[list(b'"\\/nrtbf')] = True
+
+
+@kernel
+def scan_lines(data, n_rows, n_items, tree):
+    """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
+
+    ``data`` holds lines and SPARE. A row is odd if its line is not strict JSON, or has a value that the tree does not
+    allow, a key twice, or an escaped surrogate; nothing of it is noted.
+
+    Returned are: where each line begins, with the end; which rows are odd; begin and end of each leaf of a row (0, 0
+    if it is null or missing), without quotes; the same for leaves inside lists, by entry; where the entries of each
+    row begin, with the end, for each list.
+    """
+    n_leaves, n_item_leaves, n_lists = tree.counts
+    lines = np.zeros(n_rows + 1, np.int64)
+    is_odd = np.zeros(n_rows, np.bool_)
+    spans = np.zeros((n_leaves, n_rows, 2), np.int32)
+    # Not cleared: a block has room for many more entries than it holds.
+    items = np.empty((n_item_leaves, n_items, 2), np.int32)
+    firsts = np.zeros((n_lists, n_rows + 1), np.int64)
+    stack = np.empty((_MOST_DEPTH, 3), np.int64)
+    used = np.zeros(n_lists, np.int64)
+    quotes = np.empty(min(len(data), MOST_QUOTES) + 4, np.int64)
+    at = 0
+    for row in range(n_rows):
+        lines[row] = at
+        end, n, has_escape = _find_quotes(data, at, quotes)
+        if end >= 0:
+            quotes[n] = quotes[n + 1] = end  # where no quote is
+            end = _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, used)
+        if end < 0:
+            is_odd[row] = True
+            for leaf in range(n_leaves):
+                spans[leaf, row, 0] = spans[leaf, row, 1] = 0
+            for inside in range(n_lists):
+                used[inside] = firsts[inside, row]
+            end = at
+            while data[end] != _LINE_END:
+                end += 1
+        for inside in range(n_lists):
+            firsts[inside, row + 1] = used[inside]
+        at = end + 1
+    lines[n_rows] = at
+    return lines, is_odd, spans, items, firsts
+
+
+@kernel
+def _find_quotes(data, at, quotes):
+    """List the quotes of a line that no backslash escapes, and among them odd places; return the end of the line.
+
+    Odd are control characters, and backslashes that begin no escape, or that of a surrogate.
+    """
+    n, is_escaped, one, has_escape = 0, np.uint64(0), np.uint64(1), False
+    while True:
+        ends = bytes_below(data, at, _SPACE)
+        found = bytes_equal(data, at, _QUOTE)
+        escapes = bytes_equal(data, at, _BACKSLASH)
+        if escapes | is_escaped:
+            has_escape = True
+            # Of backslashes in a row, every second one is escaped by the one before (Langdale and Lemire 2019).
+            escapes &= ~is_escaped
+            behind = escapes << one | is_escaped
+            starts = escapes & ~_EVEN & ~behind
+            runs = starts + escapes
+            is_escaped = np.uint64(runs < starts)
+            escaped = (_EVEN ^ runs << one) & behind
+            found &= ~escaped
+            while escaped:
+                place = at + trailing_zeros(escaped)
+                escaped &= escaped - one
+                if not _is_escape(data, place):
+                    ends |= one << np.uint64(place - at)
+        found |= ends
+        while found:
+            place = at + trailing_zeros(found)
+            found &= found - one
+            if data[place] == _LINE_END:
+                return place, n, has_escape
+            if n + 2 > len(quotes):
+                return -1, n, has_escape
+            quotes[n] = place
+            n += 1
+        at += WORD
+
+
+@kernel
+def _is_escape(data, at):
+    """Whether the character behind a backslash makes it an escape, and not of a surrogate."""
+    if data[at] != 0x75:  # u
+        return _SIMPLE[data[at]]
+    code = hex4(data, at + 1, len(data))
+    return 0 <= code < 0xD800 or code >= 0xE000
+
+
+@kernel
+def _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, used):
+    """Walk one line; return the place of its end, or -1 if it is odd."""
+    depth, node, seen, quote = 0, 0, 0, 0
+    while True:
+        # A value begins here.
+        start, byte, is_open = at, data[at], False
+        if byte == _QUOTE:
+            kind = TEXT
+            at = quotes[quote + 1] + 1
+            quote += 2
+            if data[at - 1] != _QUOTE or quotes[quote - 2] != start:
+                return -1
+        elif byte in (_OPEN_OBJECT, _OPEN_LIST):
+            kind = OBJECT if byte == _OPEN_OBJECT else LIST
+            if depth == _MOST_DEPTH:
+                return -1
+            at = _skip_space(data, at + 1)
+            if kind == LIST and (node < 0 or tree.entry[node] < 0):
+                at, quote = _plain_list_end(data, at, quotes, quote)
+            is_open = data[at] != byte + 2  # the closing bracket
+            at += not is_open
+        elif byte == _MINUS or _ZERO <= byte <= _NINE:
+            at, kind = _number_end(data, at)
+        else:
+            at, kind = _literal_end(data, at)
+        if at <= 0 or (node >= 0 and not tree.allowed[node] & kind):
+            return -1
+        if is_open:
+            stack[depth, 0], stack[depth, 1], stack[depth, 2] = node, start, seen
+            depth, seen = depth + 1, 0
+        # What ends here: the value, and perhaps the objects and lists around it.
+        while not is_open:
+            if node >= 0 and tree.leaf[node] >= 0 and kind != NULL:
+                is_text = kind == TEXT
+                if is_text and tree.is_score[node]:
+                    end, _ = _number_end(data, start + 1)
+                    if end != at - 1 or data[start + 1] == _MINUS:
+                        return -1
+                inside = tree.list_of[node]
+                if inside < 0:
+                    spans[tree.leaf[node], row, 0], spans[tree.leaf[node], row, 1] = start + is_text, at - is_text
+                else:
+                    place = used[inside] - 1
+                    items[tree.leaf[node], place, 0], items[tree.leaf[node], place, 1] = start + is_text, at - is_text
+            at = _skip_space(data, at)
+            if depth == 0:
+                return at if kind == OBJECT and data[at] == _LINE_END else -1
+            node, start = stack[depth - 1, 0], stack[depth - 1, 1]
+            if data[at] == _COMMA:
+                at = _skip_space(data, at + 1)
+                is_open = True
+            elif data[at] == data[start] + 2:
+                kind = OBJECT if data[start] == _OPEN_OBJECT else LIST
+                depth -= 1
+                seen = stack[depth, 2]
+                at += 1
+            else:
+                return -1
+        # An entry of the innermost object or list begins here.
+        parent = stack[depth - 1, 0]
+        if parent >= 0 and tree.is_whole[parent]:
+            parent = -1
+        node = -1
+        if data[stack[depth - 1, 1]] == _OPEN_LIST:
+            if parent >= 0 and tree.entry[parent] >= 0:
+                node = tree.entry[parent]
+                inside = tree.list_of[node]
+                if used[inside] == items.shape[1]:
+                    return -1
+                for leaf in range(len(items)):
+                    if tree.list_of_leaf[leaf] == inside:
+                        items[leaf, used[inside], 0] = items[leaf, used[inside], 1] = 0
+                used[inside] += 1
+            continue
+        if data[at] != _QUOTE:
+            return -1
+        key = at + 1
+        at = quotes[quote + 1]
+        quote += 2
+        if data[at] != _QUOTE or quotes[quote - 2] != key - 1:
+            return -1
+        if parent >= 0:
+            length = at - key
+            found = tree.child[parent, (data[key] + 3 * data[at - 1] + 3 * length) & 255]
+            if found >= 0 and tree.key_length[found] == length and _is_key(data, key, length, tree, found):
+                node = found
+                if seen >> node & 1:
+                    return -1
+                seen |= 1 << node
+            elif found < 0 and has_escape and _has_escape(data, key, at):
+                return -1
+        at = _skip_space(data, at + 1)
+        if data[at] != _COLON:
+            return -1
+        at = _skip_space(data, at + 1)
+
+
+@njit(forceinline=True)
+def _plain_list_end(data, begin, quotes, first_quote):
+    """Pass over a list of texts only, or of small whole numbers; if it is no such list, return to its beginning."""
+    at, quote = begin, first_quote
+    while True:
+        if data[at] == _QUOTE:
+            if quotes[quote] != at:
+                return begin, first_quote
+            at = quotes[quote + 1]
+            quote += 2
+            if data[at] != _QUOTE:
+                return begin, first_quote
+            at += 1
+        else:
+            first = at
+            while _ZERO <= data[at] <= _NINE:
+                at += 1
+            if at == first or at - first > _MOST_DIGITS or (data[first] == _ZERO and at - first > 1):
+                return begin, first_quote
+        at = _skip_space(data, at)
+        if data[at] != _COMMA:
+            break
+        at = _skip_space(data, at + 1)
+    if data[at] != 0x5D:  # ]
+        return begin, first_quote
+    return at, quote
+
+
+@njit(forceinline=True)
+def _is_key(data, at, length, tree, node):
+    first = tree.key_start[node]
+    same = 0
+    while same < length and data[at + same] == tree.keys[first + same]:
+        same += 1
+    return same == length
+
+
+@njit(forceinline=True)
+def _skip_space(data, at):
+    while data[at] == _SPACE or data[at] == 0x09 or data[at] == 0x0D:
+        at += 1
+    return at
+
+
+@njit(forceinline=True)
+def _plain_end(data, at):
+    """Find the first quote, backslash or control character; SPARE holds one."""
+    step = WIDTH
+    while step == WIDTH:
+        step = plain_bytes(data, at)
+        at += step
+    return at
+
+
+@njit(forceinline=True)
+def _has_escape(data, at, end):
+    return _plain_end(data, at) < end
+
+
+@kernel
+def _number_end(data, at):
+    """Return the place behind a number, and its kind; -1 if it is none, or has more than 40 characters."""
+    start = at
+    kind = WHOLE
+    if data[at] == _MINUS:
+        kind = NUMBER
+        at += 1
+    first = at
+    while _ZERO <= data[at] <= _NINE:
+        at += 1
+    if at == first or (data[first] == _ZERO and at > first + 1):
+        return -1, kind
+    if at - first > _MOST_DIGITS:
+        kind = NUMBER
+    if data[at] == _DOT:
+        kind = NUMBER
+        at += 1
+        first = at
+        while _ZERO <= data[at] <= _NINE:
+            at += 1
+        if at == first:
+            return -1, kind
+    if data[at] | 0x20 == 0x65:  # e
+        kind = NUMBER
+        at += 1
+        if data[at] == _PLUS or data[at] == _MINUS:
+            at += 1
+        first = at
+        while _ZERO <= data[at] <= _NINE:
+            at += 1
+        if at == first:
+            return -1, kind
+    return (at if at - start <= _MOST_NUMBER else -1), kind
+
+
+@kernel
+def _literal_end(data, at):
+    """Return the place behind null, true or false, and its kind; -1 for anything else."""
+    if data[at] == 0x6E and data[at + 1] == 0x75 and data[at + 2] == 0x6C and data[at + 3] == 0x6C:
+        return at + 4, NULL
+    if data[at] == 0x74 and data[at + 1] == 0x72 and data[at + 2] == 0x75 and data[at + 3] == 0x65:
+        return at + 4, BOOLEAN
+    if (
+        data[at] == 0x66
+        and data[at + 1] == 0x61
+        and data[at + 2] == 0x6C
+        and data[at + 3] == 0x73
+        and data[at + 4] == 0x65
+    ):
+        return at + 5, BOOLEAN
+    return -1, NULL
+
+
+@kernel
+def take_texts(data, spans):
+    """Copy JSON texts, unescaped, into one run; return it, and where each begins, with the end."""
+    size = 0
+    for i in range(len(spans)):
+        size += spans[i, 1] - spans[i, 0]
+    out = np.empty(size + WIDTH, np.uint8)
+    offsets = np.zeros(len(spans) + 1, np.int64)
+    at = 0
+    for i in range(len(spans)):
+        start, end = spans[i, 0], spans[i, 1]
+        if start < end:
+            if _has_escape(data, start, end):
+                _, length = unescape(data, start, end, out, at)
+                at += length
+            else:
+                copy(data, start, end - start, out, at)
+                at += end - start
+        offsets[i + 1] = at
+    return out[:at], offsets
+
+
+@kernel
+def read_whole(data, spans):
+    """Read whole numbers; -1 where there is none."""
+    numbers = np.empty(len(spans), np.int64)
+    for i in range(len(spans)):
+        numbers[i] = -1
+        if spans[i, 0] < spans[i, 1]:
+            number = 0
+            for at in range(spans[i, 0], spans[i, 1]):
+                number = number * 10 + (data[at] - _ZERO)
+            numbers[i] = number
+    return numbers
+
+
+@kernel
+def read_ids(data, offsets, prefix):
+    """Read texts of ``prefix`` and a number of at most 18 digits; -1 for other texts, and for zero."""
+    numbers = np.empty(len(offsets) - 1, np.int64)
+    for i in range(len(numbers)):
+        start, end = offsets[i] + len(prefix), offsets[i + 1]
+        is_plain = 0 < end - start <= _MOST_DIGITS
+        at = 0
+        while is_plain and at < len(prefix):
+            is_plain = data[offsets[i] + at] == prefix[at]
+            at += 1
+        number = 0
+        at = start
+        while is_plain and at < end:
+            is_plain = _ZERO <= data[at] <= _NINE
+            number = number * 10 + (data[at] - _ZERO)
+            at += 1
+        numbers[i] = number if is_plain and number > 0 else -1
+    return numbers
+
+
+@kernel
+def best_concepts(scores, levels, firsts, names, offsets, topic_firsts, most):
+    """Choose the concepts of each row: the ``most`` best by score, then name; or its first topics if it has none.
+
+    ``names`` and ``offsets`` are the texts of all concepts, then of all topics. Returned are the places of the chosen
+    names, where those of each row begin, with the end, and the place of the best concept of level 0, else -1.
+    """
+    n_rows = len(firsts) - 1
+    chosen = np.empty(n_rows * most, np.int64)
+    ends = np.zeros(n_rows + 1, np.int64)
+    broad = np.empty(n_rows, np.int64)
+    used = 0
+    for row in range(n_rows):
+        begin = used
+        broad[row] = -1
+        for item in range(firsts[row], firsts[row + 1]):
+            if not (0 < scores[item] < np.inf) or offsets[item] == offsets[item + 1]:
+                continue
+            if levels[item] == 0 and (broad[row] < 0 or _is_better(scores, names, offsets, item, broad[row])):
+                broad[row] = item
+            place = used
+            while place > begin and _is_better(scores, names, offsets, item, chosen[place - 1]):
+                place -= 1
+            if place - begin < most:
+                used = min(used + 1, begin + most)
+                for i in range(used - 1, place, -1):
+                    chosen[i] = chosen[i - 1]
+                chosen[place] = item
+        if used == begin:
+            for topic in range(topic_firsts[row], topic_firsts[row + 1]):
+                item = firsts[n_rows] + topic
+                if used < begin + most and offsets[item] < offsets[item + 1]:
+                    chosen[used] = item
+                    used += 1
+        ends[row + 1] = used
+    return chosen[:used], ends, broad
+
+
+@njit(forceinline=True)
+def _is_better(scores, names, offsets, one, other):
+    if scores[one] != scores[other]:
+        return scores[one] > scores[other]
+    length, others = offsets[one + 1] - offsets[one], offsets[other + 1] - offsets[other]
+    for i in range(min(length, others)):
+        a, b = names[offsets[one] + i], names[offsets[other] + i]
+        if a != b:
+            return a < b
+    return length < others

@@ -1,0 +1,385 @@
+"""Turn many OpenAlex records into rows together: by columns, where ``work_row.py`` takes one record after the other.
+
+A compiled loop checks the JSON of a block and notes where the used values stand. Odd records are parsed by
+``work_row.py``, which defines the result; so are odd values of a column.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, TypeAlias
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+
+from sciscidata._kernels.arrays import Float64Array, Int64Array
+from sciscidata._kernels.strings import is_utf8, string_buffers
+from sciscidata.errors import CorruptRecordError
+from sciscidata.records.abstracts import decode_inverted_index, decode_spans
+from sciscidata.records.work_row import (
+    MAX_CONCEPTS,
+    QUOTED_URL,
+    URLS,
+    Work,
+    bare_doi,
+    openalex_number,
+    parse_work,
+    raw_works_frame,
+)
+from sciscidata.schemas import WORKS
+
+#: The columns of WORKS, and what a snapshot counts or makes citations of.
+ROWS: Final = pl.Schema(
+    WORKS
+    | {
+        "is_xpac": pl.Boolean(),
+        "changed_on": pl.String(),
+        "references": pl.List(pl.Int64()),
+        "malformed_references": pl.Int64(),
+    }
+)
+#: The paths of the texts of a work; space around the first two counts.
+TEXTS: Final = (
+    "updated_date", "created_date", "id", "doi", "title", "display_name", "language", "type",
+    "primary_topic.field.display_name", "primary_location.source.id", "primary_location.source.display_name",
+    "host_venue.id", "host_venue.display_name",
+)  # fmt: skip
+#: A line, and what is wrong with it.
+Problem: TypeAlias = tuple[int, CorruptRecordError]
+_N_DATES = 2
+_SPACE = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())  # what str.strip removes
+_DOI = "https://doi.org/"
+_DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_LEAST_ITEM = 32  # bytes of a concept or topic; real ones have 100
+_OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac", "primary_location.source",
+                 "referenced_works", "abstract_inverted_index")  # fmt: skip
+_ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
+                "concepts.[].score", "concepts.[].level")  # fmt: skip
+
+
+class Leaves(NamedTuple):
+    """The used values of works: a Series with a value of each, or of each entry of a list of each."""
+
+    texts: pl.Series  # String: the TEXTS of all works, one after the other, then names of concepts and topics, fields
+    publication_year: pl.Series
+    cited_by_count: pl.Series
+    is_retracted: pl.Series
+    is_xpac: pl.Series
+    has_source: pl.Series
+    concept_firsts: Int64Array  # where the concepts of each work begin, with the end
+    topic_firsts: Int64Array
+    scores: Float64Array
+    levels: Int64Array
+    references: pl.Series  # List(Int64)
+    malformed_references: pl.Series
+
+
+def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
+    """Make ROWS without abstracts; ``work_id`` is null where the id has an odd form."""
+    from sciscidata.records._scan_kernels import best_concepts  # numba takes a while to import
+
+    n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
+    stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(_SPACE)
+    stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
+    texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
+    dates = [leaves.texts.slice(place * n, n).alias(str(place)) for place in range(_N_DATES)]
+    names = stripped.slice((len(TEXTS) - _N_DATES) * n, n_concepts + n_topics)
+    topic_fields = stripped.slice((len(TEXTS) - _N_DATES) * n + n_concepts + n_topics)
+    chosen, ends, broad = best_concepts(
+        leaves.scores, leaves.levels, leaves.concept_firsts, *string_buffers(names), leaves.topic_firsts, MAX_CONCEPTS
+    )
+    has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
+    first_topic = pl.Series(np.where(has_topic, leaves.topic_firsts[:-1], 0)).set(pl.Series(~has_topic), None)
+    source, venue = _numbers(texts["primary_location.source.id"], "SV"), _numbers(texts["host_venue.id"], "SV")
+    given = {
+        "work_id": _numbers(texts["id"], "W"),
+        "year": leaves.publication_year,
+        "cited_by_count": leaves.cited_by_count,
+        "topic": texts["primary_topic.field.display_name"],
+        "first_topic": topic_fields.gather(first_topic),
+        "broad": names.gather(pl.Series(broad).set(pl.Series(broad < 0), None)),
+        "source": source,
+        "source_name": texts["primary_location.source.display_name"],
+        "venue": venue,
+        "venue_name": texts["host_venue.display_name"],
+        "doi": _bare_dois(texts["doi"]),
+        "has_source": leaves.has_source,
+        "is_retracted": leaves.is_retracted,
+        "is_xpac": leaves.is_xpac,
+        "concepts": _lists(names.gather(chosen), ends),
+        "references": leaves.references,
+        "malformed_references": leaves.malformed_references,
+        "0": dates[0],
+        "1": dates[1],
+    } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
+    of_source = pl.col("has_source") & (pl.col("source").is_not_null() | pl.col("venue").is_null())
+    year = pl.col("year")
+    made = {
+        "publication_year": pl.when(year.is_between(1, 9999)).then(year),
+        "title": pl.coalesce("title", "display_name"),
+        "abstract": pl.lit(None),
+        "primary_field": pl.coalesce("topic", "first_topic", "broad"),
+        "source_id": pl.when(of_source).then("source").otherwise("venue"),
+        "source_name": pl.when(of_source).then("source_name").otherwise("venue_name"),
+        "work_type": pl.col("type"),
+        "changed_on": pl.max_horizontal(pl.col("0", "1").str.extract(_DATE, 0)),
+    }
+    columns = [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
+    return pl.DataFrame(given).select(columns)
+
+
+def _numbers(ids: pl.Series, letters: str) -> pl.Series:
+    """Return the numbers of ids with one of the letters, null for others."""
+    from sciscidata.records._scan_kernels import read_ids
+
+    numbers = read_ids(*string_buffers(ids), np.frombuffer(URLS[letters[0]].encode(), np.uint8))
+    odd = (pl.Series(numbers < 0) & ids.is_not_null()).arg_true()
+    for place, value in zip(odd, ids.gather(odd), strict=True):
+        found = [number for letter in letters if (number := openalex_number(value, letter)) is not None]
+        numbers[place] = next(iter(found), -1)
+    return pl.Series(numbers).set(pl.Series(numbers < 0), None)
+
+
+def _bare_dois(dois: pl.Series) -> pl.Series:
+    lower = dois.str.to_lowercase()
+    is_odd = ~lower.str.starts_with(_DOI) | (lower.str.len_bytes() != lower.str.len_chars())
+    bare = lower.str.strip_prefix(_DOI).str.strip_chars(_SPACE)
+    odd = (is_odd | (bare.str.len_bytes() == 0)).arg_true()
+    return bare.scatter(odd, [bare_doi(value) for value in dois.gather(odd)]) if len(odd) else bare
+
+
+def _lists(values: pl.Series, ends: Int64Array) -> pl.Series:
+    """Make lists of values: of each where it begins in them, with the end of the last."""
+    array: Any = values.to_arrow(compat_level=pl.CompatLevel.newest())
+    return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), array))
+
+
+def rows_of_works(works: Sequence[Work]) -> pl.DataFrame:
+    """Make ROWS of parsed works; each abstract is decoded."""
+    frame = raw_works_frame(works).with_columns(decode_inverted_index("abstract"))
+    others = {name: list(map(attrgetter(name), works)) for name in ROWS if name not in WORKS}
+    return frame.hstack(pl.DataFrame(others, schema={name: ROWS[name] for name in others}))
+
+
+def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tuple[pl.DataFrame, list[Problem]]:
+    r"""Read ``n_rows`` lines as ``parse_work`` reads each: ROWS and ``row``, the place of the line; and corrupt lines.
+
+    A blank line gives neither. Without ``include_xpac``, abstracts of the expansion corpus may be null.
+
+    Example:
+        >>> rows, problems = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]', 3)
+        >>> rows.select("row", "work_id", "title").rows(), problems[0][0], str(problems[0][1])[:17]
+        ([(0, 7, 'On Dams')], 2, 'not a JSON object')
+    """
+    if not is_utf8(block):
+        return merge_rows(None, dict(enumerate(block.split(b"\n"))))
+    from sciscidata.records._scan_kernels import SPARE, read_whole, scan_lines, take_texts
+    from sciscidata.records._work_kernels import read_numbers
+
+    data = np.frombuffer(block + SPARE, np.uint8)
+    begins, is_odd, spans, items, firsts = scan_lines(data, n_rows, len(block) // _LEAST_ITEM + 1, _tree())
+    other = dict(zip(_OTHER_LEAVES, spans[len(TEXTS) :], strict=True))
+    item = dict(zip(_ITEM_LEAVES, items, strict=True))
+    concept_firsts, topic_firsts = firsts
+    concept, topic = slice(concept_firsts[-1]), slice(topic_firsts[-1])
+    listed = [item[_ITEM_LEAVES[0]][concept], item[_ITEM_LEAVES[1]][topic], item[_ITEM_LEAVES[2]][topic]]
+    numbers, ends, is_plain = read_numbers(data, *_bounds(other["referenced_works"]), QUOTED_URL)
+    is_given = {name: spans[:, 1] > 0 for name, spans in other.items()}
+    leaves = Leaves(
+        texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed]))),
+        publication_year=_given_numbers(read_whole(data, other["publication_year"])),
+        cited_by_count=_given_numbers(read_whole(data, other["cited_by_count"])),
+        **{
+            name: pl.Series(is_given[name] & (data[other[name][:, 0]] == ord("t")))
+            for name in ("is_retracted", "is_xpac")
+        },
+        has_source=pl.Series(is_given["primary_location.source"]),
+        concept_firsts=concept_firsts,
+        topic_firsts=topic_firsts,
+        scores=_texts(*take_texts(data, item["concepts.[].score"][concept])).cast(pl.Float64).fill_null(0).to_numpy(),
+        levels=read_whole(data, item["concepts.[].level"][concept]),
+        references=_lists(pl.Series(numbers), ends),
+        malformed_references=pl.Series(np.zeros(n_rows, np.int64)),
+    )
+    rows = rows_of_leaves(leaves)
+    is_odd |= (is_given["referenced_works"] & ~is_plain) | rows["work_id"].is_null().to_numpy()
+    starts, stops = _bounds(other["abstract_inverted_index"])
+    unwanted = is_odd if include_xpac else is_odd | leaves.is_xpac.to_numpy()
+    rows = rows.with_columns(decode_spans(data, starts, np.where(unwanted, starts, stops)).alias("abstract"))
+    return merge_rows(rows, {row: block[begins[row] : begins[row + 1] - 1] for row in np.flatnonzero(is_odd).tolist()})
+
+
+def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
+    """Take the leaves from columns of records, as Parquet holds them; None if a column has an unusual type."""
+    columns = frame.to_struct("")
+    concepts, concept_firsts = _entries(columns, "concepts")
+    topics, topic_firsts = _entries(columns, "topics")
+    cited, firsts = _entries(columns, "referenced_works")
+    dates = [date.cast(pl.String) if date.dtype.is_temporal() else date for date in _leaves(columns, *TEXTS[:_N_DATES])]
+    names = [*_leaves(concepts, "display_name"), *_leaves(topics, "display_name", "field.display_name")]
+    texts = [*dates, *_leaves(columns, *TEXTS[_N_DATES:]), *names]
+    whole = _leaves(columns, "publication_year", "cited_by_count")
+    flags = _leaves(columns, "is_retracted", "is_xpac")
+    scores, levels = _leaves(concepts, "score", "level")
+    if not (
+        all(text.dtype in (pl.String(), pl.Null()) for text in (*texts, cited))
+        and all(number.dtype.is_integer() or number.dtype == pl.Null() for number in (*whole, levels))
+        and all(flag.dtype in (pl.Boolean(), pl.Null()) for flag in flags)
+        and (scores.dtype.is_float() or scores.dtype == pl.Null())
+        and not topics.null_count()
+    ):
+        return None
+    numbers = _numbers(cited.cast(pl.String), "W")
+    malformed = np.cumsum([0, *numbers.is_null().to_list()])[firsts]
+    retracted, xpac = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
+    return Leaves(
+        texts=pl.concat([text.cast(pl.String) for text in texts]),
+        publication_year=whole[0].cast(pl.Int64),
+        cited_by_count=whole[1].cast(pl.Int64, strict=False),
+        is_retracted=retracted,
+        is_xpac=xpac,
+        has_source=_leaves(columns, "primary_location.source")[0].is_not_null(),
+        concept_firsts=concept_firsts,
+        topic_firsts=topic_firsts,
+        scores=scores.cast(pl.Float64).fill_null(0).to_numpy(),
+        levels=levels.cast(pl.Int64).fill_null(-1).to_numpy(),
+        references=_lists(numbers.drop_nulls(), firsts - malformed),
+        malformed_references=pl.Series(np.diff(malformed)),
+    )
+
+
+def _leaves(values: pl.Series, *paths: str) -> list[pl.Series]:
+    """Return fields of structs; of type Null where there is none, of an unusual type where there is no struct."""
+    found: list[pl.Series] = []
+    for path in paths:
+        leaf = values
+        for step in path.split("."):
+            if isinstance(leaf.dtype, pl.Struct) and step in leaf.struct.fields:
+                leaf = leaf.struct.field(step)
+            else:
+                is_missing = isinstance(leaf.dtype, pl.Struct | pl.Null)
+                leaf = pl.repeat(None, len(leaf), dtype=pl.Null() if is_missing else pl.Binary(), eager=True)
+        found.append(leaf)
+    return found
+
+
+def _entries(values: pl.Series, name: str) -> tuple[pl.Series, Int64Array]:
+    """Return the entries of a field of lists, and where those of each row begin, with the end."""
+    (lists,) = _leaves(values, name)
+    if not isinstance(lists.dtype, pl.List):
+        dtype = pl.Null() if lists.dtype == pl.Null() else pl.Binary()
+        return pl.Series([], dtype=dtype), np.zeros(len(lists) + 1, np.int64)
+    lengths = lists.list.len().fill_null(0)
+    firsts = np.cumsum([0, *lengths.to_list()])
+    return lists.filter(lengths > 0).explode(), firsts
+
+
+def merge_rows(
+    rows: pl.DataFrame | None, odd: dict[int, bytes], indexes: dict[int, str | None] | None = None
+) -> tuple[pl.DataFrame, list[Problem]]:
+    """Parse odd lines, by row, and put their works into ``rows``, with ``row``; return lines that are corrupt, too.
+
+    ``indexes`` are the abstracts of the odd lines, if these hold none.
+    """
+    works: list[Work] = []
+    places: list[int] = []
+    problems: list[Problem] = []
+    for row, line in odd.items():
+        if line and not line.isspace():
+            try:
+                work = parse_work(line)
+            except CorruptRecordError as error:
+                problems.append((row, error))
+            else:
+                if indexes is not None:
+                    work.abstract_index = indexes[row]
+                works.append(work)
+                places.append(row)
+    if rows is not None:
+        rows = rows.with_row_index("row").cast({"row": pl.Int64})
+        if not odd:
+            return rows, problems
+        rows = rows.filter(~pl.col("row").is_in(list(odd)))
+    added = rows_of_works(works).insert_column(0, pl.Series("row", places, pl.Int64))
+    return (added if rows is None else pl.concat([rows, added]).sort("row")), problems
+
+
+def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
+    """Hold texts that follow each other as a Series; an empty one is null."""
+    valid: Any = pa.array(offsets[1:] > offsets[:-1])
+    buffers = [valid.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(text)]
+    return pl.Series(pa.LargeStringArray.from_buffers(len(valid), buffers[1], buffers[2], buffers[0]), dtype=pl.String)
+
+
+def _given_numbers(numbers: Int64Array) -> pl.Series:
+    return pl.Series(numbers).set(pl.Series(numbers < 0), None)
+
+
+def _bounds(spans: Any) -> tuple[Int64Array, Int64Array]:  # noqa: ANN401
+    return spans[:, 0].astype(np.int64), spans[:, 1].astype(np.int64)
+
+
+class _Tree(NamedTuple):
+    """Which values are used, as the compiled loop reads it: a number for each object, list and value on a path."""
+
+    counts: tuple[int, int, int]
+    allowed: Any
+    leaf: Any
+    is_score: Any
+    is_whole: Any
+    list_of: Any
+    list_of_leaf: Any
+    entry: Any
+    child: Any
+    key_start: Any
+    key_length: Any
+    keys: Any
+
+
+@cache
+def _tree() -> _Tree:
+    from sciscidata.records import _scan_kernels as kinds
+
+    kind_of = dict.fromkeys((*TEXTS, *_ITEM_LEAVES[:3]), kinds.TEXT) | {
+        "publication_year": kinds.WHOLE, "cited_by_count": kinds.WHOLE, "is_retracted": kinds.BOOLEAN,
+        "is_xpac": kinds.BOOLEAN, "primary_location.source": kinds.OBJECT, "referenced_works": kinds.LIST,
+        "abstract_inverted_index": kinds.OBJECT, "concepts.[].level": kinds.WHOLE,
+        "concepts.[].score": kinds.WHOLE | kinds.NUMBER | kinds.TEXT, "concepts.[]": kinds.OBJECT,
+        "topics.[]": kinds.OBJECT, "concepts": kinds.LIST, "topics": kinds.LIST,
+    }  # fmt: skip
+    leaves = (*TEXTS, *_OTHER_LEAVES)
+    paths = [""]
+    for path in (*leaves, *_ITEM_LEAVES):
+        steps = path.split(".")
+        paths += [part for n in range(len(steps)) if (part := ".".join(steps[: n + 1])) not in paths]
+    lists = ("concepts", "topics")
+    keys = [path.rpartition(".")[2].encode() for path in paths]
+    child = np.full((len(paths), 256), -1, np.int8)
+    entry = np.full(len(paths), -1, np.int8)
+    for node, path in enumerate(paths[1:], 1):
+        parent, key = paths.index(path.rpartition(".")[0]), keys[node]
+        if key == b"[]":
+            entry[parent] = node
+            continue
+        place = key[0] + 3 * key[-1] + 3 * len(key) & 255
+        assert child[parent, place] < 0, path
+        child[parent, place] = node
+    return _Tree(
+        counts=(len(leaves), len(_ITEM_LEAVES), len(lists)),
+        allowed=np.array(
+            [kind_of.get(path, kinds.OBJECT) | (0 if path in ("", "concepts.[]", "topics.[]") else kinds.NULL)
+             for path in paths], np.int64),
+        leaf=np.array([leaves.index(path) if path in leaves else _ITEM_LEAVES.index(path) if path in _ITEM_LEAVES else -1 for path in paths]),
+        is_whole=np.array([path in ("abstract_inverted_index", "referenced_works") for path in paths]),
+        is_score=np.array([path == "concepts.[].score" for path in paths]),
+        list_of=np.array([next((place for place, name in enumerate(lists) if path.startswith(f"{name}.")), -1) for path in paths]),
+        list_of_leaf=np.array([lists.index(path.split(".")[0]) for path in _ITEM_LEAVES]),
+        entry=entry,
+        child=child,
+        key_start=np.cumsum([0, *map(len, keys)])[:-1],
+        key_length=np.array(list(map(len, keys))),
+        keys=np.frombuffer(b"".join(keys), np.uint8),
+    )  # fmt: skip
