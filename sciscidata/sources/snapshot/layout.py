@@ -44,6 +44,11 @@ class Part(msgspec.Struct, frozen=True):
         return f"part-{found[1]}-{found[2]}"
 
     @property
+    def year(self) -> int:
+        """The year of its date."""
+        return int(self.name.partition("=")[2][:4])
+
+    @property
     def size(self) -> int:
         """Its bytes, as they lie there now, or as the store lists them."""
         return self.stored.size if self.stored else Path(self.path).stat().st_size

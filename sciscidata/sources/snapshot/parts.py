@@ -34,6 +34,7 @@ from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION, Work, citations_frame, works_frame
 from sciscidata.sources.snapshot.downloads import Reach, downloaded
 from sciscidata.sources.snapshot.layout import Part
+from sciscidata.sources.snapshot.plausibility import Tally
 from sciscidata.sources.snapshot.reading import read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.parquet import CHECKED
@@ -82,6 +83,7 @@ class Receipt(msgspec.Struct):
     without_venue: int = 0
     data_date: str | None = None
     first_corrupt_lines: list[str] = []
+    counts: dict[str, int] = {}  # of a Tally; empty in receipts of older versions
     tables: dict[str, Table] = {}
 
 
@@ -180,6 +182,7 @@ def _receipt_path(out: Path, stem: str) -> Path:
 
 def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | None) -> None:
     seen: set[int] = set()
+    tally = Tally(job.part.year)
     with _writers(scratch) as write:
         for batch in read_batches(job.part, advance, job.limits):
             receipt.lines += len(batch)
@@ -200,9 +203,12 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             write("citations", citations)
             receipt.works += len(works)
             receipt.citations += citations.height
-            receipt.malformed_references += sum(work.malformed_references for work in works)
+            n_malformed = sum(work.malformed_references for work in works)
+            tally.add(frame, citations, n_malformed)
+            receipt.malformed_references += n_malformed
             receipt.without_venue += sum(work.source_id is None for work in works)
             receipt.data_date = max(filter(None, (receipt.data_date, *(w.changed_on for w in works))), default=None)
+    receipt.counts = tally.counts()
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
         msg = f"has {receipt.lines:,} records, the manifest says {expected:,}"

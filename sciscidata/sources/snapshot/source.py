@@ -40,6 +40,7 @@ from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
+from sciscidata.sources.snapshot.plausibility import find_implausible
 from sciscidata.sources.snapshot.reading import line_blocks
 from sciscidata.storage import expand_home, hash_file
 from sciscidata.storage.parquet import write_parquet
@@ -75,6 +76,9 @@ class SnapshotConfig:
         include_xpac: keep the expansion corpus, about a third of the snapshot. The API leaves it out unless asked.
         corrupt: what to do about parts that are damaged, cut off or missing. ``"fail"``: read and keep all others, then
             raise. ``"skip"``: leave out such parts, and single corrupt lines, and count them.
+        implausible: what to do about parts whose shares of titles, years, types, languages or references are far from
+            those of any real part. ``"skip"``: leave out such parts, name them and count them. ``"keep"``: only name
+            them.
         allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
         n_workers: processes that read. None: as many as Polars has threads.
         max_line_mb: longest record, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
@@ -98,6 +102,7 @@ class SnapshotConfig:
     edition: Edition | None = None
     include_xpac: bool = False
     corrupt: Literal["fail", "skip"] = "fail"
+    implausible: Literal["skip", "keep"] = "skip"
     allow_missing_manifest: bool = False
     n_workers: PositiveInt | None = None
     max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
@@ -184,6 +189,9 @@ def ingest_snapshot(
                 problems[job.part.name] = str(result)
                 remove_part(out, job.part.stem)
                 _LOG.warning("%s: %s", job.part.name, result)
+        implausible = {
+            name: reason for name, receipt in sorted(receipts.items()) if (reason := find_implausible(receipt.counts))
+        }
         named = sorted(problems.items() - layout.problems.items())
         corrupt = [f"{name}: {reason}" for name, reason in named]
         if corrupt and config.corrupt == "fail":
@@ -193,7 +201,10 @@ def ingest_snapshot(
                 "are done and kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
             )
             raise CorruptRecordError(msg)
-        _seal(layout, config, out, [receipts[name] for name in sorted(receipts)], problems)
+        _report_implausible(implausible, config)
+        is_kept = config.implausible == "keep"
+        taken = [receipts[name] for name in sorted(receipts) if is_kept or name not in implausible]
+        _seal(layout, config, out, taken, problems, implausible)
         tidy_downloads(out, lists)
     return scan_corpus(out)
 
@@ -238,6 +249,17 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
         _LOG.warning("%s", line)
 
 
+def _report_implausible(implausible: Mapping[str, str], config: SnapshotConfig) -> None:
+    if implausible and config.implausible == "skip":
+        remedy = "left out; if you trust them, set SnapshotConfig.implausible='keep', which reads nothing again"
+    else:
+        remedy = "kept, as SnapshotConfig.implausible='keep' says"
+    if implausible:
+        _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
+    for line in list_left_out(implausible):
+        _LOG.warning("%s", line)
+
+
 def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
     """Check before the first write that the disk is large enough; each worker has at most one downloaded part there."""
     copies = sorted((job.part.size for job in jobs if job.part.stored), reverse=True)[:n_workers]
@@ -252,13 +274,21 @@ def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
         raise StorageError(msg)
 
 
-def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Receipt], problems: dict[str, str]) -> None:
+def _seal(
+    layout: Layout,
+    config: SnapshotConfig,
+    out: Path,
+    receipts: list[Receipt],
+    problems: dict[str, str],
+    implausible: dict[str, str],
+) -> None:
     """Find the rows that do not count, and write the report that makes the folder a corpus."""
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     if not totals["works"]:
         msg = (
             f"no work in {len(receipts):,} part(s) of {layout.folder}: {totals['lines']:,} lines, "
-            f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt. Check the folder."
+            f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt; "
+            f"{len(implausible):,} part(s) implausible. Check the folder."
         )
         raise EmptyInputError(msg)
     stems = {part.name: part.stem for part in layout.parts}
@@ -277,6 +307,7 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
         "deleted_works": deleted,
         "stale_copies": removed.height - deleted,
         "corrupt_parts": problems,
+        **({"implausible_parts": implausible, "implausible": config.implausible} if implausible else {}),
         "data_date": max((receipt.data_date for receipt in receipts if receipt.data_date), default=None),
         "parts": [
             {
