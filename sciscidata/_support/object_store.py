@@ -286,7 +286,9 @@ class Store:
                     pace.wait(size)
 
                 def act(first: int = have, end: int = have + size) -> None:
-                    options: Any = {"range": (max(first, file.tell()), end), "if_match": found.version or None}
+                    if (first := max(first, file.tell())) >= end:  # repeated, but only the end of the answer was lost
+                        return
+                    options: Any = {"range": (first, end), "if_match": found.version or None}
                     try:
                         answer = obstore.get(self._store, key, options=options)
                     except PreconditionError:

@@ -41,7 +41,6 @@ SCRAMBLES = {
     "titles are gone": ({"title": pl.lit(None, pl.String())}, "with a title"),
     "titles are types": ({"title": pl.col("work_type")}, "titles that no neighbour has"),
     "types are titles": ({"work_type": pl.col("title")}, "types that look like one"),
-    "types are gone": ({"work_type": pl.lit(None, pl.String())}, "with a type"),
     "types are DOIs": ({"work_type": pl.col("doi")}, "types that look like one"),
     "years are gone": ({"publication_year": pl.lit(None, pl.Int32())}, "with a year"),
     "years a century early": ({"publication_year": pl.col("publication_year") - 100}, "years since 1990"),

@@ -17,7 +17,6 @@ import pytest
 from benchmarks.make_snapshot import export_record, write_deleted, write_manifest, write_part
 from sciscidata._support.object_store import Access, SharedPace, Store
 from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError
-from sciscidata.sources.snapshot.parts import Job, _part_task
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from tests.conftest import REPOSITORY
 from tests.servers.faulty_proxy import FaultyProxy
@@ -233,4 +232,3 @@ def test_processes_share_one_pace(tmp_path):
         pace.wait(1 << 20)
     assert float((tmp_path / "pace").read_text()) >= start + 3 / 64
     assert first.request_bytes == 32 << 20
-    assert Job and _part_task  # noqa: PT018

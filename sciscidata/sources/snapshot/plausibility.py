@@ -33,15 +33,15 @@ class _Expected(NamedTuple):
     high: float = 1.0
 
 
-#: Wide enough for a part of one publisher, one repository or one kind of work. Beside each limit are the shares of the
-#: 248 real records of 2025 and 2026, and of the 4,381 of 2023, of the tests; the latter have no language.
+#: Wide enough for a part of one publisher, one repository or one kind of work. Beside each limit are the shares of 248
+#: real records of 2025 and 2026, and of 4,381 of 2023, which have no language (those of the tests). Types and languages
+#: may be missing, as in exports of chosen fields.
 _EXPECTED: Final = (
     _Expected("with a title", "titles", "works", low=0.25),  # 99, 99.7 %; of 27 grants of 2023 41 %
     _Expected("titles that no neighbour has", "distinct_titles", "titles", low=0.25),  # 98, 99 %
     _Expected("with a year", "years", "works", low=0.5),  # 100, 100 %
     _Expected("years from 1400 to that of the part", "possible_years", "years", low=0.95),  # 100, 100 %
-    _Expected("years since 1990", "modern_years", "years", low=0.15),  # 98, 99 %; works of all fields about 80 %
-    _Expected("with a type", "types", "works", low=0.5),  # 100, 100 %
+    _Expected("years since 1990", "modern_years", "years", low=0.2),  # 98, 99 %; works of all fields about 80 %
     _Expected("types that look like one", "possible_types", "types", low=0.95),  # 100, 100 %
     _Expected("languages that look like one", "possible_languages", "languages", low=0.95),  # 100 %
     _Expected("in the most common language", "top_language", "languages", high=0.998),  # 99 % of a search in English
