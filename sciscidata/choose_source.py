@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from sciscidata._support.object_store import is_url
 from sciscidata._support.progress import begin_step, progress_bar
 from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
@@ -148,7 +149,8 @@ def open_corpus(source: SourceConfig | Corpus, cache_dir: Path) -> Corpus:
     if isinstance(source, SnapshotConfig):
         with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
             # One folder per snapshot: later runs read only the parts that have changed.
-            name = hashlib.sha256(os.fsencode(real_path(source.folder))).hexdigest()[:16]
+            place = source.folder if is_url(source.folder) else real_path(source.folder)
+            name = hashlib.sha256(os.fsencode(place)).hexdigest()[:16]
             return ingest_snapshot(source, cache_dir / f"snapshot-{name}", advance)
     if isinstance(source, TablesConfig):
         with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:

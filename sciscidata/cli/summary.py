@@ -267,6 +267,8 @@ def print_corpus(folder: Path) -> None:
         _print_source(console, provenance, "report_sha256", "removed_sha256")
         for part in list_left_out(provenance.get("corrupt_parts", {})):
             console.print(f"  left out: {part}")
+        for part in list_left_out(provenance.get("implausible_parts", {})):
+            console.print(f"  implausible ({provenance['implausible']}): {part}")
         _print_place(console, "corpus", folder)
         for table in TABLES:
             sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sciscidata._support.object_store import check_store
 from sciscidata._support.urls import check_address, may_carry_key, show_address
 from sciscidata.cli.main import main
 from sciscidata.errors import ApiError, ConfigError
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet.tables import _check_store
 from tests.openalex_api.test_client import KEY, Reply, ScriptedServer
 from tests.servers.serving import encrypt, serving
 
@@ -232,26 +232,26 @@ def test_no_option_of_any_store_sends_credentials_unencrypted(folder, option):
     with pytest.raises(
         ConfigError, match=rf"^storage_options\['{option.lower()}'\] is http://10\.0\.0\.1: the credentials"
     ):
-        _check_store(folder, {option: "http://10.0.0.1"})
+        check_store(folder, {option: "http://10.0.0.1"}, config="SciSciNetConfig")
     for url in ("https://store.example", "http://127.0.0.1:10000"):
-        _check_store(folder, {option: url})
+        check_store(folder, {option: url}, config="SciSciNetConfig")
 
 
 def test_variables_of_a_store_concern_that_store_alone(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://10.0.0.1")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://169.254.169.254")  # hands out credentials, and is sent none
     for folder in ("s3://b/x", "gs://b/x", "https://a.org/x", "tables"):
-        _check_store(folder, {})
+        check_store(folder, {}, config="SciSciNetConfig")
     with pytest.raises(ConfigError, match=r"^AZURE_STORAGE_ENDPOINT is http://10\.0\.0\.1: "):
-        _check_store("az://b/x", {})
-    _check_store("az://b/x", {"azure_skip_signature": "true"})
+        check_store("az://b/x", {}, config="SciSciNetConfig")
+    check_store("az://b/x", {"azure_skip_signature": "true"}, config="SciSciNetConfig")
 
 
 def test_a_folder_of_the_web_is_not_asked_unencrypted_with_a_token():
     for options in ({"token": KEY}, {"Authorization": KEY}):
         with pytest.raises(ConfigError, match=r"^SciSciNetConfig\.folder is http://10\.0\.0\.1: the") as caught:
-            _check_store("http://10.0.0.1/x", options)
+            check_store("http://10.0.0.1/x", options, config="SciSciNetConfig")
         assert KEY not in str(caught.value)
         for folder in ("https://a.org/x", "http://localhost:8000/x"):
-            _check_store(folder, options)
-    _check_store("http://10.0.0.1/x", {"timeout": "30s"})
+            check_store(folder, options, config="SciSciNetConfig")
+    check_store("http://10.0.0.1/x", {"timeout": "30s"}, config="SciSciNetConfig")

@@ -12,12 +12,13 @@ import base64
 import datetime
 import email.utils
 import json
+import os
 import re
 import ssl
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
@@ -27,6 +28,7 @@ from cryptography.hazmat.primitives.asymmetric import padding, rsa
 HUB, CDN = "huggingface.co", "cdn.hub.example"
 HUB_TOKEN = "hf_token_of_a_test"
 OPEN_BUCKET = "open/"  # for everybody, without a token
+AZURE = "account/"  # before the container, as of an emulator of Azure
 ACCOUNT = "reader@science.example"
 
 
@@ -98,9 +100,11 @@ class _Handler(BaseHTTPRequestHandler):
                 self._answer(404, reason, {"X-Error-Code": "EntryNotFound"})
         elif host == CDN and (token or address.query != "signature=1"):
             self._refuse(400)
-        elif host != CDN and not (path.startswith(OPEN_BUCKET) and not token) and not self._is_signed(token):
+        elif host != CDN and not (OPEN_BUCKET in f"{path}/" and not token) and not self._is_signed(token):
             self._refuse(401)
-        elif path in self.server.objects:
+        elif "prefix" in (query := dict(parse_qsl(address.query))):
+            self._list(path.rpartition("/")[2], query)
+        elif (path := path.removeprefix(AZURE)) in self.server.objects:
             self._send_object(self.server.objects[path])
         else:
             self._answer(404, b"<Error><Code>NoSuchKey</Code></Error>", {})
@@ -109,13 +113,41 @@ class _Handler(BaseHTTPRequestHandler):
         signed, _, signature = token.rpartition(".")
         try:
             self.server.public.verify(_decode(signature), signed.encode(), padding.PKCS1v15(), hashes.SHA256())
-        except InvalidSignature:
+        except (InvalidSignature, ValueError):  # of something else than a token
             return False
         return json.loads(_decode(signed.partition(".")[2]))["iss"] == ACCOUNT
 
+    def _list(self, bucket: str, query: dict[str, str]) -> None:
+        """List objects as S3 and Google do, or as Azure does, two at a time; Google: list-objects-v2 in XML."""
+        prefix, is_azure = query["prefix"], "comp" in query
+        keys = sorted(key.partition("/")[2] for key in self.server.objects if key.startswith(f"{bucket}/{prefix}"))
+        if "delimiter" in query:
+            keys = [key for key in keys if "/" not in key[len(prefix) :]]
+        start = query.get("marker" if is_azure else "continuation-token", "")
+        page = [key for key in keys if key >= start]
+        page, rest = page[:2], page[2:]
+        found = [(key, self.server.objects[f"{bucket}/{key}"].stat()) for key in page]
+        if is_azure:
+            form = (
+                "<Blob><Name>{0}</Name><Properties><Last-Modified>{2}</Last-Modified><Etag>1</Etag>"
+                "<Content-Type>application/octet-stream</Content-Type>"
+                "<Content-Length>{1}</Content-Length></Properties></Blob>"
+            )
+            blobs = "".join(form.format(key, state.st_size, _date(state)) for key, state in found)
+            more = f"<NextMarker>{rest[0]}</NextMarker>" if rest else ""
+            text = f"<EnumerationResults><Blobs>{blobs}</Blobs>{more}</EnumerationResults>"
+        else:
+            form = '<Contents><Key>{0}</Key><Size>{1}</Size><ETag>"1"</ETag><LastModified>{2}</LastModified></Contents>'
+            times = [datetime.datetime.fromtimestamp(int(state.st_mtime), datetime.UTC) for _, state in found]
+            entries = zip(found, times, strict=True)
+            contents = "".join(form.format(key, state.st_size, time.isoformat()) for (key, state), time in entries)
+            more = f"<NextContinuationToken>{rest[0]}</NextContinuationToken>" if rest else ""
+            text = f"<ListBucketResult>{contents}{more}</ListBucketResult>"
+        self._answer(200, text.encode(), {"Content-Type": "application/xml"})
+
     def _send_object(self, path: Path) -> None:
         data, status = path.read_bytes(), 200
-        headers = {"ETag": '"1"', "Last-Modified": email.utils.formatdate(path.stat().st_mtime, usegmt=True)}
+        headers = {"ETag": '"1"', "Last-Modified": _date(path.stat())}
         if wanted := re.fullmatch(r"bytes=(\d*)-(\d*)", self.headers.get("Range", "")):
             first, last = wanted.groups()
             start = int(first) if first else max(len(data) - int(last), 0)
@@ -135,6 +167,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         if self.command != "HEAD":
             self.wfile.write(data)
+
+
+def _date(state: os.stat_result) -> str:
+    return email.utils.formatdate(state.st_mtime, usegmt=True)
 
 
 def _decode(text: str) -> bytes:

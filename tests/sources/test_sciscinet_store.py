@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 
-import boto3
 import polars as pl
 import pytest
 
@@ -17,37 +14,19 @@ from sciscidata.pipeline import build
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
-
-#: Says on which port it listens: one that was found free before might no longer be.
-SERVER = """
-import threading
-from moto.server import ThreadedMotoServer
-server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
-server.start()
-print(server.get_host_and_port()[1], flush=True)
-threading.Event().wait()
-"""
+from tests.servers.moto_server import KEYS, s3_server
 
 
 @pytest.fixture(scope="module")
 def options(sciscinet_tables):
     """Settings of a store whose bucket holds the tables under v2/, and the texts under texts/ too."""
-    command = [sys.executable, "-c", SERVER]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        settings = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
-        url = f"http://127.0.0.1:{int(server.stdout.readline())}"
-        client = boto3.client("s3", endpoint_url=url, region_name="us-east-1", **settings)
-        client.create_bucket(Bucket="science")
+    with s3_server("science") as (url, client):
         for path in sciscinet_tables.iterdir():
             client.upload_file(str(path), "science", f"v2/{path.name}")
         client.upload_file(
             str(sciscinet_tables / "sciscinet_papertitleabstract.parquet"), "science", "texts/moved.parquet"
         )
-        yield {**settings, "aws_region": "us-east-1", "aws_endpoint_url": url, "aws_allow_http": "true"}
-    finally:
-        server.kill()
-        server.communicate()
+        yield {**KEYS, "aws_region": "us-east-1", "aws_endpoint_url": url, "aws_allow_http": "true"}
 
 
 def take(folder, tmp_path, name, **source):

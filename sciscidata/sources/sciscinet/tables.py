@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import logging
-import os
 import re
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -18,8 +16,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata._support.object_store import STORE_REMEDY, check_store, is_url
 from sciscidata._support.parallel import read_ahead
-from sciscidata._support.urls import check_address, show_address
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
 from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
@@ -30,34 +28,11 @@ logger = logging.getLogger(__name__)
 
 #: Errors of reading a damaged file. A panic of Polars is no Exception.
 UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
-#: The remedy for an object store that fails.
-STORE_REMEDY: Final = (
-    "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
-    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
-    "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of hf:// HF_TOKEN), or storage_options in Python."
-)
 _ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
 _STORE_ERROR: Final = "object-store error"  # in messages of Polars
 #: Polars' error for a file that the Hugging Face hub does not have, which it takes for a folder.
 _NO_ENTRY: Final = re.compile(r"^error decoding response: .*does not exist on", re.S)
-_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
-#: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
-_OWNERS: Final = {
-    **dict.fromkeys(("s3", "s3a"), "aws"),
-    **dict.fromkeys(("gs", "gcs"), "google"),
-    **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure"),
-}
-#: Names of addresses that receive credentials, without those that only hand them out, such as metadata_endpoint.
-_ENDPOINT: Final = re.compile(
-    r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
-)
-_CREDENTIAL: Final = re.compile("token|key|secret|password|auth|credential|header|cookie")
-_ACCOUNTS: Final = (
-    *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
-    *("google_service_account_key", "service_account_key"),
-)
-_PROOF: Final = "the credentials (a signature, a token)"
 
 
 @dataclass(frozen=True)
@@ -155,7 +130,7 @@ def find_table(
     is invalid, or that credentials would be sent unencrypted.
     """
     layout = LAYOUTS[version][name]
-    _check_store(folder, storage_options or {})
+    check_store(folder, storage_options or {}, config="SciSciNetConfig")
     location = _locate(folder, layout.stems, version)
     if location is None:
         return None
@@ -165,9 +140,9 @@ def find_table(
         raw = _scan(files or location, version, storage_options, low_memory=name == "texts")
         there = raw.collect_schema()
     except (OSError, pl.exceptions.PolarsError) as error:
-        if _URL.match(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
+        if is_url(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
             return None
-        remedy = STORE_REMEDY if _URL.match(folder) else "Check the file, or download it again."
+        remedy = STORE_REMEDY if is_url(folder) else "Check the file, or download it again."
         opened = next(iter(_files(location)), location)  # a scan opens the first of several parts
         msg = f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
         raise InputNotFoundError(msg) from error
@@ -192,46 +167,6 @@ def find_table(
     if version == "v2":
         _refuse_other_parts(name, files, {column: there[column] for column, _ in read.values()})
     return Table(name, location, raw, read)
-
-
-def _check_store(folder: str, storage_options: Mapping[str, Any]) -> None:
-    """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded."""
-    if not _URL.match(folder):
-        return
-    scheme, rest = folder.split("://", 1)
-    if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
-        msg = (
-            f"SciSciNetConfig.folder is {show_address(folder)}, needs a URL without a user name or password, because "
-            "it is recorded. Put credentials into the environment, or into SciSciNetConfig.storage_options."
-        )
-        raise ConfigError(msg)
-    owner = _OWNERS.get(scheme.lower(), "")
-    options = {str(option).lower(): str(value) for option, value in storage_options.items()}
-    if scheme.lower() == "http" and any(map(_CREDENTIAL.search, options)):
-        check_address(folder, name="SciSciNetConfig.folder", key=_PROOF)
-    read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
-    given = {name.lower(): (value, name) for name, value in read}
-    given |= {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
-    unsigned = (f"{owner}_skip_signature", "skip_signature")
-    if any(given[option][0].lower() in ("true", "1") for option in unsigned if option in given):
-        return
-    endpoints = [given[option] for option in given if _ENDPOINT.search(option)]
-    for option in _ACCOUNTS if owner == "google" else ():
-        if option in given and (url := _address_in_account(given[option][0])):
-            endpoints.append((url, f"gcs_base_url in the service account of {given[option][1]}"))
-    for url, name in endpoints:
-        if url.strip():
-            check_address(url.strip(), name=name, key=_PROOF)
-
-
-def _address_in_account(account: str) -> str | None:
-    """Return the address that a service account (a file or its content) sets instead of Google's."""
-    try:
-        text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
-        address = json.loads(text).get("gcs_base_url")
-    except (OSError, ValueError, AttributeError):  # opening the store reports the problem
-        return None
-    return address if isinstance(address, str) else None
 
 
 def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.DataType]) -> None:
@@ -274,7 +209,7 @@ def _scan(
 
 def _locate(folder: str, stems: tuple[str, ...], version: Version) -> str | None:
     suffixes = (".parquet",) if version == "v2" else (".tsv", ".tsv.gz", ".tsv.zst")
-    if _URL.match(folder) and not folder.lower().startswith("file://"):
+    if is_url(folder) and not folder.lower().startswith("file://"):
         return f"{folder.rstrip('/')}/{stems[0]}{suffixes[0]}"
     home = Path(re.sub("^file://", "", folder, flags=re.I))
     for stem in stems:

@@ -34,7 +34,9 @@ from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.plain_text import clean_text
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
+from sciscidata.sources.snapshot.downloads import Reach, downloaded
 from sciscidata.sources.snapshot.layout import Part
+from sciscidata.sources.snapshot.plausibility import Tally
 from sciscidata.sources.snapshot.reading import read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.parquet import CHECKED
@@ -55,6 +57,7 @@ class Job(msgspec.Struct, frozen=True):
     include_xpac: bool
     strict: bool  # a corrupt line makes the part corrupt
     limits: ReadLimits = DEFAULT_LIMITS
+    reach: Reach = Reach()  # of a part in a store
 
 
 class Table(msgspec.Struct, frozen=True):
@@ -71,7 +74,7 @@ class Receipt(msgspec.Struct):
     part: str
     bytes: int
     modified_ns: int
-    made_by: list[int | bool]
+    made_by: list[int | bool | str]
     lines: int = 0
     works: int = 0
     citations: int = 0
@@ -82,6 +85,7 @@ class Receipt(msgspec.Struct):
     without_venue: int = 0
     data_date: str | None = None
     first_corrupt_lines: list[str] = []
+    counts: dict[str, int] = {}  # of a Tally; empty in receipts of older versions
     tables: dict[str, Table] = {}
 
 
@@ -93,14 +97,18 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
     damaged, its number of records differs from the manifest, or (with ``strict``) it holds a corrupt line.
     """
     part, out = job.part, Path(job.out)
-    state = Path(part.path).stat()
-    receipt = Receipt(part.name, state.st_size, state.st_mtime_ns, _made_by(job))
+    receipt = Receipt(part.name, *_state(part), _made_by(job))
     # The random name avoids a clash with the last workers of a killed run.
     scratch = out / UNFINISHED / f"{part.stem}-{secrets.token_hex(8)}"
     try:
         scratch.mkdir(parents=True)
         try:
-            _write_tables(job, receipt, scratch, advance)
+            if part.stored:
+                with downloaded(part.stored, out, job.reach, advance or (lambda amount: None)) as copy:
+                    local = msgspec.structs.replace(job, part=msgspec.structs.replace(part, path=str(copy)))
+                    _write_tables(local, receipt, scratch, None)
+            else:
+                _write_tables(job, receipt, scratch, advance)
             for name in TABLES:
                 _move(scratch / name, out / name / f"{part.stem}.parquet")
             facts = msgspec.to_builtins(receipt) | BLANK_SEAL
@@ -119,19 +127,20 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
 def read_receipt(job: Job) -> Receipt | None:
     """Return the receipt of an earlier run, if nothing has changed.
 
-    It compares size and time of the part, the options, and the SHA-256 of the receipt and of the three files.
+    It compares size and time of the part (in a store its ETag too), the options, and the SHA-256 of the receipt and of
+    the three files.
     """
     out, stem = Path(job.out), job.part.stem
     try:
         content = read_whole(_receipt_path(out, stem))
         receipt = msgspec.json.decode(content, type=Receipt)
-        state = Path(job.part.path).stat()
+        state = _state(job.part)
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
     if not is_sealed_text(content) or receipt.tables.keys() != TABLES.keys():
         return None
     is_same = (receipt.part, receipt.bytes, receipt.modified_ns, receipt.made_by) == (
-        job.part.name, state.st_size, state.st_mtime_ns, _made_by(job),
+        job.part.name, *state, _made_by(job),
     )  # fmt: skip
     had_loss = job.strict and receipt.corrupt_lines > 0
     sums = {f"{name}/{stem}.parquet": table.sha256 for name, table in receipt.tables.items()}
@@ -154,10 +163,19 @@ def remove_leftovers(out: Path, stems: set[str]) -> list[str]:
     return sorted(found - stems)
 
 
-def _made_by(job: Job) -> list[int | bool]:
+def _state(part: Part) -> tuple[int, int]:
+    """Return the bytes of a part and the time of its last change, in nanoseconds since 1970."""
+    if part.stored:
+        return part.stored.size, part.stored.modified_ns
+    state = Path(part.path).stat()
+    return state.st_size, state.st_mtime_ns
+
+
+def _made_by(job: Job) -> list[int | bool | str]:
     # Other limits may give other works. The defaults are left out, so that older receipts remain valid.
     limits = [] if job.limits == DEFAULT_LIMITS else list(job.limits)
-    return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac, *limits]
+    versions = [job.part.stored.version] if job.part.stored else []
+    return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac, *limits, *versions]
 
 
 def _receipt_path(out: Path, stem: str) -> Path:
@@ -166,6 +184,7 @@ def _receipt_path(out: Path, stem: str) -> Path:
 
 def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | None) -> None:
     seen: set[int] = set()
+    tally = Tally(job.part.year)
     with _writers(scratch) as write:
         for batch in read_batches(job.part, advance, job.limits, include_xpac=job.include_xpac):
             receipt.lines += len(batch)
@@ -185,9 +204,12 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             write("citations", citations)
             receipt.works += rows.height
             receipt.citations += citations.height
-            receipt.malformed_references += rows["malformed_references"].sum()
+            n_malformed = int(rows["malformed_references"].sum())
+            tally.add(rows, citations, n_malformed)
+            receipt.malformed_references += n_malformed
             receipt.without_venue += rows["source_id"].null_count()
             receipt.data_date = max(filter(None, (receipt.data_date, rows["changed_on"].max())), default=None)
+    receipt.counts = tally.counts()
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
         msg = f"has {receipt.lines:,} records, the manifest says {expected:,}"
@@ -259,10 +281,12 @@ def run_jobs(
 
 
 def _part_task(job: Job) -> Task:
-    part = msgspec.structs.replace(job.part, path=str(Path(job.part.path).absolute()))
+    part = job.part
+    if not part.stored:
+        part = msgspec.structs.replace(part, path=str(Path(part.path).absolute()))
     job = msgspec.structs.replace(job, part=part, out=str(Path(job.out).absolute()))
-    size = float(Path(part.path).stat().st_size)
-    return Task(name=part.name, work=name_of(read_part), arguments={"job": msgspec.to_builtins(job)}, cost=size)
+    arguments = {"job": msgspec.to_builtins(job)}
+    return Task(name=part.name, work=name_of(read_part), arguments=arguments, cost=float(part.size))
 
 
 @task

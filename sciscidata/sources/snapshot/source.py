@@ -6,22 +6,23 @@ import io
 import json
 import logging
 import shutil
-from collections.abc import Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
-from dataclasses import dataclass
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._support.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata._support.progress import Advance
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import Folder, Megabytes, PositiveInt, check_fields, require_config
+from sciscidata._support.validate import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
     claim_folder,
@@ -32,12 +33,14 @@ from sciscidata.corpus.writer import (
     write_small,
 )
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
+from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.schemas import Corpus
+from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
+from sciscidata.sources.snapshot.plausibility import find_implausible
 from sciscidata.sources.snapshot.reading import line_blocks
 from sciscidata.storage import expand_home, hash_file
 from sciscidata.storage.parquet import write_parquet
@@ -67,20 +70,26 @@ class SnapshotConfig:
     """Which snapshot to read, and what to leave out.
 
     Attributes:
-        folder: copy of the OpenAlex snapshot; of all of ``s3://openalex``, its ``data``, or any folder down to
-            ``works``.
+        folder: the OpenAlex snapshot: a copy, or a URL of a store (``s3://openalex``, ``gs://``, ``az://``). All of the
+            bucket, its ``data``, or any folder down to ``works``.
         edition: file format to read. None: Parquet where both are there.
         include_xpac: keep the expansion corpus, about a third of the snapshot. The API leaves it out unless asked.
         corrupt: what to do about parts that are damaged, cut off or missing. ``"fail"``: read and keep all others, then
             raise. ``"skip"``: leave out such parts, and single corrupt lines, and count them.
+        implausible: what to do about parts whose shares of titles, years, types, languages or references are far from
+            those of any real part. ``"skip"``: leave out such parts, name them and count them. ``"keep"``: only name
+            them.
         allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
         n_workers: processes that read. None: as many as Polars has threads.
         max_line_mb: longest record, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
         max_gap_mb: most MB of a part in a row without a work, or 1,000 lines for each of them; with more the part is
             corrupt.
+        max_mb_per_second: most MB a second that all workers together download from a store. None: no limit.
+        storage_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
+            What is not given comes from the environment, and so do all credentials.
 
     Raises:
-        ConfigError: on construction, if a value does not fit its type.
+        ConfigError: on construction, if a value does not fit its type, or ``storage_options`` holds a credential.
 
     Example:
         >>> SnapshotConfig(folder="openalex", corrupt="ignore")
@@ -89,20 +98,30 @@ class SnapshotConfig:
         sciscidata.errors.ConfigError: SnapshotConfig.corrupt is 'ignore', needs one of fail, skip.
     """
 
-    folder: Folder
+    folder: FolderOrUrl
     edition: Edition | None = None
     include_xpac: bool = False
     corrupt: Literal["fail", "skip"] = "fail"
+    implausible: Literal["skip", "keep"] = "skip"
     allow_missing_manifest: bool = False
     n_workers: PositiveInt | None = None
     max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
     max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
+    max_mb_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     __repr__ = short_repr
     _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
+        refuse_credentials(self.storage_options, config="SnapshotConfig")
+        if self.max_mb_per_second is not None and not is_url(self.folder):
+            msg = (
+                "SnapshotConfig.max_mb_per_second has no effect on a folder of this machine. Leave it out, or name a "
+                "store: s3://openalex."
+            )
+            raise ConfigError(msg)
 
 
 def ingest_snapshot(
@@ -140,9 +159,11 @@ def ingest_snapshot(
     _report_problems(layout, config)
     refuse_foreign(out)
     limits = ReadLimits(max_line_mb=config.max_line_mb, max_gap_mb=config.max_gap_mb)
-    jobs = [Job(part, str(out), config.include_xpac, config.corrupt == "fail", limits) for part in layout.parts]
+    strict, reach = config.corrupt == "fail", _reach(config)
+    jobs = [Job(part, str(out), config.include_xpac, strict, limits, reach) for part in layout.parts]
+    n_workers = config.n_workers or pl.thread_pool_size()
     if not is_claimed(out, _MADE_OF):
-        _check_disk(jobs, out)  # before the folder is made
+        _check_disk(jobs, out, n_workers)  # before the folder is made
     with locked_folder(out):
         receipts: dict[str, Receipt] = {}
         if is_claimed(out, _MADE_OF):
@@ -150,15 +171,17 @@ def ingest_snapshot(
                 found = zip(jobs, pool.map(read_receipt, jobs), strict=True)
                 receipts = {job.part.name: receipt for job, receipt in found if receipt}
         todo = [job for job in jobs if job.part.name not in receipts]
-        _check_disk(todo, out)
+        _check_disk(todo, out, n_workers)
         if advance is not None:
             advance(sum(receipt.bytes for receipt in receipts.values()))
         claim_folder(out, _MADE_OF, overwrite=overwrite)
         (out / INDEX).unlink(missing_ok=True)  # until the end, the folder is no whole corpus
         for stem in remove_leftovers(out, {part.stem for part in layout.parts}):
             _LOG.info("removed %s: the snapshot no longer has it", stem)
+        lists = {name_download(file) for file in layout.deleted if isinstance(file, StoredObject)}
+        tidy_downloads(out, lists | {name_download(job.part.stored) for job in todo if job.part.stored})
         problems = dict(layout.problems)
-        with closing(run_jobs(todo, config.n_workers or pl.thread_pool_size(), advance, engine)) as results:
+        with closing(run_jobs(todo, n_workers, advance, engine)) as results:
             for job, result in results:
                 if isinstance(result, Receipt):
                     receipts[job.part.name] = result
@@ -166,15 +189,23 @@ def ingest_snapshot(
                 problems[job.part.name] = str(result)
                 remove_part(out, job.part.stem)
                 _LOG.warning("%s: %s", job.part.name, result)
+        implausible = {
+            name: reason for name, receipt in sorted(receipts.items()) if (reason := find_implausible(receipt.counts))
+        }
         named = sorted(problems.items() - layout.problems.items())
         corrupt = [f"{name}: {reason}" for name, reason in named]
         if corrupt and config.corrupt == "fail":
+            again = "Run again to download them again" if is_url(config.folder) else "Copy them again and run again"
             msg = (
-                f"{len(corrupt)} corrupt part(s): {'; '.join(corrupt)}. Copy them again and run again (all other parts "
+                f"{len(corrupt)} corrupt part(s): {'; '.join(corrupt)}. {again} (all other parts "
                 "are done and kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
             )
             raise CorruptRecordError(msg)
-        _seal(layout, config, out, [receipts[name] for name in sorted(receipts)], problems)
+        _report_implausible(implausible, config)
+        is_kept = config.implausible == "keep"
+        taken = [receipts[name] for name in sorted(receipts) if is_kept or name not in implausible]
+        _seal(layout, config, out, taken, problems, implausible)
+        tidy_downloads(out, lists)
     return scan_corpus(out)
 
 
@@ -188,12 +219,19 @@ def snapshot_bytes(config: SnapshotConfig) -> int:
         sciscidata.errors.InputNotFoundError: snapshot folder no/such/folder does not exist. Set SnapshotConfig.folder
         to your copy of s3://openalex.
     """
-    return sum(Path(part.path).stat().st_size for part in _find(config).parts)
+    return sum(part.size for part in _find(config).parts)
 
 
 def _find(config: SnapshotConfig) -> Layout:
-    folder = Path(expand_home(config.folder))
-    return find_layout(folder, config.edition, allow_missing_manifest=config.allow_missing_manifest)
+    if is_url(config.folder):
+        place = _reach(config).open(config.folder, n_retries=RETRIES_AT_FIRST)
+    else:
+        place = Path(expand_home(config.folder))
+    return find_layout(place, config.edition, allow_missing_manifest=config.allow_missing_manifest)
+
+
+def _reach(config: SnapshotConfig) -> Reach:
+    return Reach(dict(config.storage_options or {}), config.max_mb_per_second)
 
 
 def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
@@ -211,9 +249,21 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
         _LOG.warning("%s", line)
 
 
-def _check_disk(jobs: Sequence[Job], out: Path) -> None:
-    """Check before the first write that the disk is large enough."""
-    needed = sum(Path(job.part.path).stat().st_size for job in jobs) * _DISK_RATIO
+def _report_implausible(implausible: Mapping[str, str], config: SnapshotConfig) -> None:
+    if implausible and config.implausible == "skip":
+        remedy = "left out; if you trust them, set SnapshotConfig.implausible='keep', which reads nothing again"
+    else:
+        remedy = "kept, as SnapshotConfig.implausible='keep' says"
+    if implausible:
+        _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
+    for line in list_left_out(implausible):
+        _LOG.warning("%s", line)
+
+
+def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
+    """Check before the first write that the disk is large enough; each worker has at most one downloaded part there."""
+    copies = sorted((job.part.size for job in jobs if job.part.stored), reverse=True)[:n_workers]
+    needed = sum(job.part.size for job in jobs) * _DISK_RATIO + sum(copies)
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
@@ -224,18 +274,27 @@ def _check_disk(jobs: Sequence[Job], out: Path) -> None:
         raise StorageError(msg)
 
 
-def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Receipt], problems: dict[str, str]) -> None:
+def _seal(
+    layout: Layout,
+    config: SnapshotConfig,
+    out: Path,
+    receipts: list[Receipt],
+    problems: dict[str, str],
+    implausible: dict[str, str],
+) -> None:
     """Find the rows that do not count, and write the report that makes the folder a corpus."""
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     if not totals["works"]:
         msg = (
             f"no work in {len(receipts):,} part(s) of {layout.folder}: {totals['lines']:,} lines, "
-            f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt. Check the folder."
+            f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt; "
+            f"{len(implausible):,} part(s) implausible. Check the folder."
         )
         raise EmptyInputError(msg)
     stems = {part.name: part.stem for part in layout.parts}
     files = [(stems[receipt.part], out / "works" / f"{stems[receipt.part]}.parquet") for receipt in receipts]
-    removed = find_removals(files, read_deleted_ids([Path(file) for file in layout.deleted]), totals["works"])
+    with _lists_of(layout, config, out) as lists:
+        removed = find_removals(files, read_deleted_ids(lists), totals["works"])
     write_small(out / REMOVED_FILE, partial(write_parquet, removed))
     deleted = int(removed["is_deleted"].sum())
     report = {
@@ -248,6 +307,7 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
         "deleted_works": deleted,
         "stale_copies": removed.height - deleted,
         "corrupt_parts": problems,
+        **({"implausible_parts": implausible, "implausible": config.implausible} if implausible else {}),
         "data_date": max((receipt.data_date for receipt in receipts if receipt.data_date), default=None),
         "parts": [
             {
@@ -271,6 +331,19 @@ def _seal(layout: Layout, config: SnapshotConfig, out: Path, receipts: list[Rece
     for name in ("corrupt_lines", "duplicate_ids", "malformed_references"):
         if totals[name]:
             _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))
+
+
+@contextmanager
+def _lists_of(layout: Layout, config: SnapshotConfig, out: Path) -> Generator[list[Path]]:
+    """Give the lists of deleted works as files. Downloaded ones stay for the next run."""
+    with ExitStack() as stack:
+        reach = _reach(config)
+        yield [
+            stack.enter_context(downloaded(file, out, reach, lambda amount: None, keep=True))
+            if isinstance(file, StoredObject)
+            else file
+            for file in layout.deleted
+        ]
 
 
 def read_deleted_ids(files: Sequence[Path]) -> Int64Array:

@@ -1,0 +1,384 @@
+"""Object stores (``s3://``, ``gs://``, ``az://``): check their address, and read and write their objects by obstore.
+
+Settings and credentials come from the environment, as the tools of each store read them, or from options. A task that
+goes to another process carries no credential: the environment of that process has it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from sciscidata._support.urls import check_address, show_address
+from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError
+from sciscidata.storage.lock import open_lock, wait_for_lock
+
+_Result = TypeVar("_Result")
+
+#: The remedy for an object store that fails.
+STORE_REMEDY: Final = (
+    "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
+    "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of az:// AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; of "
+    "hf:// HF_TOKEN), or storage_options in Python."
+)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+#: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
+_OWNERS: Final = {
+    **dict.fromkeys(("s3", "s3a"), "aws"),
+    **dict.fromkeys(("gs", "gcs"), "google"),
+    **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure"),
+}
+#: Names of addresses that receive credentials, without those that only hand them out, such as metadata_endpoint.
+_ENDPOINT: Final = re.compile(
+    r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
+)
+_CREDENTIAL: Final = re.compile("token|key|secret|password|auth|credential|header|cookie")
+_ACCOUNTS: Final = (
+    *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
+    *("google_service_account_key", "service_account_key"),
+)
+#: Settings that say who asks. Without one of them a request is not signed: open buckets need none.
+_IDENTITY: Final = re.compile(
+    "access_key_id|web_identity_token_file|container_credentials|service_account|application_credentials"
+    "|account_key|master_key|sas_|client_secret|federated_token|_token$|use_azure_cli|managed_identity"
+)
+_PROOF: Final = "the credentials (a signature, a token)"
+_ASKED: Final = re.compile(r"\b(GET|PUT|POST|HEAD|DELETE) (\S+) in [^ ,]+(?:,.*?retry_timeout: \S+)?\s+- (.*)", re.S)
+
+_RETRIES: Final = 10
+RETRIES_AT_FIRST: Final = 4  # a wrong address is more likely than a store that fails
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 30.0
+_TIMEOUT_S: Final = 600.0  # of a request with its answer
+_SILENCE_S: Final = 60.0  # of a store in the middle of an answer
+_REQUEST_BYTES: Final = 32 << 20
+_CHUNK_BYTES: Final = 1 << 20
+_PACED_S: Final = 2.0  # of a paced request: shorter ones keep the pace more evenly
+_LARGEST_TEXT: Final = 1 << 28  # of a manifest
+
+
+def is_url(place: str | os.PathLike[str]) -> bool:
+    """Whether a folder or file is named by a URL.
+
+    Example:
+        >>> is_url("s3://openalex"), is_url("openalex")
+        (True, False)
+    """
+    return isinstance(place, str) and _URL.match(place) is not None
+
+
+def check_store(folder: str, storage_options: Mapping[str, Any], *, config: str) -> None:
+    """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded.
+
+    ``config`` is the class that has ``folder`` and ``storage_options``, for the message.
+    """
+    if not is_url(folder):
+        return
+    scheme, rest = folder.split("://", 1)
+    if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
+        msg = (
+            f"{config}.folder is {show_address(folder)}, needs a URL without a user name or password, because "
+            f"it is recorded. Put credentials into the environment, or into {config}.storage_options."
+        )
+        raise ConfigError(msg)
+    owner = _OWNERS.get(scheme.lower(), "")
+    if scheme.lower() == "http" and any(_CREDENTIAL.search(str(option).lower()) for option in storage_options):
+        check_address(folder, name=f"{config}.folder", key=_PROOF)
+    settings = _settings(owner, storage_options)
+    if _skips_signature(owner, settings):
+        return
+    for url, name in _endpoints(owner, settings):
+        check_address(url, name=name, key=_PROOF)
+
+
+def refuse_credentials(storage_options: Mapping[str, Any] | None, *, config: str) -> None:
+    """Raise a ConfigError for an option that is a credential: tasks carry the options, and may be written to disk."""
+    for option in storage_options or {}:
+        if _CREDENTIAL.search(str(option).lower()):
+            msg = (
+                f"{config}.storage_options holds {option}, a credential, which would be written into tasks. Put it "
+                "into the environment, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+            raise ConfigError(msg)
+
+
+def _settings(owner: str, storage_options: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+    """Return value and name of each setting by its name in lower case; options beat the environment."""
+    read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
+    given = {name.lower(): (value, name) for name, value in read}
+    options = {str(option).lower(): str(value) for option, value in storage_options.items()}
+    return given | {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
+
+
+def _skips_signature(owner: str, settings: Mapping[str, tuple[str, str]]) -> bool:
+    unsigned = (f"{owner}_skip_signature", "skip_signature")
+    return any(settings[option][0].lower() in ("true", "1") for option in unsigned if option in settings)
+
+
+def _endpoints(owner: str, settings: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the addresses that are asked instead of the provider's, each with the name of its setting."""
+    endpoints = [settings[option] for option in settings if _ENDPOINT.search(option)]
+    for option in _ACCOUNTS if owner == "google" else ():
+        if option in settings and (url := _address_in_account(settings[option][0])):
+            endpoints.append((url, f"gcs_base_url in the service account of {settings[option][1]}"))
+    return [(url.strip(), name) for url, name in endpoints if url.strip()]
+
+
+def _address_in_account(account: str) -> str | None:
+    """Return the address that a service account (a file or its content) sets instead of Google's."""
+    try:
+        text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
+        address = json.loads(text).get("gcs_base_url")
+    except (OSError, ValueError, AttributeError):  # opening the store reports the problem
+        return None
+    return address if isinstance(address, str) else None
+
+
+class StoredObject(msgspec.Struct, frozen=True):
+    """One object as its store lists it. ``version`` is its ETag, which differs when the bytes differ; or empty."""
+
+    url: str
+    size: int  # bytes
+    modified_ns: int  # since 1970
+    version: str
+
+
+class Access(NamedTuple):
+    """How to reach a store: options without a credential, the class that has them, and how often to ask again."""
+
+    options: Mapping[str, Any]
+    config: str
+    n_retries: int = _RETRIES
+
+
+class Store:
+    """A bucket. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
+
+    Waits grow exponentially with jitter up to half a minute; what a store asks for in ``Retry-After`` is not read.
+    Every method raises an InputNotFoundError for what is not there, not allowed, or not reached.
+    """
+
+    def __init__(self, url: str, access: Access) -> None:
+        scheme, _, rest = url.partition("://")
+        owner = _OWNERS.get(scheme.lower())
+        bucket, _, inside = rest.partition("/")
+        if owner is None or not bucket:
+            msg = (
+                f"{access.config}.folder is {show_address(url)}, needs a folder, or a URL of a store: "
+                "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER."
+            )
+            raise ConfigError(msg)
+        settings = _settings(owner, access.options)
+        options = {str(name): value for name, value in access.options.items() if "allow_http" not in str(name).lower()}
+        has_say = any("skip_signature" in name for name in settings)
+        if not has_say and not any(map(_IDENTITY.search, settings)):
+            options["skip_signature"] = "true"
+        check_store(url, options, config=access.config)
+        try:
+            from obstore.exceptions import BaseError
+            from obstore.store import from_url
+        except ImportError as error:
+            msg = "obstore reads object stores, and is not installed. Install it: pip install 'sciscidata[store]'."
+            raise ConfigError(msg) from error
+        seconds = datetime.timedelta
+        n_retries = int(options.pop("max_retries", access.n_retries))
+        self._n_retries = max(n_retries, _RETRIES) if n_retries else 0  # of a store that has begun to answer
+        self.bucket, self.folder = f"{scheme}://{bucket}", inside.strip("/")
+        self._endpoints = _endpoints(owner, settings)
+        try:
+            connect: Any = from_url  # its overloads know options one by one
+            self._store: Any = connect(
+                self.bucket,
+                config=options,
+                client_options={
+                    "allow_http": any(address.lower().startswith("http:") for address, _ in self._endpoints),
+                    "timeout": seconds(seconds=_TIMEOUT_S),
+                    "read_timeout": seconds(seconds=_SILENCE_S),
+                },
+                retry_config={
+                    "max_retries": n_retries,
+                    "retry_timeout": seconds(seconds=_TIMEOUT_S),
+                    "backoff": {
+                        "init_backoff": seconds(seconds=_FIRST_WAIT_S),
+                        "max_backoff": seconds(seconds=_LONGEST_WAIT_S),
+                    },
+                },
+            )
+        except (BaseError, ValueError) as error:
+            msg = f"{url} cannot be opened: {_reason(error)}. {STORE_REMEDY}"
+            raise ConfigError(msg) from None
+
+    def list(self, folder: str) -> dict[str, StoredObject]:
+        """List all objects below a folder by their key."""
+        return {found.url[len(self.bucket) + 1 :]: found for found in self._list(folder, below=True)}
+
+    def files(self, folder: str) -> dict[str, StoredObject]:
+        """List the objects in a folder itself by their name there."""
+        return {PurePosixPath(found.url).name: found for found in self._list(folder, below=False)}
+
+    def _list(self, folder: str, *, below: bool) -> list[StoredObject]:
+        import obstore
+
+        prefix = "" if folder in ("", ".") else f"{folder}/"
+
+        def act() -> list[StoredObject]:
+            if below:
+                found = [meta for chunk in obstore.list(self._store, prefix) for meta in chunk]
+            else:
+                found = list(obstore.list_with_delimiter(self._store, prefix)["objects"])
+            return [self._describe(meta) for meta in found]
+
+        return self._keep_trying(act, f"{self.bucket}/{prefix}")
+
+    def _describe(self, meta: Any) -> StoredObject:  # noqa: ANN401
+        modified = meta["last_modified"]
+        elapsed = modified - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        modified_ns = (elapsed // datetime.timedelta(microseconds=1)) * 1_000
+        tag = meta["e_tag"] or ""
+        version = tag if not tag or tag.startswith(('"', "W/")) else f'"{tag}"'  # Azure lists it without quotes
+        return StoredObject(f"{self.bucket}/{meta['path']}", meta["size"], modified_ns, version)
+
+    def read(self, found: StoredObject) -> bytes:
+        """Read a small object whole."""
+        import obstore
+
+        if found.size > _LARGEST_TEXT:
+            msg = f"{found.url} has {found.size:,} bytes, more than any manifest. Check the address."
+            raise InputNotFoundError(msg)
+        key = found.url[len(self.bucket) + 1 :]
+        return self._keep_trying(lambda: bytes(obstore.get(self._store, key).bytes()), found.url)
+
+    def download(
+        self,
+        found: StoredObject,
+        target: Path,
+        advance: Callable[[float], None],
+        pace: SharedPace | None = None,
+    ) -> None:
+        """Download an object into a file. Bytes that the file has already are not asked for again.
+
+        ``advance`` gets the bytes, those of an earlier run too. A CorruptRecordError (its message is only the reason)
+        means that the object is another one by now.
+        """
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        key = found.url[len(self.bucket) + 1 :]
+        with target.open("ab") as file:
+            have = file.tell()
+            if have > found.size:
+                file.truncate(have := 0)
+            advance(have)
+            n_empty = 0
+            while have < found.size:
+                size = min(found.size - have, pace.request_bytes if pace else _REQUEST_BYTES)
+                if pace:
+                    pace.wait(size)
+
+                def act(first: int = have, end: int = have + size) -> None:
+                    if (first := max(first, file.tell())) >= end:  # repeated, but only the end of the answer was lost
+                        return
+                    options: Any = {"range": (first, end), "if_match": found.version or None}
+                    try:
+                        answer = obstore.get(self._store, key, options=options)
+                    except PreconditionError:
+                        raise CorruptRecordError(_CHANGED) from None
+                    meta = self._describe(answer.meta)
+                    if (meta.size, meta.version) != (found.size, found.version):
+                        raise CorruptRecordError(_CHANGED)
+                    for chunk in answer.stream(_CHUNK_BYTES):
+                        file.write(chunk)
+                        advance(len(chunk))
+
+                self._keep_trying(act, found.url)
+                n_empty = n_empty + 1 if have == file.tell() else 0
+                have = file.tell()
+                if n_empty > self._n_retries:
+                    msg = f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}"
+                    raise InputNotFoundError(msg)
+
+    def _keep_trying(self, act: Callable[[], _Result], url: str) -> _Result:
+        """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
+        import tenacity
+        from obstore.exceptions import BaseError
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: "response body" in str(error)),
+            stop=tenacity.stop_after_attempt(self._n_retries + 1),
+            wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
+            reraise=True,
+        )
+        try:
+            return retrying(act)
+        except (BaseError, FileNotFoundError) as error:
+            raise self._explain(error, url) from None
+
+    def _explain(self, error: Exception, url: str) -> InputNotFoundError:
+        """Turn an error of obstore into one of ours: what, got, needed."""
+        place = f" at {show_address(self._endpoints[0][0])}" if self._endpoints else ""
+        text = str(error)
+        if isinstance(error, FileNotFoundError) or "404 Not Found" in text:
+            msg = f"{url}{place} does not exist. {STORE_REMEDY}"
+        elif "403 Forbidden" in text or "401 Unauthorized" in text:
+            msg = (
+                f"{url}{place} may not be read: {_reason(error)}. An open bucket needs no credentials: set "
+                "AWS_SKIP_SIGNATURE=true (or GOOGLE_, AZURE_). For any other, check the credentials in the environment."
+            )
+        else:
+            msg = f"{url}{place} cannot be read: {_reason(error)}. {STORE_REMEDY}"
+        return InputNotFoundError(msg)
+
+
+_CHANGED: Final = "has changed in the store while it was read. Run again"
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error of obstore says, on one line, without its retries and without the query of an address."""
+    text = str(error).split("\n\nDebug source:")[0]
+    if found := _ASKED.search(text):
+        text = f"{found[1]} {found[2]}: {found[3]}"
+    if code := re.search(r"<Code>(\w+)</Code>", text):
+        text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
+    text = re.sub(r"\?[^\s:'\"]*", "", text)  # it may hold a signature
+    return " ".join(text.split()).rstrip(". ")[:300]
+
+
+class SharedPace:
+    """At most so many bytes a second in all processes that share a file.
+
+    The file holds the moment from which the next bytes may be asked for, in seconds since 1970. On a disk without locks
+    each process keeps the pace on its own.
+    """
+
+    def __init__(self, file: Path, mb_per_second: float) -> None:
+        self._file, self._rate = file, mb_per_second * (1 << 20)
+
+    @property
+    def request_bytes(self) -> int:
+        """How many bytes to ask for together."""
+        return int(min(max(self._rate * _PACED_S, 1 << 16), _REQUEST_BYTES))
+
+    def wait(self, n_bytes: int) -> None:
+        """Sleep until so many bytes may be asked for."""
+        takes_s = n_bytes / self._rate
+        with open_lock(self._file) as file:
+            with suppress(OSError):
+                wait_for_lock(file)
+            now = time.time()
+            text = file.read()
+            start = max(now, float(text) if text else now)
+            file.seek(0)
+            file.truncate()
+            file.write(repr(start + takes_s))
+            file.flush()
+        time.sleep(start - now)

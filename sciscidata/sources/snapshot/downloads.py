@@ -1,0 +1,78 @@
+"""Copies of objects of a store while they are read: an interrupted one continues where it ended."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import msgspec
+
+from sciscidata._support.object_store import Access, SharedPace, Store, StoredObject
+from sciscidata.errors import CorruptRecordError
+from sciscidata.storage.lock import open_lock, try_lock
+
+_DOWNLOADS = ".downloads"  # in the folder of the corpus
+_PACE = "pace"
+
+
+class Reach(msgspec.Struct, frozen=True):
+    """How a worker reaches the store: options without credentials, which are in its environment."""
+
+    options: dict[str, Any] = {}
+    mb_per_second: float | None = None  # of all workers together
+
+    def open(self, url: str, *, n_retries: int | None = None) -> Store:
+        """Open the bucket of a URL."""
+        access = Access(self.options, "SnapshotConfig")
+        return Store(url, access if n_retries is None else access._replace(n_retries=n_retries))
+
+
+def name_download(found: StoredObject) -> str:
+    """Return the name of the copy of an object: another version has another name, and the ending stays."""
+    digest = hashlib.sha256("\n".join(map(str, msgspec.structs.astuple(found))).encode()).hexdigest()[:16]
+    return f"{digest}-{PurePosixPath(found.url).name}"
+
+
+@contextmanager
+def downloaded(
+    found: StoredObject, out: Path, reach: Reach, advance: Callable[[float], None], *, keep: bool = False
+) -> Generator[Path]:
+    """Download an object for the block; of a killed run, what is missing.
+
+    The copy is removed at the end of the block, also when it turns out to be corrupt; another error leaves it for the
+    next run, and ``keep`` always. While a second process works on the same object, which happens if an engine believed
+    the first one lost, each has a copy of its own.
+    """
+    folder = out / _DOWNLOADS
+    folder.mkdir(parents=True, exist_ok=True)
+    name = name_download(found)
+    pace = SharedPace(folder / _PACE, reach.mb_per_second) if reach.mb_per_second else None
+    with open_lock(folder / f"{name}.lock") as lock:
+        is_ours = False
+        with suppress(OSError):  # a disk without locks
+            is_ours = try_lock(lock)
+        copy = folder / (name if is_ours else f"{secrets.token_hex(8)}-{name}")
+        try:
+            reach.open(found.url).download(found, copy, advance, pace)
+            yield copy
+        except CorruptRecordError:
+            copy.unlink(missing_ok=True)
+            raise
+        finally:
+            if not is_ours:
+                copy.unlink(missing_ok=True)
+        if not keep:
+            copy.unlink(missing_ok=True)
+
+
+def tidy_downloads(out: Path, wanted: set[str]) -> None:
+    """Remove all copies but those of some names."""
+    for path in (out / _DOWNLOADS).glob("*"):
+        if path.name not in wanted:
+            path.unlink(missing_ok=True)
+    with suppress(OSError):
+        (out / _DOWNLOADS).rmdir()

@@ -1,0 +1,81 @@
+"""A proxy in front of any HTTP server of the tests that spoils a share of the answers, and notes what was asked for."""
+
+from __future__ import annotations
+
+import http.client
+import random
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+FAULTS = ("500", "503", "429", "no answer", "cut", "short")
+_PASSED_ON = {"etag", "last-modified", "content-range", "content-type", "accept-ranges"}
+
+
+class FaultyProxy(ThreadingHTTPServer):
+    """Passes requests on to ``url``; of all answers, ``share`` are faults.
+
+    Attributes:
+        asked: method, path without query, and range of every request.
+        n_faults: how many answers were spoiled.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, url: str, share: float = 0.2) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.upstream, self.share = urlsplit(url).netloc, share
+        self.asked, self.n_faults = list[tuple[str, str, str | None]](), 0
+        self._random, self._lock = random.Random(5), threading.Lock()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that a client drops."""
+
+    def draw_fault(self) -> str | None:
+        with self._lock:
+            if self._random.random() >= self.share:
+                return None
+            self.n_faults += 1
+            return self._random.choice(FAULTS)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: FaultyProxy
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+    def _pass_on(self) -> None:
+        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        fault = self.server.draw_fault()
+        self.server.asked.append((self.command, unquote(urlsplit(self.path).path), self.headers.get("Range")))
+        if fault in ("500", "503", "429"):
+            return self._answer(int(fault), b"", {"Retry-After": "0"})
+        if fault == "no answer":
+            self.close_connection = True
+            return None
+        connection = http.client.HTTPConnection(self.server.upstream)
+        headers = {name: value for name, value in self.headers.items() if name.lower() != "connection"}
+        connection.request(self.command, self.path, sent or None, headers)
+        answer = connection.getresponse()
+        body = answer.read()
+        connection.close()
+        passed = {name: value for name, value in answer.getheaders() if name.lower() in _PASSED_ON}
+        if fault == "short" and self.command == "GET" and answer.status == 206:
+            return self._answer(206, body[: len(body) // 2], passed)
+        return self._answer(answer.status, body, passed, cut=fault == "cut")
+
+    do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on
+
+    def _answer(self, status: int, body: bytes, headers: dict[str, str], *, cut: bool = False) -> None:
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body[: len(body) // 2] if cut else body)
+        if cut:
+            self.close_connection = True

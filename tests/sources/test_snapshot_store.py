@@ -1,0 +1,234 @@
+"""A snapshot out of an object store is that out of the folder, whatever the store does on the way."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from itertools import count
+
+import msgspec
+import pytest
+
+from benchmarks.make_snapshot import export_record, write_deleted, write_manifest, write_part
+from sciscidata._support.object_store import Access, SharedPace, Store
+from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError
+from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
+from tests.conftest import REPOSITORY
+from tests.servers.faulty_proxy import FaultyProxy
+from tests.servers.moto_server import KEYS, s3_server
+from tests.servers.serving import serving
+from tests.servers.store_server import StoreServer
+
+N_PARTS = 12
+
+
+def record(number):
+    cited = [f"https://openalex.org/W{max(number - 1, 1)}"]
+    entry = {"id": f"https://openalex.org/W{number}", "publication_year": 2000 + number % 20, "is_xpac": False}
+    return export_record(entry | {"title": f"Work {number}", "referenced_works": cited})
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A snapshot of both editions, and what it gives out of the folder."""
+    home = tmp_path_factory.mktemp("snapshot")
+    for edition, first in (("jsonl", 1), ("parquet", 90_001)):
+        names = [f"updated_date=2026-06-{day:02}/part_0000" for day in range(1, N_PARTS + 1)]
+        for place, name in enumerate(names):
+            rows = [record(first + 1000 * place + k) for k in range(200)]
+            write_part(home / "openalex", edition, name, rows)
+        write_deleted(home / "openalex", edition, [first + 5])
+        write_manifest(home / "openalex", edition, dict.fromkeys(names, 200))
+    for edition in ("jsonl", "parquet"):
+        read(home / "openalex", home / edition, edition=edition)
+    return home
+
+
+def read(place, out, **options):
+    return ingest_snapshot(SnapshotConfig(folder=str(place), **{"n_workers": 1} | options), out)
+
+
+def in_bucket(folder, name):
+    return {f"{name}/{path.relative_to(folder)}": path for path in (folder / "openalex").rglob("*") if path.is_file()}
+
+
+def made(out):
+    """All bytes below ``out`` but what it remembers of the source: time and ETag of each part."""
+    files = sorted(path for path in out.rglob("*") if path.is_file() and not path.is_relative_to(out / ".downloads"))
+    return {path.relative_to(out).as_posix(): path.read_bytes() for path in files if path.parent.name != "receipts"}
+
+
+def parts_asked(proxy, since=0):
+    return [path for _, path, _ in proxy.asked[since:] if "/part_" in path]
+
+
+@pytest.fixture(scope="module")
+def s3(folder):
+    with s3_server("openalex", "mine") as (url, client):
+        for path in sorted((folder / "openalex").rglob("*")):
+            if path.is_file():
+                key = path.relative_to(folder / "openalex").as_posix()
+                client.put_object(Bucket="openalex", Key=key, Body=path.read_bytes(), ACL="public-read")
+        yield url, client
+
+
+@pytest.fixture
+def no_credentials(monkeypatch):
+    for name in [name for name in os.environ if name.startswith(("AWS_", "GOOGLE_", "AZURE_"))]:
+        monkeypatch.delenv(name)
+
+
+def test_a_killed_run_over_a_failing_store_has_the_bytes_of_the_folder_and_asks_for_nothing_twice(s3, folder, tmp_path):
+    out = tmp_path / "out"
+    words = [*("ingest", "--snapshot", "s3://openalex", "--edition", "jsonl", "--n-workers", "2")]
+    command = [sys.executable, "-m", "sciscidata", *words, "--out", str(out), "--max-mb-per-second", "2"]
+    with serving(FaultyProxy(s3[0])) as proxy:
+        environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), *sys.path]))}
+        environment |= {"AWS_ENDPOINT_URL": proxy.url, **{name.upper(): value for name, value in KEYS.items()}}
+        run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
+        for _ in count():
+            if len(list(out.glob("receipts/*"))) >= 2 or run.poll() is not None:
+                break
+            time.sleep(0.002)
+        run.send_signal(signal.SIGKILL)
+        print(run.communicate()[1].decode())
+        finished = {path.stem.removeprefix("part-").removesuffix("-0000") for path in out.glob("receipts/*")}
+        assert 2 <= len(finished) < N_PARTS
+        before = len(proxy.asked)
+        done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+        assert made(out) == made(folder / "jsonl")
+        again = {re.search(r"updated_date=([0-9-]+)", path)[1] for path in parts_asked(proxy, before)}
+        assert len(again) < N_PARTS
+        assert not again & finished
+        assert proxy.n_faults > 5
+        before = len(proxy.asked)
+        subprocess.run(command, env=environment, check=True, capture_output=True)
+        later = [path for _, path, _ in proxy.asked[before:]]
+        assert later  # it lists the bucket, and reads the manifest
+        assert not [path for path in later if "part_" in path or "deleted" in path]
+    assert not any(secret in done.stderr + done.stdout for secret in KEYS.values() if secret != "key")
+    tasks = "".join(path.read_text("utf-8", "replace") for path in out.rglob("*.json"))
+    assert "secret" not in tasks
+    assert not list((out / ".downloads").glob("*part*"))
+
+
+def test_a_bucket_of_google_with_an_account_gives_what_the_folder_gives(folder, tmp_path, no_credentials, monkeypatch):
+    objects = {
+        f"science/{path.relative_to(folder)}": path for path in (folder / "openalex").rglob("*") if path.is_file()
+    }
+    with serving(StoreServer(tmp_path, objects)) as store, serving(FaultyProxy(store.url)) as proxy:
+        (tmp_path / "account.json").write_text(json.dumps({**store.account, "gcs_base_url": proxy.url}))
+        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
+        place, counted = "gs://science/openalex/data/parquet", []
+        config = SnapshotConfig(folder=place, n_workers=1)
+        ingest_snapshot(config, tmp_path / "out", counted.append)
+        assert made(tmp_path / "out") == made(folder / "parquet")
+        assert sum(counted) == snapshot_bytes(config)
+        assert proxy.n_faults > 5
+        assert not store.refused
+
+
+def test_a_container_of_azure_gives_what_the_folder_gives(folder, tmp_path, no_credentials):
+    objects = in_bucket(folder, "open")
+    with serving(StoreServer(tmp_path, objects)) as store:
+        options = {"account_name": "account", "endpoint": f"{store.url}/account"}
+        read("az://open/openalex", tmp_path / "out", edition="parquet", storage_options=options)
+    assert made(tmp_path / "out") == made(folder / "parquet")
+
+
+def open_store(url, **options):
+    return Store("s3://openalex", Access({"endpoint": url, "max_retries": 0, **options}, "SnapshotConfig"))
+
+
+def test_a_download_continues_where_it_was_cut_and_a_changed_object_is_seen(s3, folder, tmp_path, no_credentials):
+    url, _ = s3
+    key = "data/jsonl/works/updated_date=2026-06-01/part_0000.gz"
+    whole, counted = (folder / "openalex" / key).read_bytes(), []
+    with serving(FaultyProxy(url, share=0)) as proxy:
+        store = open_store(proxy.url)
+        found = store.list("data/jsonl/works")[key]
+        (tmp_path / "copy").write_bytes(whole[:700])
+        store.download(found, tmp_path / "copy", counted.append)
+        assert (tmp_path / "copy").read_bytes() == whole
+        assert proxy.asked[-1] == ("GET", f"/openalex/{key}", f"bytes=700-{len(whole) - 1}")
+        assert counted[0] == 700
+        assert sum(counted) == len(whole)
+        changed = msgspec.structs.replace(found, version='"another"')
+        with pytest.raises(CorruptRecordError, match="changed in the store while it was read"):
+            store.download(changed, tmp_path / "other", counted.append)
+        assert not (tmp_path / "other").read_bytes()
+
+
+def test_a_part_that_is_replaced_in_the_store_is_read_anew_and_no_other(folder, tmp_path, no_credentials, s3):
+    url, client = s3
+    key = "mirror/updated_date=2026-06-01/part_0000.gz"
+    for name in ("updated_date=2026-06-01/part_0000", "updated_date=2026-06-02/part_0000"):
+        content = (folder / f"openalex/data/jsonl/works/{name}.gz").read_bytes()  # without a manifest
+        client.put_object(Bucket="mine", Key=f"mirror/{name}.gz", Body=content, ACL="public-read")
+    with serving(FaultyProxy(url, share=0)) as proxy:
+        options = {"allow_missing_manifest": True, "storage_options": {"endpoint": proxy.url, "region": "us-east-1"}}
+        assert read("s3://mine/mirror", tmp_path / "out", **options).provenance["works"] == 400
+        client.put_object(Bucket="mine", Key=key, Body=b"{}", ACL="public-read")
+        before = len(proxy.asked)
+        with pytest.raises(CorruptRecordError, match=r"1 corrupt part.*2026-06-01/part_0000.gz.*Run again to download"):
+            read("s3://mine/mirror", tmp_path / "out", **options)
+        assert set(parts_asked(proxy, before)) == {f"/mine/{key}"}
+
+
+@pytest.mark.parametrize(
+    ("place", "options", "reason"),
+    [
+        ("s3://no-such-bucket/x", {}, r"s3://no-such-bucket/\S* at http://127\.\S+ does not exist"),
+        ("s3://openalex/elsewhere", {}, r"^s3://openalex/elsewhere holds no jsonl or parquet part.*public snapshot is"),
+        ("s3://openalex", {"endpoint": "http://127.0.0.1:9", "max_retries": 0}, r"cannot be read: GET http://127"),
+        (
+            "s3://openalex",
+            {"endpoint": "http://10.0.0.1", "skip_signature": "false"},
+            "would be sent there unencrypted",
+        ),
+        ("s3://openalex", {"no_such_option": "1"}, "no_such_option"),
+        ("ftp://openalex", {}, r"needs a folder, or a URL of a store: s3://BUCKET"),
+        ("az://openalex", {}, "Account must be specified.*AZURE_STORAGE_ACCOUNT_NAME"),
+        ("s3://user:word@openalex/x", {}, "without a user name or password"),
+    ],
+)
+def test_what_is_wrong_with_a_store_is_one_clear_error(s3, tmp_path, no_credentials, place, options, reason):
+    given = {"endpoint": s3[0], **options} if place.startswith("s3") else options
+    with pytest.raises((InputNotFoundError, ConfigError), match=reason) as error:
+        read(place, tmp_path / "out", storage_options=given)
+    assert "\n" not in str(error.value)
+    assert "word" not in str(error.value).replace("password", "")
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_store_that_refuses_names_the_remedy_and_no_key(tmp_path, no_credentials, monkeypatch):
+    with serving(StoreServer(tmp_path, {})) as store:
+        options = {"endpoint": store.url, "max_retries": 0}
+        monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")
+        with pytest.raises(InputNotFoundError, match=r"may not be read.*AWS_SKIP_SIGNATURE=true") as error:
+            read("s3://openalex", tmp_path / "out", storage_options=options)
+    assert "AKIA" not in str(error.value)
+
+
+def test_options_that_are_credentials_or_have_no_effect_are_refused():
+    for name in ("secret_access_key", "AWS_SESSION_TOKEN", "sas_token"):
+        with pytest.raises(ConfigError, match=rf"holds {name}, a credential.*environment") as error:
+            SnapshotConfig(folder="s3://openalex", storage_options={name: "hidden"})
+        assert "hidden" not in str(error.value)
+    with pytest.raises(ConfigError, match="max_mb_per_second has no effect on a folder"):
+        SnapshotConfig(folder="openalex", max_mb_per_second=2)
+
+
+def test_processes_share_one_pace(tmp_path):
+    first, second = (SharedPace(tmp_path / "pace", 64) for _ in range(2))
+    start = time.time()
+    for pace in (first, second, first):
+        pace.wait(1 << 20)
+    assert float((tmp_path / "pace").read_text()) >= start + 3 / 64
+    assert first.request_bytes == 32 << 20
