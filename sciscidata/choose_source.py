@@ -20,11 +20,12 @@ from sciscidata._support.progress import begin_step, progress_bar
 from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works
-from sciscidata.disruption.index import score_graph
+from sciscidata.disruption.index import cache_cd_index, score_graph
+from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import LabelThresholds
-from sciscidata.novelty.atypicality import rank_on_disk, score_atypicality
+from sciscidata.novelty.atypicality import cache_atypicality, rank_on_disk, score_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
@@ -57,6 +58,8 @@ from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, 
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.sources.tables.source import TablesConfig, cached_tables, table_bytes
 from sciscidata.storage import real_path, scratch_folder
+from sciscidata.storage.parquet import read_parquet
+from sciscidata.storage.paths import list_visible
 
 logger = logging.getLogger(__name__)
 
@@ -107,8 +110,11 @@ def list_steps(config: BuildConfig) -> tuple[str, ...]:
 
 
 @contextmanager
-def open_source(config: BuildConfig) -> Generator[ScoredSource]:
-    """Make a source ready and score its works: from the graph, from counts of the API, or from published scores."""
+def open_source(config: BuildConfig, engine: Engine | None = None) -> Generator[ScoredSource]:
+    """Make a source ready and score its works: from the graph, from counts of the API, or from published scores.
+
+    ``engine`` scores the works of a corpus on disk, by tasks in the cache folder. Then ``concentrations`` stay empty.
+    """
     source = config.source
     begin_step(list_steps(config)[0])
     if isinstance(source, OpenAlexConfig):
@@ -121,7 +127,7 @@ def open_source(config: BuildConfig) -> Generator[ScoredSource]:
     elif isinstance(source, LabelledConfig):
         yield _open_labelled(config, source)
     elif isinstance(source, SnapshotConfig | CorpusConfig | TablesConfig):
-        yield _open_large(config, open_corpus(source, config.cache_dir))
+        yield _open_large(config, open_corpus(source, config.cache_dir), engine)
     else:
         works, citations, provenance = open_corpus(source, config.cache_dir)
         graph, concentrations = _build_graph(works, citations, config), dict[int, float]()
@@ -170,9 +176,13 @@ def _check_corpus(corpus: Corpus) -> Corpus:
 
 
 def score_structure(
-    graph: CitationGraph, works: pl.LazyFrame, config: BuildConfig, concentrations: dict[int, float] | None = None
+    graph: CitationGraph,
+    works: pl.LazyFrame,
+    config: BuildConfig,
+    concentrations: dict[int, float] | None = None,
+    engine: Engine | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph, without its text.
+    """Score every work of a graph, without its text; with ``engine`` by tasks, of a graph in the cache folder.
 
     The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
     (null if ``config.novelty`` is None), in index order.
@@ -188,8 +198,17 @@ def score_structure(
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     begin_step("score disruption")
-    scores = score_graph(graph, config.cd).select(*CD_SCORES, n_references, n_citers)
-    return _add_novelty(scores, graph, works, config, concentrations)
+    if engine is None:
+        scores = score_graph(graph, config.cd)
+    else:
+        scores = _read_years(cache_cd_index(graph, config.cache_dir, config.cd, engine=engine))
+    scores = scores.select(*CD_SCORES, n_references, n_citers)
+    return _add_novelty(scores, graph, works, config, concentrations, engine)
+
+
+def _read_years(folder: Path) -> pl.DataFrame:
+    """Read the scores of all years in the order of the graph's index."""
+    return pl.concat([read_parquet(path) for path in list_visible(folder.glob("*.parquet"))])
 
 
 def _build_graph(works: pl.LazyFrame, citations: pl.LazyFrame, config: BuildConfig) -> CitationGraph:
@@ -203,14 +222,20 @@ def _add_novelty(
     works: pl.LazyFrame,
     config: BuildConfig,
     concentrations: dict[int, float] | None,
+    engine: Engine | None = None,
 ) -> pl.DataFrame:
     """Add the columns of ATYPICALITY to scores that are in index order."""
     if config.novelty is None:
         return join_atypicality(scores, works, works, None).collect()
     begin_step("score novelty")
     table = None if config.background is None else read_background(config.background).for_venues_of(works)
-    given = (graph, venue_numbers(graph, works), config.novelty)
-    return scores.hstack(score_atypicality(*given, background=table, concentrations=concentrations).drop("work_id"))
+    given = (graph, venue_numbers(graph, works))
+    if engine is None:
+        found = score_atypicality(*given, config.novelty, background=table, concentrations=concentrations)
+    else:
+        made = cache_atypicality(*given, config.cache_dir, config.novelty, background=table, engine=engine)
+        found = _read_years(made)
+    return scores.hstack(found.drop("work_id"))
 
 
 def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexClient) -> ScoredSource:
@@ -224,11 +249,11 @@ def _pull_scored(config: BuildConfig, source: OpenAlexConfig, client: OpenAlexCl
     return ScoredSource(works.lazy(), citations.lazy(), scores.lazy(), candidates.eligibility, provenance, diagnose)
 
 
-def _open_large(config: BuildConfig, corpus: Corpus) -> ScoredSource:
+def _open_large(config: BuildConfig, corpus: Corpus, engine: Engine | None) -> ScoredSource:
     """Score by structure alone; texts are read later, and only of the works that may be drawn."""
     works, citations, provenance = corpus
     graph, concentrations = _build_graph(works, citations, config), dict[int, float]()
-    scores = score_structure(graph, works, config, concentrations)
+    scores = score_structure(graph, works, config, concentrations, engine)
     facts = works.select("work_id", "publication_year", "work_type", "is_retracted", *names_read(config.eligibility))
     structure = _beside_scores(facts, scores, config.novelty)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import logging
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -20,7 +21,9 @@ from sciscidata.config import (
     refuse_unread_of_published,
     refuse_windows,
 )
+from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.diagnostics.checks import Check, log_warnings
+from sciscidata.engines.engine import Engine
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
@@ -28,7 +31,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.own_label import compute_own_labels, vocabularies
 from sciscidata.plots import plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
-from sciscidata.release.export import write_labelled
+from sciscidata.release.export import PartTasks, write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.draw_before_texts import draw_before_text
@@ -154,18 +157,21 @@ def _label_by_scores(source: ScoredSource, thresholds: LabelThresholds) -> pl.La
     return compute_labels(source.scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared
 
 
-def export_labelled(config: BuildConfig) -> dict[str, Any]:
+def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:
     """Write every labelled work of a source as one line of JSON, without a draw.
 
     Args:
         config: as for ``build``; ``split`` and ``eligibility`` are not read. ``out`` names a new folder.
+        engine: who scores the works of a corpus on disk and writes the lines of its parts, with ``config.cache_dir`` on
+            a disk that all see; threads here when None.
 
     Returns:
         The report that lies beside the lines as ``labelled.json``: ``rows``, ``classes`` (works by label; ``null`` for
         those without), ``bytes``, ``sha256``, ``source``.
 
     Raises:
-        ConfigError: before anything is read, if the source is the OpenAlex API, which gives a sample.
+        ConfigError: before anything is read, if the source is the OpenAlex API, which gives a sample; or with
+            ``engine``, if it is no corpus on disk.
         ReleaseExistsError: before anything is read, if ``out`` holds anything.
         SciSciDataError: as the stages raise; nothing is left half-written.
 
@@ -185,15 +191,31 @@ def export_labelled(config: BuildConfig) -> dict[str, Any]:
             "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
         )
         raise ConfigError(msg)
+    parts = None
+    if engine is not None:
+        if not isinstance(config.source, CorpusConfig):
+            msg = (
+                "an engine writes the parts of a corpus on disk; other sources are read by one process. Make a corpus "
+                "with `sciscidata ingest`, and name it as source."
+            )
+            raise ConfigError(msg)
+        parts = PartTasks(engine, Path(config.source.folder), _tasks_of_export(config))
     refuse_windows(config)
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
-    with name_steps(*list_steps(config), "write labelled works"), open_source(config) as source:
+    with name_steps(*list_steps(config), "write labelled works"), open_source(config, engine) as source:
         begin_step("write labelled works")
         has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())
         labelled = _label(source, config).filter(has_label)
-        return write_labelled(source.works, labelled, config.out, source=source.provenance, label=config.label)
+        facts: dict[str, Any] = {"source": source.provenance, "label": config.label, "parts": parts}
+        return write_labelled(source.works, labelled, config.out, **facts)
+
+
+def _tasks_of_export(config: BuildConfig) -> Path:
+    """Return where the lines of parts lie until all are written: the same for the next run of the same command."""
+    key = hashlib.sha256(str(config.out.absolute()).encode()).hexdigest()[:32]
+    return (config.cache_dir / f"export-{key}.tasks").absolute()
 
 
 def write_background(
@@ -203,6 +225,7 @@ def write_background(
     *,
     cache_dir: str | Path | None = None,
     overwrite: bool = False,
+    engine: Engine | None = None,
 ) -> Background:
     """Save the null model of a whole corpus as a background, to score other works against it.
 
@@ -215,6 +238,8 @@ def write_background(
         config: the null model, and ``years``; ``NoveltyConfig()`` when None. Options of scoring are not read.
         cache_dir: for parsed records and the graph; the user's cache folder when None.
         overwrite: replace an existing background. Any other file is never replaced.
+        engine: who makes the pairs of each citing year, with ``cache_dir`` on a disk that all see; threads here when
+            None.
 
     Returns:
         The background; ``.scan()`` gives its rows: PAIR_STATISTICS, sorted by publication_year, source_id_a,
@@ -252,7 +277,8 @@ def write_background(
     tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
     with reading(tables):
         works, citations, _ = open_corpus(source, cache_dir)
-        write_null_model(works, citations, path, config, cache_dir=cache_dir, overwrite=overwrite)
+        places: dict[str, Any] = {"cache_dir": cache_dir, "overwrite": overwrite}
+        write_null_model(works, citations, path, config, **places, engine=engine)
         return read_background(path)
 
 

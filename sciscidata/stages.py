@@ -8,8 +8,9 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from itertools import product
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -25,9 +26,9 @@ from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpu
 from sciscidata.corpus.scores import is_done, state_facts, write_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
-from sciscidata.disruption.config import Window
+from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
-from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null
+from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null, score_nulls
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
@@ -48,6 +49,8 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
 
 Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
+_NEEDED = "windows: years from 0 to 9999, or None for no end"
+Windows = Annotated[tuple[WindowYears, ...], msgspec.Meta(title="WINDOW", description=_NEEDED)]
 
 
 def ingest(
@@ -185,14 +188,38 @@ def write_cd_index(
     number, n_shards = (1, 1) if shard is None else parse_shard(shard)
     if shard is not None:
         facts |= {"shard": f"{number}/{n_shards}"}
-    if is_done(Path(out), facts, overwrite=overwrite):
-        return Path(out)
-    replace = Path(out).exists()  # another result, or a damaged one
-    graph = _open_graph(folder, cache_dir, config.time)
-    focal = shard_range(graph, number - 1, n_shards)
-    parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
-    scores = by_work_id(parts, graph.work_ids[focal.start : focal.stop])
-    return write_scores(original_ids_beside(scores, scan_corpus(folder).works), Path(out), facts, replace=replace)
+
+    def score() -> Iterator[pl.DataFrame]:
+        graph = _open_graph(folder, cache_dir, config.time)
+        focal = shard_range(graph, number - 1, n_shards)
+        parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
+        return by_work_id(parts, graph.work_ids[focal.start : focal.stop])
+
+    return _write_once(score, folder, out, facts, overwrite=overwrite)
+
+
+def _write_once(
+    score: Callable[[], Iterator[pl.DataFrame]],
+    folder: str | Path,
+    out: str | Path,
+    facts: Mapping[str, Any],
+    *,
+    overwrite: bool,
+    tasks: Path | None = None,
+) -> Path:
+    """Write the scores of a corpus into ``out``, if they are not there; every stage ends here.
+
+    ``score`` gives the rows by work_id. ``tasks`` is a folder of tasks that is needed until the scores are written.
+    """
+    out = Path(out)
+    if is_done(out, facts, overwrite=overwrite):
+        return out
+    replace = out.exists()  # another result, or a damaged one
+    rows = original_ids_beside(score(), scan_corpus(folder).works)
+    write_scores(rows, out, facts, replace=replace)
+    if tasks is not None:
+        remove_folder(tasks)
+    return out
 
 
 def write_null_cd_index(
@@ -240,20 +267,16 @@ def write_null_cd_index(
         3
     """
     config = checked_config(config, CDConfig)
-    given = {"null": null, "n_draws": n_draws, "seed": seed}
+    given: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
     check_draws(**given)
     facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | given)
-    if is_done(Path(out), facts, overwrite=overwrite):
-        return Path(out)
-    replace = Path(out).exists()
-    graph = _open_graph(folder, cache_dir)
     home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | given | {"n_draws": None}})
-    draws: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "engine": engine, "home": home}
-    scores = score_null(graph, config, **draws).sort("work_id")
-    rows = original_ids_beside(iter([scores]), scan_corpus(folder).works)
-    written = write_scores(rows, Path(out), facts, replace=replace)
-    remove_folder(home)
-    return written
+
+    def score() -> Iterator[pl.DataFrame]:
+        graph = _open_graph(folder, cache_dir)
+        yield score_null(graph, config, **given, engine=engine, home=home).sort("work_id")
+
+    return _write_once(score, folder, out, facts, overwrite=overwrite, tasks=home)
 
 
 def write_atypicality(
@@ -298,22 +321,22 @@ def write_atypicality(
     config = checked_config(config, NoveltyConfig)
     stated = describe_background(None if background is None else Path(background), config)
     facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
-    if is_done(Path(out), facts, overwrite=overwrite):
-        return Path(out)
-    replace = Path(out).exists()
-    works = scan_corpus(folder).works
-    graph = _open_graph(folder, cache_dir)
-    table = None if background is None else read_background(background).for_venues_of(works)
-    parts = cache_atypicality(graph, venue_numbers(graph, works), cache_dir, config, background=table, engine=engine)
-    scores = by_work_id(parts, graph.work_ids[: graph.n_known])
-    return write_scores(original_ids_beside(scores, works), Path(out), facts, replace=replace)
+
+    def score() -> Iterator[pl.DataFrame]:
+        graph, works = _open_graph(folder, cache_dir), scan_corpus(folder).works
+        table = None if background is None else read_background(background).for_venues_of(works)
+        venues = venue_numbers(graph, works)
+        parts = cache_atypicality(graph, venues, cache_dir, config, background=table, engine=engine)
+        return by_work_id(parts, graph.work_ids[: graph.n_known])
+
+    return _write_once(score, folder, out, facts, overwrite=overwrite)
 
 
 def write_cd_sweep(
     folder: str | Path,
     out: str | Path,
     *,
-    windows: Annotated[tuple[Window, ...], msgspec.Meta(title="WINDOW")] = (3, 5, 10, None),
+    windows: Windows = (3, 5, 10, None),
     conventions: Conventions = ("default",),
     n_draws: NDraws | None = None,
     seed: int = 0,
@@ -360,27 +383,21 @@ def write_cd_sweep(
     if n_draws is not None:
         check_draws("rewired", n_draws, seed)
     stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
-    facts, out = state_facts("cd_sweep", folder, stated), Path(out)
-    if not is_done(out, facts, overwrite=overwrite):
-        replace_old = out.exists()
-        graph, works = _open_graph(folder, cache_dir), scan_corpus(folder).works
+    facts = state_facts("cd_sweep", folder, stated)
+    home = _tasks_folder(cache_dir, facts | {"config": stated | {"n_draws": None}})
+
+    def score() -> Iterator[pl.DataFrame]:
+        graph = _open_graph(folder, cache_dir)
         parts = {name: cache_cd_index(graph, cache_dir, config, engine=engine) for name, config in configs.items()}
         nulls: dict[tuple[str, str], pl.DataFrame] = {}
-        homes: list[Path] = []
-        for name, config in configs.items():
-            for window, years in config.all_windows.items() if n_draws is not None else ():
-                of_draws = {"convention": name, "years": years, "seed": seed}
-                homes.append(_tasks_folder(cache_dir, facts | {"config": of_draws}))
-                given: dict[str, Any] = {"n_draws": n_draws, "seed": seed, "engine": engine, "home": homes[-1]}
-                single = replace(config, window_years=years, windows=())
-                nulls[name, window] = score_null(graph, single, **given).select("work_id", "null_mean", "null_std", "z")
-        ids = graph.work_ids[: graph.n_known]
-        spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
-        years = _years(graph)
-        rows = (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
-        write_scores(original_ids_beside(rows, works), out, facts, replace=replace_old)
-        for home in homes:
-            remove_folder(home)
+        if n_draws is not None:
+            found = score_nulls(graph, configs, n_draws=n_draws, seed=seed, engine=engine, home=home)
+            nulls = {name: rows.select("work_id", "null_mean", "null_std", "z") for name, rows in found.items()}
+        ids, years = graph.work_ids[: graph.n_known], _years(graph)
+        for span in zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True):
+            yield _sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years)
+
+    out = _write_once(score, folder, out, facts, overwrite=overwrite, tasks=home)
     plot_cd_sweep(pl.scan_parquet(out, glob=False), path=out.with_suffix(".png"))
     return out
 
@@ -398,19 +415,27 @@ def _years(graph: CitationGraph) -> pl.DataFrame:
     )
 
 
-def _sweep_configs(windows: tuple[Window, ...], conventions: tuple[str, ...]) -> dict[str, CDConfig]:
+def _sweep_configs(windows: Windows, conventions: tuple[str, ...]) -> dict[str, CDConfig]:
     """Return one configuration with all windows for each convention."""
-    check_value("windows", windows, tuple[Window, ...])
+    check_value("windows", windows, Windows)
     check_value("conventions", conventions, Conventions)
-    if not windows or not conventions or len({*conventions}) < len(conventions):
+    known = ("default", *COMPAT)
+    if not windows or not conventions or any(len({*given}) < len(given) for given in (windows, conventions)):
         msg = "a sweep needs at least one window, and at least one convention, each once. Name them."
         raise ConfigError(msg)
-    first, *others = windows
-    of_windows: dict[str, Any] = {"window_years": first, "windows": tuple(others)}
-    return {
-        name: CDConfig(**of_windows) if name == "default" else CDConfig.compat(name, **of_windows)
-        for name in conventions
-    }
+    configs: dict[str, CDConfig] = {}
+    for name, (n, window) in product(conventions, enumerate(windows)):
+        if name not in known:
+            msg = f"a sweep knows no convention {name!r}, needs some of {', '.join(known)}."
+            raise ConfigError(msg)
+        options: dict[str, Any] = {"window_years": windows[0], "windows": windows[1 : n + 1]}
+        try:
+            configs[name] = CDConfig(**COMPAT.get(name, {}) | options)
+        except ConfigError as error:
+            shown = "all" if window is None else window
+            msg = f"convention {name!r} has no window {shown}. Leave out one of the two, or sweep them apart."
+            raise ConfigError(msg) from error
+    return configs
 
 
 def _sweep_rows(

@@ -98,7 +98,7 @@ def _build(options: argparse.Namespace, config: BuildConfig) -> None:
         print_lines([compare_lines(release, Path(path))])
 
 
-def _background(_: argparse.Namespace, config: BuildConfig) -> None:
+def _background(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import print_background
     from sciscidata.pipeline import write_background
 
@@ -107,9 +107,9 @@ def _background(_: argparse.Namespace, config: BuildConfig) -> None:
         given = "novelty = false" if config.novelty is None else f"background = {config.background}"
         msg = f"{given} has no effect: this command makes a null model of the source's own works. Leave it out."
         raise ConfigError(msg)
-    table = write_background(
-        config.source, config.out, config.novelty, cache_dir=config.cache_dir, overwrite=config.overwrite
-    )
+    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    with _engine(options) as engine:
+        table = write_background(config.source, config.out, config.novelty, engine=engine, **places)
     print_background(table, time.monotonic() - start)
 
 
@@ -181,12 +181,12 @@ def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
         print_result(write_atypicality(folder, config.out, config.novelty, engine=engine, **places))
 
 
-def _export(_: argparse.Namespace, config: BuildConfig) -> None:
+def _export(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_labelled
     from sciscidata.pipeline import export_labelled
 
-    with measured():
-        print_labelled(export_labelled(config), config.out)
+    with measured(), _engine(options) as engine:
+        print_labelled(export_labelled(config, engine=engine), config.out)
 
 
 def _verify(options: argparse.Namespace, _: None) -> None:
@@ -264,8 +264,18 @@ COMMANDS: Final[Mapping[str, Command]] = {
         sections=(*_FILES, "corpus", "novelty"),
         top=("source", "out", "cache_dir", "overwrite"),
         without=("texts", "recompute", "score", "min_pairs", "unique_pairs", "undefined_pairs"),
-        main=(*_SOURCE_FLAGS, "--corpus", "--null", "--n-shuffles", "--novelty-seed", "--out", "--overwrite"),
+        main=(
+            *_SOURCE_FLAGS,
+            "--corpus",
+            "--null",
+            "--n-shuffles",
+            "--novelty-seed",
+            "--engine",
+            "--out",
+            "--overwrite",
+        ),
         writes="Parquet file to write",
+        has_engine=True,
     ),
     "ingest": Command(
         "read a whole source once into a corpus on disk",
@@ -367,8 +377,12 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "sciscidata export --corpus corpora/openalex --out labelled",
         sections=(*_FILES, "corpus", "cd", "novelty", "thresholds", "label"),
         top=("source", "out", "novelty", "background", "cache_dir"),
-        main=(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background", "--out"),
+        main=(
+            *(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background"),
+            *("--engine", "--out"),
+        ),
         writes="folder to write",
+        has_engine=True,
     ),
     "verify": Command(
         "check that a release, corpus, graph, export, file of scores or background is whole",

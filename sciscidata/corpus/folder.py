@@ -72,13 +72,14 @@ class CorpusConfig:
         check_fields(self)
 
 
-def scan_corpus(out: str | Path) -> Corpus:
+def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
     """Describe a corpus on disk as lazy frames.
 
     Args:
         out: its folder: ``works/*.parquet`` (WORKS without title and abstract), ``texts/*.parquet`` (work_id, title,
             abstract: the same rows in the same order; or no file), ``citations/*.parquet`` (CITATIONS),
             ``removed.parquet`` (rows that do not count) and ``corpus.json``, the report, which is written last.
+        part: read one of its ``n_parts`` only, counted from 0.
 
     Returns:
         WORKS, each work once, and CITATIONS, in the order of the parts. A query on ``works`` without title and abstract
@@ -106,7 +107,8 @@ def scan_corpus(out: str | Path) -> Corpus:
     report, digest = read_report(out)
     parts: list[dict[str, Any]] = report.pop("parts")
     stems: dict[str, list[str]] = {name: [] for name in TABLES}
-    facts = {name: file for part in parts for name, file in part["files"].items()}
+    read = parts if part is None else [parts[part]]
+    facts = {name: file for one in read for name, file in one["files"].items()}
     for name, file in facts.items():
         path = out / name
         size = path.stat().st_size if path.is_file() else None

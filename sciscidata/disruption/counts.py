@@ -49,7 +49,7 @@ class Counter:
                 ([name], _FixedWindow(graph, self._clock, window, *lists)) for name, window in windows.items()
             ]
         else:
-            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all, limit))]
+            self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all, limit, advance))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
         """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; of every window, under its own names.
@@ -109,9 +109,9 @@ class Counter:
 
 
 def _run(work: Callable[[tuple[int, int]], Item], spans: list[tuple[int, int]], n_threads: int) -> Generator[Item]:
-    """Work on spans in order. One alone, as on most days, gets no thread, which would cost half a millisecond."""
-    if len(spans) == 1:
-        yield work(spans[0])
+    """Work on spans in order. One thread, or one span, as on most days, gets no pool, which costs a millisecond."""
+    if n_threads == 1 or len(spans) == 1:
+        yield from map(work, spans)
     else:
         yield from map_in_order(work, spans, n_threads, n_held=len(spans))
 
@@ -188,8 +188,16 @@ class _MovingWindow:
     window. ``counts_all``: count the citers before ``held``, too. No window ends behind ``limit``.
     """
 
-    def __init__(self, graph: CitationGraph, config: CDConfig, clock: _Clock, counts_all: bool, limit: int) -> None:
-        self.graph, self.config, self.clock, self._limit = graph, config, clock, limit
+    def __init__(
+        self,
+        graph: CitationGraph,
+        config: CDConfig,
+        clock: _Clock,
+        counts_all: bool,
+        limit: int,
+        advance: Advance,
+    ) -> None:
+        self.graph, self.config, self.clock, self._limit, self._advance = graph, config, clock, limit, advance
         self.held = range(0)
         self.starts = self.slices = self.citers = np.empty(0, np.uint32)
         self._n_earlier = np.zeros(graph.n_works, np.uint32) if counts_all else None
@@ -224,6 +232,7 @@ class _MovingWindow:
         from sciscidata.graph._kernels import count_citers
 
         graph, offsets = self.graph, self.graph.ref_offsets
+        self._advance(0, "lists citers")
         if self._n_earlier is not None:
             count_citers(graph.refs[offsets[self.held.start] : offsets[low]], 0, self._n_earlier)
         reach = int(np.searchsorted(offsets, offsets[low] + _MOST_HELD, side="right")) - 1

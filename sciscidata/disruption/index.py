@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -107,10 +108,13 @@ def score_graph(
     *,
     focal: range | None = None,
     n_threads: int | None = None,
+    advance: Advance | None = None,
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
     Only the works with indices in ``focal`` are scored (None: all of WORKS); every other work still counts as a citer.
+    ``advance`` gets the references that are read, instead of a bar of its own.
+
     Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
 
     Example:
@@ -123,7 +127,7 @@ def score_graph(
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
     columns: dict[str, AnyArray] = {}
-    for span, counts in _counts_by_year(graph, config, split_at(graph.year_offsets, dated), n_threads):
+    for span, counts in _counts_by_year(graph, config, split_at(graph.year_offsets, dated), n_threads, advance):
         for name, part in counts.items():
             whole = columns.setdefault(name, np.empty(len(dated), part.dtype))
             whole[span.start - dated.start : span.stop - dated.start] = part
@@ -223,7 +227,7 @@ def _score_shares(
 
 @task
 def score_share(
-    _: Advance,
+    advance: Advance,
     *,
     graph: str,
     stage_dir: str | None,
@@ -235,7 +239,7 @@ def score_share(
 ) -> None:
     """Score the works from ``first`` up to ``last`` of a graph on disk into one Parquet file."""
     opened = open_in_task(graph, stage_dir)
-    rows = score_graph(opened, CDConfig(**config), focal=range(first, last), n_threads=n_threads)
+    rows = score_graph(opened, CDConfig(**config), focal=range(first, last), n_threads=n_threads, advance=advance)
     write_parquet(rows, out)
 
 
@@ -271,13 +275,14 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
 
 
 def _counts_by_year(
-    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None
+    graph: CitationGraph, config: CDConfig, spans: list[range], n_threads: int | None, given: Advance | None = None
 ) -> Iterator[tuple[range, dict[str, AnyArray]]]:
-    """Count for one span of works after the other, with a bar."""
+    """Count for one span of works after the other, with a bar, unless one is given."""
+    if not spans:
+        return
     n_references = sum(int(graph.ref_offsets[span.stop] - graph.ref_offsets[span.start]) for span in spans)
-    with progress_bar("CD index", n_references, unit="references") as advance:
-        n_focal = spans[-1].stop if spans else None
-        counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance, n_focal)
+    with nullcontext(given) if given else progress_bar("CD index", n_references, unit="references") as advance:
+        counter = Counter(graph, config, n_threads or pl.thread_pool_size(), advance, spans[-1].stop)
         for span in spans:
             yield span, counter.count(span)
 

@@ -8,7 +8,7 @@ says what a draw keeps, how even the draws are, and what they showed on real gra
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -125,28 +125,47 @@ def score_null(
     engine: Engine | None = None,
     home: Path | None = None,
 ) -> pl.DataFrame:
-    """Do for a graph what compute_null_cd_index does. Rows by (year, work_id); works without a year come last.
+    """Do for a graph what compute_null_cd_index does; options and rows are as of score_nulls."""
+    config = replace(checked_config(config, CDConfig, "window_years=10"), windows=())
+    given: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "engine": engine, "home": home}
+    return score_nulls(graph, {"": config}, n_threads=n_threads, **given)["", ""]
 
-    ``engine`` has a task for each draw from a graph that lies on a disk; their files, the indices of all works in a
-    draw, stay in ``home``.
+
+def score_nulls(
+    graph: CitationGraph,
+    configs: Mapping[str, CDConfig],
+    *,
+    null: Null = "rewired",
+    n_draws: int = 100,
+    seed: int = 0,
+    n_threads: int | None = None,
+    engine: Engine | None = None,
+    home: Path | None = None,
+) -> dict[tuple[str, str], pl.DataFrame]:
+    """Compare the CD index under several conventions, with all their windows, with its index in the same draws.
+
+    Returns NULL_CD_INDEX for each name and window (as in ``CDConfig.all_windows``), by (year, work_id); works without a
+    year come last. Memory: 28 bytes a work for each. ``engine`` has a task for each draw from a graph that lies on a
+    disk; their files, the indices of all works in a draw, stay in ``home``.
     """
     from sciscidata.disruption._rewire_kernels import add_draw
 
-    config = replace(checked_config(config, CDConfig, "window_years=10"), family=False, di_l=5)
+    configs = {name: replace(config, family=False, di_l=5) for name, config in configs.items()}
     check_draws(null, n_draws, seed)
     check_threads(n_threads)
     threads = n_threads or pl.thread_pool_size()
-    n = graph.n_dated
-    observed, means, squares = np.empty(n), np.zeros(n), np.zeros(n)
-    n_defined = np.zeros(n, np.uint32)
-    for span, values in _indices_by_year(graph, config, threads):
-        observed[span] = values
+    sums = [_Sums(graph.n_dated) for config in configs.values() for _ in config.all_windows]
+    with progress_bar("CD index", float(_n_references(graph, configs)), unit="references") as advance:
+        for n, span, values in _indices_by_year(graph, configs.values(), threads, advance):
+            sums[n].observed[span] = values
     n_mended = n_stuck = 0
     if engine is not None and home is not None:
-        given = {"config": asdict(config), "null": null, "seed": seed}
+        given = {"configs": [asdict(config) for config in configs.values()], "null": null, "seed": seed}
         for path, facts in _draw_by_tasks(graph, given, n_draws, engine, home):
             n_mended, n_stuck = n_mended + facts["n_mended"], n_stuck + facts["n_stuck"]
-            add_draw(read_parquet(path)["cd_index"].to_numpy(writable=True), means, squares, n_defined)
+            for n, of_draws in enumerate(sums):
+                values = read_parquet(path, [str(n)]).to_series().to_numpy(writable=True)
+                add_draw(values, of_draws.means, of_draws.squares, of_draws.n_defined)
         n_here = 0
     else:
         n_here = n_draws
@@ -154,16 +173,31 @@ def score_null(
         for number in range(n_here):
             draw = rewire(graph, number, null=null, seed=seed, n_threads=threads)
             n_mended, n_stuck = n_mended + draw.n_mended, n_stuck + draw.n_stuck
-            for span, values in _indices_by_year(draw.graph, config, threads):
-                add_draw(values, means[span], squares[span], n_defined[span])
+            in_draws = _in_draws(advance, _n_references(graph, configs))
+            for n, span, values in _indices_by_year(draw.graph, configs.values(), threads, in_draws):
+                of_draws = sums[n]
+                add_draw(values, of_draws.means[span], of_draws.squares[span], of_draws.n_defined[span])
             del draw  # or two of them would be in memory
-            advance(1)
     share = n_mended / max(1, n_draws * graph.n_citations)
     logger.info("%d draws (%s): %.3g%% of the citations were swapped to keep a draw simple", n_draws, null, 100 * share)
     if n_stuck:
         logger.info("%d cells could not be mended, and were drawn by swaps from the observed citations", n_stuck)
-    columns = {"work_id": graph.work_ids[:n], "cd_index": observed, "null_mean": means, "null_std": squares}
-    dated = pl.DataFrame(columns | {"n_defined": n_defined}).with_columns(
+    names = [(name, window) for name, config in configs.items() for window in config.all_windows]
+    return {name: _summed(graph, of_draws) for name, of_draws in zip(names, sums, strict=True)}
+
+
+class _Sums:
+    """The observed index of each dated work, and what its draws add up to."""
+
+    def __init__(self, n: int) -> None:
+        self.observed, self.means, self.squares = np.empty(n), np.zeros(n), np.zeros(n)
+        self.n_defined = np.zeros(n, np.uint32)
+
+
+def _summed(graph: CitationGraph, sums: _Sums) -> pl.DataFrame:
+    n = graph.n_dated
+    columns = {"work_id": graph.work_ids[:n], "cd_index": sums.observed, "null_mean": sums.means}
+    dated = pl.DataFrame(columns | {"null_std": sums.squares, "n_defined": sums.n_defined}).with_columns(
         pl.col("cd_index").fill_nan(None),
         pl.when(pl.col("n_defined") > 0).then("null_mean"),
         pl.when(pl.col("n_defined") > 1).then((pl.col("null_std") / pl.col("n_defined")).sqrt()).alias("null_std"),
@@ -196,22 +230,28 @@ def _draw_by_tasks(
 
 @task
 def score_draw(
-    _: Advance,
+    advance: Advance,
     *,
     graph: str,
     stage_dir: str | None,
-    config: dict[str, Any],
+    configs: list[dict[str, Any]],
     null: Null,
     seed: int,
     number: int,
     n_threads: int,
     out: Path,
 ) -> dict[str, int]:
-    """Score all works that have a year in one draw from a graph on disk, NaN where undefined, into a Parquet file."""
+    """Score all works that have a year in one draw from a graph on disk, NaN where undefined, into a Parquet file.
+
+    It has a column for each convention and window.
+    """
     opened = open_in_task(graph, stage_dir)
     draw = rewire(opened, number, null=null, seed=seed, n_threads=n_threads)
-    values = [values for _, values in _indices_by_year(draw.graph, CDConfig(**config), n_threads)]
-    write_parquet(pl.DataFrame({"cd_index": np.concatenate(values)}), out, compression="zstd")
+    in_draws = _in_draws(advance, _n_references(opened, configs))
+    columns: dict[str, Float64Array] = {}
+    for n, span, values in _indices_by_year(draw.graph, [CDConfig(**one) for one in configs], n_threads, in_draws):
+        columns.setdefault(str(n), np.empty(opened.n_dated))[span] = values
+    write_parquet(pl.DataFrame(columns), out)
     return {"n_mended": draw.n_mended, "n_stuck": draw.n_stuck}
 
 
@@ -277,21 +317,41 @@ def _read_only(array: AnyArray) -> AnyArray:
     return view
 
 
-def _indices_by_year(graph: CitationGraph, config: CDConfig, n_threads: int) -> Iterator[tuple[slice, Float64Array]]:
-    """Give the CD index of the works of some years after the other, NaN where undefined; memory holds these."""
-    counter = Counter(graph, config, n_threads, lambda amount, note="": None)
-    parts: list[dict[str, AnyArray]] = []
-    begin = 0
-    for first, last in pairwise(graph.year_offsets.tolist()):
-        parts.append(counter.count(range(first, last)))
-        if last - begin >= _ROWS_AT_ONCE or last == graph.n_dated:
-            counts = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-            counts["work_id"] = graph.work_ids[begin:last]
-            counts["n_refs"] = np.diff(graph.ref_offsets[begin : last + 1])
-            counts["n_ever"] = np.diff(graph.citer_offsets[begin : last + 1])
-            indices = add_indices(pl.DataFrame(counts), config)["cd_index"]
-            yield slice(begin, last), indices.fill_null(np.nan).to_numpy(writable=True)
-            parts, begin = [], last
+def _indices_by_year(
+    graph: CitationGraph, configs: Iterable[CDConfig], n_threads: int, advance: Advance
+) -> Iterator[tuple[int, slice, Float64Array]]:
+    """Give the CD index of the works of some years after the other, NaN where undefined; memory holds these.
+
+    The first number counts conventions and their windows.
+    """
+    n = 0
+    for config in configs:
+        counter = Counter(graph, config, n_threads, advance)
+        parts: list[dict[str, AnyArray]] = []
+        begin = 0
+        for first, last in pairwise(graph.year_offsets.tolist()):
+            parts.append(counter.count(range(first, last)))
+            if last - begin >= _ROWS_AT_ONCE or last == graph.n_dated:
+                counts = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+                counts["work_id"] = graph.work_ids[begin:last]
+                counts["n_refs"] = np.diff(graph.ref_offsets[begin : last + 1])
+                counts["n_ever"] = np.diff(graph.citer_offsets[begin : last + 1])
+                indices = add_indices(pl.DataFrame(counts), config)
+                for place, window in enumerate(config.all_windows, n):
+                    values = indices[f"cd_index{window}"].fill_null(np.nan).to_numpy(writable=True)
+                    yield place, slice(begin, last), values
+                parts, begin = [], last
+        n += len(config.all_windows)
+
+
+def _n_references(graph: CitationGraph, configs: Sized) -> int:
+    """Count what is read to score a graph under some conventions."""
+    return int(graph.ref_offsets[graph.n_dated]) * len(configs)
+
+
+def _in_draws(advance: Advance, n_references: int) -> Advance:
+    """Advance a bar of draws by references, of which a draw has so many."""
+    return lambda amount, note="": advance(amount / max(1, n_references), note)
 
 
 def check_draws(null: object, n_draws: object, seed: object) -> None:

@@ -5,7 +5,6 @@ One citing year needs no other year, so years run in threads, and their scores c
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
 from dataclasses import asdict, replace
@@ -20,10 +19,11 @@ from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int6
 from sciscidata._kernels.portable_math import sigmoid
 from sciscidata._support.progress import Advance
 from sciscidata._support.validate import check_threads, checked_config
+from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
-from sciscidata.engines.task import Task, name_of, task
+from sciscidata.engines.task import task
 from sciscidata.errors import ConfigError
-from sciscidata.graph.graph import CitationGraph, content_hash, graph_folder, open_in_task
+from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
@@ -41,8 +41,9 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
+from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
-from sciscidata.storage import cached_folder, hash_file, whole_when_done
+from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.spill import RowSpool
@@ -203,9 +204,9 @@ def cache_atypicality(
     """
     config = _checked(config, n_threads, only_some=False)
     scorer = YearScorer(graph, venues, config, None, background)
-    facts: list[object] = [_FORMAT_VERSION, asdict(config), _hash(venues)]
+    facts: list[object] = [_FORMAT_VERSION, asdict(config), hash_array(venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
-        facts += [hash_file(background.path), _hash(background.source_ids)]
+        facts += [hash_file(background.path), hash_array(background.source_ids)]
 
     def make(folder: Path) -> None:
         def write(j: int) -> None:
@@ -231,41 +232,17 @@ def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) ->
     """Have tasks score the years that ``folder`` lacks, and copy their files there."""
     graph, background = scorer.graph, scorer.background
     years = [j for j in range(graph.years.size) if not part_path(folder, j, graph.years[j]).exists()]
-    home.mkdir(parents=True, exist_ok=True)
-    given = {
-        "graph": str(graph_folder(graph).absolute()),
-        "stage_dir": engine.config.stage_dir,
+    arguments = {
         "config": asdict(scorer.config),
-        "venues": _hand_over(scorer.venues, home / "venues.npy"),
         "background": None if background is None else str(background.path.absolute()),
-        "source_ids": None if background is None else _hand_over(background.source_ids, home / "source_ids.npy"),
     }
-    ends = graph.ref_offsets[graph.year_offsets]
-    tasks = [
-        Task(
-            name=f"atypicality of {graph.years[j]}",
-            work=name_of(score_one_year),
-            arguments=given | {"j": j},
-            out=str(part_path(home, j, graph.years[j])),
-            cost=float(ends[j + 1] - ends[j]),
-        )
-        for j in years
-    ]
-    facts = engine.do_all(tasks, home, what="atypicality", unit="references")
-    for j, task_of_year, found in zip(years, tasks, facts, strict=True):
+    arrays = {"venues": scorer.venues, **({} if background is None else {"source_ids": background.source_ids})}
+    given = YearWork(score_one_year, "atypicality", arguments, arrays)
+    for j, path, found in take_years(engine, home, graph, years, given):
         scorer.n_cells[j], scorer.n_known[j] = found["n_cells"], found["n_known"]
         if found["concentration"] is not None:
             scorer.concentrations[int(graph.years[j])] = found["concentration"]
-        write_part(part_path(folder, j, graph.years[j]), read_parquet(Path(task_of_year.out)))
-
-
-def _hand_over(numbers: Int32Array | Int64Array, path: Path) -> str:
-    """Write an array for the tasks; its name has its SHA-256, so that no task takes one for another."""
-    path = path.with_stem(f"{path.stem}-{_hash(numbers)[:16]}")
-    if not path.exists():
-        with whole_when_done(path) as unfinished, unfinished.open("wb") as file:
-            np.save(file, numbers)
-    return str(path)
+        write_part(part_path(folder, j, graph.years[j]), read_parquet(path))
 
 
 @lru_cache(maxsize=1)
@@ -285,10 +262,6 @@ def score_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, 
     write_parquet(scorer.score(j), out)
     counts = {"n_cells": int(scorer.n_cells[j]), "n_known": int(scorer.n_known[j])}
     return counts | {"concentration": scorer.concentrations.get(int(scorer.graph.years[j]))}
-
-
-def _hash(numbers: Int32Array | Int64Array) -> str:
-    return hashlib.sha256(np.ascontiguousarray(numbers).data).hexdigest()
 
 
 def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: bool) -> NoveltyConfig:

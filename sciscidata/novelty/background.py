@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import errno
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import asdict, dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +23,14 @@ import pyarrow.parquet as pq
 
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.progress import progress_bar
+from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads, checked_config, require_parquet_name
+from sciscidata.engines.arrays import hash_array
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.task import task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
-from sciscidata.graph.graph import build_graph
+from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, open_in_task
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
 from sciscidata.novelty.venue_pairs import (
@@ -37,9 +42,11 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
+from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
-from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json
 
 FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
@@ -206,10 +213,12 @@ def write_null_model(
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
     overwrite: bool = True,
+    engine: Engine | None = None,
 ) -> Path:
     """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
 
-    Memory: the graph, and the pairs of one year per thread. The rows do not depend on ``n_threads``. Without
+    Memory: the graph, and the pairs of one year per thread. The bytes do not depend on ``n_threads`` or ``engine``,
+    which has a task for each citing year; their files lie in ``cache_dir``, which it needs, until all are done. Without
     ``overwrite``, a file that another run makes meanwhile stays. Before any row is read, ConfigError and
     SchemaMismatchError are raised if an argument is wrong or a column is missing; later WorkIdError and EmptyInputError
     as by build_graph, and StorageError if the disk is full, ``path`` cannot be written, or another run has made it.
@@ -234,12 +243,58 @@ def write_null_model(
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
     graph = build_graph(works, citations, cache_dir=cache_dir)
-    venues, source_ids, year_of = venue_numbers(graph, works), venue_ids(works), year_places(graph)
+    pairs = _YearPairs(graph, venue_numbers(graph, works), venue_ids(works), config)
+    all_years: list[int] = graph.years.tolist()
+    first, last = config.years or (min(all_years, default=0), max(all_years, default=0))
+    asked = [j for j, year in enumerate(all_years) if first <= year <= last]
+    home: Path | None = None
+    if engine is not None and cache_dir is not None:
+        key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, pairs.arrays().values()))
+        home = (Path(cache_dir) / f"background-{key}.tasks").absolute()
+        found = _by_tasks(pairs, asked, engine, home)
+    else:
+        found = _by_threads(pairs, asked, n_threads or pl.thread_pool_size())
+    schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
+    years: list[dict[str, int]] = []
+    with (
+        atomic_file(path, overwrite=overwrite) as file,
+        pq.ParquetWriter(file, schema, **CHECKED) as writer,
+        closing(found),
+    ):
+        for counts, rows in found:
+            years.append(counts)
+            if rows.height:  # an empty row group knows no year
+                writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
+        facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
+        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
+        writer.close()
+        seal(file)
+    if home is not None:
+        remove_folder(home)
+    return path
 
-    def pairs(j: int) -> tuple[dict[str, int], pl.DataFrame]:
+
+@dataclass(frozen=True, eq=False)
+class _YearPairs:
+    """What the venue pairs of any year are made of."""
+
+    graph: CitationGraph
+    venues: Int32Array
+    source_ids: Int64Array
+    config: NoveltyConfig
+
+    def arrays(self) -> dict[str, Int32Array | Int64Array]:
+        """Return what a task gets as files."""
+        return {"venues": self.venues, "source_ids": self.source_ids}
+
+    @cached_property
+    def _year_of(self) -> Int32Array:
+        return year_places(self.graph)
+
+    def of_year(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
         """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
-        year = int(graph.years[j])
-        given = (graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
+        graph, config, year = self.graph, self.config, int(self.graph.years[j])
+        given = (graph, self.venues, self._year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
         slots = year_slots(*given, venue_required=config.venue_required)
         groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
@@ -251,35 +306,48 @@ def write_null_model(
             "n_pairs": mean.size,
         }
         a, b = cells.venues(slots.venue_numbers)
-        order = np.argsort(a.astype(np.int64) * source_ids.size + b)  # numbers have the order of the ids
+        order = np.argsort(a.astype(np.int64) * self.source_ids.size + b)  # numbers have the order of the ids
         columns = {
             "publication_year": np.full(order.size, year, np.int32),
-            "source_id_a": source_ids[a[order]],
-            "source_id_b": source_ids[b[order]],
+            "source_id_a": self.source_ids[a[order]],
+            "source_id_b": self.source_ids[b[order]],
             "n_observed": cells.observed[order].astype(np.int64),
             "mean": mean[order],
             "std": deviation[order],
         }
         return counts, pl.DataFrame(columns, schema=PAIR_STATISTICS).with_columns(pl.col("std").fill_nan(None))
 
-    all_years: list[int] = graph.years.tolist()
-    first, last = config.years or (min(all_years, default=0), max(all_years, default=0))
-    asked = [j for j, year in enumerate(all_years) if first <= year <= last]
-    n_threads = n_threads or pl.thread_pool_size()
-    schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
-    years: list[dict[str, int]] = []
+
+_YearFound = Generator[tuple[dict[str, int], pl.DataFrame]]
+
+
+def _by_threads(pairs: _YearPairs, years: list[int], n_threads: int) -> _YearFound:
+    """Give counts and rows of each year; memory holds one year per thread."""
     with (
-        atomic_file(path, overwrite=overwrite) as file,
-        progress_bar("venue pairs", float(graph.n_citations), unit="references") as advance,
-        pq.ParquetWriter(file, schema, **CHECKED) as writer,
+        progress_bar("venue pairs", float(pairs.graph.n_citations), unit="references") as advance,
+        closing(map_in_order(pairs.of_year, years, n_threads, n_held=n_threads)) as found,
     ):
-        for counts, rows in map_in_order(pairs, asked, n_threads, n_held=n_threads):
-            years.append(counts)
-            if rows.height:  # an empty row group knows no year
-                writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
+        for counts, rows in found:
+            yield counts, rows
             advance(counts["n_references"])
-        facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
-        writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
-        writer.close()
-        seal(file)
-    return path
+
+
+def _by_tasks(pairs: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
+    given = YearWork(save_one_year, "venue pairs", {"config": asdict(pairs.config)}, pairs.arrays())
+    for _, path, counts in take_years(engine, home, pairs.graph, years, given):
+        yield counts, read_parquet(path).rechunk()  # pages end where chunks do
+
+
+@lru_cache(maxsize=1)
+def _pairs_in_task(given: str) -> _YearPairs:
+    facts = json.loads(given)
+    graph = open_in_task(facts["graph"], facts["stage_dir"])
+    return _YearPairs(graph, np.load(facts["venues"]), np.load(facts["source_ids"]), NoveltyConfig(**facts["config"]))
+
+
+@task
+def save_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, Any]:  # noqa: ANN401
+    """Write PAIR_STATISTICS of the j-th year of a graph on disk into one Parquet file, and return its counts."""
+    counts, rows = _pairs_in_task(json.dumps(given, sort_keys=True)).of_year(j)
+    write_parquet(rows, out)
+    return counts

@@ -6,9 +6,10 @@ import hashlib
 import json
 import keyword
 import threading
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Generator, Mapping
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,9 +19,19 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata._support.parallel import StoppedError, map_in_order
-from sciscidata._support.progress import progress_bar
+from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
+from sciscidata.corpus.folder import read_report, scan_corpus
+from sciscidata.engines.arrays import hand_over
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.task import Task, name_of, task
+from sciscidata.errors import (
+    InputNotFoundError,
+    SchemaMismatchError,
+    StorageError,
+    VerificationError,
+    WorkIdError,
+)
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import NOVELTY_COLUMNS
@@ -28,6 +39,7 @@ from sciscidata.release.release import check_target
 from sciscidata.release.write_json_lines import render_lines
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 
 _NEEDED: Final = ("work_id", "cd_index", "disruption_label")
@@ -54,6 +66,7 @@ class LabelLookup:
     def __init__(self, labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> None:
         kept = check_labelled(labelled, label)
         self._words = vocabularies(label)
+        self._columns: dict[str, npt.NDArray[Any]] = {}
         there = kept.collect_schema()
         columns = [pl.col(name).fill_null(float("nan")) for name in _SCORES if name in there]
         columns += [_encode(name, words) for name, words in self._words.items() if name in there]
@@ -62,7 +75,6 @@ class LabelLookup:
         is_sorted = bool((ids[1:] > ids[:-1]).all())
         order = np.empty(0, np.int64) if is_sorted else np.argsort(ids)
         self._ids: npt.NDArray[np.int64] = ids if is_sorted else ids[order]
-        self._columns: dict[str, npt.NDArray[Any]] = {}
         for name in rows.columns:  # one after the other, to hold no second copy of all of them
             values = rows.drop_in_place(name).to_numpy()
             self._columns[name] = values if is_sorted else values[order]
@@ -74,6 +86,18 @@ class LabelLookup:
             if (self._columns.get(name, ids[:0]) == _UNKNOWN).any():
                 msg = f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(words)}, or null."
                 raise SchemaMismatchError(msg)
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], label: OwnLabel | None) -> LabelLookup:
+        """Return the lookup whose ``arrays`` these are."""
+        lookup = cls.__new__(cls)
+        lookup._ids, lookup._words = arrays["work_id"], vocabularies(label)
+        lookup._columns = {name: array for name, array in arrays.items() if name != "work_id"}
+        return lookup
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Return all that it holds: ids in ascending order, and a value for each in every other array."""
+        return {"work_id": self._ids, **self._columns}
 
     def add_to(self, works: pl.DataFrame) -> pl.DataFrame:
         """Keep the rows of ``works`` that are labelled, in order, and add their scores and labels.
@@ -120,6 +144,7 @@ LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
 
 _LINE_BYTES: Final = 512 << 20  # twice the longest record that is read; a longer line is no row
+_BLOCK: Final = 1 << 22
 _BATCH_ROWS: Final = 2_048  # a few megabytes of text: buffers that the allocator uses again
 _FROM_WORKS: Final = ("work_id", *(name for name in EXAMPLE if name in WORKS))
 
@@ -132,13 +157,15 @@ def write_labelled(
     source: Mapping[str, Any] | None = None,
     label: OwnLabel | None = None,
     n_threads: int | None = None,
+    parts: PartTasks | None = None,
 ) -> dict[str, Any]:
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
     ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
     ``labelled.json`` is the report, with ``source`` in it, which is also returned. An own label of the works
     (``label``) follows after the columns of EXAMPLE, and is described in the report. Both appear whole or not at all.
-    Texts pass through in batches. The bytes do not depend on ``n_threads``.
+    Texts pass through in batches. The bytes do not depend on ``n_threads``, or on ``parts``: then ``works`` are those
+    of a corpus on disk, and the tasks of an engine write the lines of each of its parts.
 
     Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``LabelLookup``, a
     ReleaseExistsError if ``folder`` holds anything, and a StorageError if it cannot be written.
@@ -157,7 +184,7 @@ def write_labelled(
     check_threads(n_threads)
     folder = real_path(folder)
     texts = require_columns(works, WORKS, frame_name="WORKS", stage="write_labelled", columns=_FROM_WORKS)
-    columns = [*_FROM_WORKS, *({ORIGINAL_ID} & {*texts.collect_schema()})]
+    columns = _columns_read(texts)
     check_labelled(labelled, label)
     check_target(folder, can_replace=False)
     digest = hashlib.sha256()
@@ -166,8 +193,13 @@ def write_labelled(
     with (
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
-        progress_bar("write labelled works", unit="works") as advance,
-        closing(_render(texts.select(columns), LabelLookup(labelled, label), label, n_threads)) as rendered,
+        # The tasks of an engine have a bar of their own.
+        progress_bar("write labelled works", unit="works") if parts is None else nullcontext(_show_nothing) as advance,
+        closing(
+            _render(texts.select(columns), LabelLookup(labelled, label), label, n_threads)
+            if parts is None
+            else _render_by_tasks(LabelLookup(labelled, label), label, parts)
+        ) as rendered,
     ):
         for batch in rendered:
             file.write(batch.lines)
@@ -188,6 +220,8 @@ def write_labelled(
         }
         text = json.dumps({**report, **BLANK_SEAL}, indent=2, ensure_ascii=False)
         (unfinished / REPORT).write_bytes(seal_text(f"{text}\n"))
+    if parts is not None:
+        remove_folder(parts.home)
     return report
 
 
@@ -264,10 +298,93 @@ def _count(path: Path, stated: Mapping[str, Mapping[str, int]]) -> dict[str, Any
     return {"rows": n_rows, "classes": classes}
 
 
+class PartTasks(NamedTuple):
+    """Who writes the lines of each part of the corpus in ``corpus``; ``home`` is where, until all are done."""
+
+    engine: Engine
+    corpus: Path
+    home: Path
+
+
 class _Batch(NamedTuple):
     lines: bytes
     n_rows: int
     classes: dict[str, dict[str | None, int]]
+
+
+def _show_nothing(amount: float, note: str = "", /) -> None:
+    """Advance no bar."""
+
+
+def _render_by_tasks(labelled: LabelLookup, label: OwnLabel | None, parts: PartTasks) -> Generator[_Batch]:
+    """Have tasks write the lines of each part of a corpus, and give them in order."""
+    report, digest = read_report(parts.corpus)
+    given = {
+        "corpus": str(parts.corpus.absolute()),
+        "corpus_sha256": digest,
+        "arrays": {name: hand_over(array, parts.home / f"{name}.npy") for name, array in labelled.arrays().items()},
+        "label": None if label is None else {"name": label.name, "classes": [*label.classes]},
+        "n_threads": parts.engine.config.threads,
+    }
+    sizes = [sum(file["bytes"] for file in part["files"].values()) for part in report["parts"]]
+    tasks = [
+        Task(
+            name=f"lines of part {number + 1} of {len(sizes)}",
+            work=name_of(render_part),
+            arguments=given | {"part": number},
+            out=str(parts.home.absolute() / f"{number:06}.jsonl"),
+            cost=float(size),
+        )
+        for number, size in enumerate(sizes)
+    ]
+    facts = parts.engine.do_all(tasks, parts.home, what="write labelled works", unit="bytes")
+    for done, found in zip(tasks, facts, strict=True):
+        yield _Batch(b"", found["rows"], {name: dict(counts) for name, counts in found["classes"].items()})
+        with Path(done.out).open("rb") as file:
+            while block := file.read(_BLOCK):
+                yield _Batch(block, 0, {})
+
+
+@lru_cache(maxsize=1)
+def _lookup_in_task(given: str) -> tuple[LabelLookup, OwnLabel | None]:
+    facts = json.loads(given)
+    arrays = {name: np.load(path, mmap_mode="r") for name, path in facts["arrays"].items()}
+    # Where the classes came from does not matter any more.
+    label = None if facts["label"] is None else OwnLabel(**facts["label"], column=facts["label"]["name"])
+    return LabelLookup.of_arrays(arrays, label), label
+
+
+@task
+def render_part(
+    advance: Advance,
+    *,
+    corpus: str,
+    corpus_sha256: str,
+    arrays: dict[str, str],
+    label: dict[str, Any] | None,
+    part: int,
+    n_threads: int,
+    out: Path,
+) -> dict[str, Any]:
+    """Write the lines of the labelled works in one part of a corpus, and count them."""
+    lookup, own = _lookup_in_task(json.dumps({"arrays": arrays, "label": label}, sort_keys=True))
+    works, _, provenance = scan_corpus(corpus, part=part)
+    if provenance["report_sha256"] != corpus_sha256:
+        msg = f"the corpus in {corpus} was replaced while it was read. Run again."
+        raise StorageError(msg)
+    n_rows, classes = 0, {name: Counter[str | None]() for name in vocabularies(own)}
+    columns = _columns_read(works)
+    with out.open("wb") as file, closing(_render(works.select(columns), lookup, own, n_threads)) as rendered:
+        for batch in rendered:
+            file.write(batch.lines)
+            n_rows += batch.n_rows
+            for name, counts in batch.classes.items():
+                classes[name].update(counts)
+    return {"rows": n_rows, "classes": {name: [*counts.items()] for name, counts in classes.items()}}
+
+
+def _columns_read(works: pl.LazyFrame) -> list[str]:
+    return [*_FROM_WORKS, *({ORIGINAL_ID} & {*works.collect_schema()})]
 
 
 def _render(

@@ -43,12 +43,15 @@ class World:
         sizes = {f"updated_date=2026-06-01/part_{n:04}": 60 for n in range(12)}
         for place, (name, size) in enumerate(sizes.items()):
             records = [
-                {"id": f"https://openalex.org/W{1000 * place + n}", "publication_year": 2000, "is_xpac": False,
-                 "title": f"Work {n}", "referenced_works": [f"https://openalex.org/W{n}"]}
+                {"id": f"https://openalex.org/W{1000 * place + n}", "publication_year": 2000 + place, "is_xpac": False,
+                 "title": f"Work {n}",
+                 "referenced_works": [f"https://openalex.org/W{1000 * (place - k) + n // k + 1}" for k in (1, 2, 3)]}
                 for n in range(1, size + 1)
             ]  # fmt: skip
             write_part(self.snapshot, "jsonl", name, [export_record(entry) for entry in records])
         write_manifest(self.snapshot, "jsonl", sizes)
+        self.parts = home / "parts"
+        ssd.ingest(ssd.SnapshotConfig(folder=str(self.snapshot)), self.parts, cache_dir=home)
         self.expected = {name: stage(self, home / name, None) for name, stage in STAGES.items()}
 
 
@@ -68,11 +71,30 @@ def _ingest(world: World, home: Path, on) -> list[bytes]:
     return [path.read_bytes() for path in sorted(paths) if "cache" not in path.parts and "receipts" not in path.parts]
 
 
+def _background(world: World, home: Path, on) -> list[bytes]:
+    source = ssd.CorpusConfig(folder=str(world.corpus))
+    table = ssd.write_background(source, home / "pairs.parquet", cache_dir=home / "cache", engine=on)
+    assert table.counts["n_pairs"].sum() > 10_000
+    return [table.path.read_bytes()]
+
+
+def _export(world: World, home: Path, on) -> list[bytes]:
+    label = ssd.OwnLabel(name="own_label", classes=("up", "down"), sql="CASE WHEN cd_index > 0 THEN 'up' END")
+    source, cache = ssd.CorpusConfig(folder=str(world.parts)), home / "cache"
+    report = ssd.export_labelled(
+        ssd.BuildConfig(source=source, out=home / "all", cache_dir=cache, label=label), engine=on
+    )
+    assert report["rows"] > report["classes"]["own_label"]["up"] > 50
+    return [(home / "all" / name).read_bytes() for name in ("labelled.jsonl", "labelled.json")]
+
+
 STAGES = {
     "cd": _scores(ssd.write_cd_index),
     "novelty": _scores(ssd.write_atypicality),
     "null": _scores(write_null_cd_index, n_draws=12),
     "ingest": _ingest,
+    "background": _background,
+    "export": _export,
 }
 
 
@@ -219,8 +241,15 @@ def test_a_sweep_is_its_single_runs_below_each_other_with_or_without_an_engine(w
         part = rows.filter(convention=name, window="all" if window is None else "3").select(single.columns)
         assert part.sort("work_id").equals(single.sort("work_id"))
     assert (tmp_path / "sweep.png").stat().st_size > 5_000
-    with pytest.raises(ConfigError, match="each once"):
-        write_cd_sweep(world.corpus, tmp_path / "x.parquet", conventions=("default", "default"), **places)
+    for wrong, message in (
+        ({"conventions": ("default", "default")}, "each once"),
+        ({"windows": (3, 0)}, "convention 'default' has no window 0. Leave out one of the two"),
+        ({"conventions": ("pyscisci",)}, "convention 'pyscisci' has no window all"),
+        ({"conventions": ("cd",)}, "knows no convention 'cd', needs some of default, cdindex"),
+        ({"windows": ("90d",)}, "windows"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            write_cd_sweep(world.corpus, tmp_path / "x.parquet", **wrong, **places)
 
 
 def test_a_list_of_commands_is_done_one_by_one_and_put_together(world, tmp_path, capsys, monkeypatch):
@@ -308,6 +337,9 @@ def test_a_wrong_engine_is_one_clear_error(options, message):
 def test_other_sources_have_no_tasks_and_other_folders_no_list(tmp_path):
     with engine("local") as on, pytest.raises(ConfigError, match="only the parts of a snapshot"):
         ssd.ingest(ssd.SyntheticConfig(n_works=50), tmp_path / "out", cache_dir=tmp_path, engine=on)
+    config = ssd.BuildConfig(source=ssd.SyntheticConfig(n_works=50), out=tmp_path / "all", cache_dir=tmp_path)
+    with engine("local") as on, pytest.raises(ConfigError, match="Make a corpus with `sciscidata ingest`"):
+        ssd.export_labelled(config, engine=on)
     with pytest.raises(InputNotFoundError, match=r"no readable tasks\.json"):
         do_listed(tmp_path)
     assert EngineConfig().tasks == 16

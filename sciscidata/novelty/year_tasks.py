@@ -1,0 +1,51 @@
+"""Citing years as tasks: each reads the graph and the venues, and writes the Parquet file of one year."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from sciscidata.engines.arrays import hand_over
+from sciscidata.engines.engine import Engine
+from sciscidata.engines.task import Task, name_of
+from sciscidata.graph.graph import CitationGraph, graph_folder
+from sciscidata.storage.year_parts import part_path
+
+
+class YearWork(NamedTuple):
+    """What is done for each year.
+
+    ``work`` is the function of the tasks, ``what`` the name of their bar. ``arguments`` are JSON; ``arrays`` are handed
+    over as the names of files.
+    """
+
+    work: Callable[..., dict[str, Any] | None]
+    what: str
+    arguments: Mapping[str, Any]
+    arrays: Mapping[str, npt.NDArray[Any]]
+
+
+def take_years(
+    engine: Engine, home: Path, graph: CitationGraph, years: Sequence[int], given: YearWork
+) -> Iterator[tuple[int, Path, dict[str, Any]]]:
+    """Have tasks done for the ``years`` of a graph on disk, by their places; give place, file and facts in order."""
+    of_graph = {"graph": str(graph_folder(graph).absolute()), "stage_dir": engine.config.stage_dir}
+    handed = {name: hand_over(array, home / f"{name}.npy") for name, array in given.arrays.items()}
+    n_references = np.diff(graph.ref_offsets[graph.year_offsets])
+    tasks = [
+        Task(
+            name=f"{given.what} of {graph.years[j]}",
+            work=name_of(given.work),
+            arguments={**given.arguments, **of_graph, **handed, "j": j},
+            out=str(part_path(home, j, graph.years[j])),
+            cost=float(n_references[j]),
+        )
+        for j in years
+    ]
+    facts = engine.do_all(tasks, home, what=given.what, unit="references")
+    for j, done, found in zip(years, tasks, facts, strict=True):
+        yield j, Path(done.out), found
