@@ -1,4 +1,4 @@
-"""Object stores (``s3://``, ``gs://``, ``az://``): check their address, and read and write their objects by obstore.
+"""Object stores (``s3://``, ``gs://``, ``az://``): check their address, list and download their objects by obstore.
 
 Settings and credentials come from the environment, as the tools of each store read them, or from options. A task that
 goes to another process carries no credential: the environment of that process has it.
@@ -347,10 +347,10 @@ def _reason(error: BaseException) -> str:
     """Return what an error of obstore says, on one line, without its retries and without the query of an address."""
     text = str(error).split("\n\nDebug source:")[0]
     if found := _ASKED.search(text):
-        text = f"{found[1]} {found[2]}: {found[3]}"
+        text = f"{found[1]} {found[2].partition('?')[0]}: {found[3]}"
     if code := re.search(r"<Code>(\w+)</Code>", text):
         text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
-    text = re.sub(r"\?[^\s:'\"]*", "", text)  # it may hold a signature
+    text = re.sub(r"\?\S*", "", text)  # the query of an address may hold a signature
     return " ".join(text.split()).rstrip(". ")[:300]
 
 
@@ -376,8 +376,9 @@ class SharedPace:
             with suppress(OSError):
                 wait_for_lock(file)
             now = time.time()
-            text = file.read()
-            start = max(now, float(text) if text else now)
+            start = now
+            with suppress(ValueError):  # a new file, or one that a killed process left unfinished
+                start = max(now, float(file.read()))
             file.seek(0)
             file.truncate()
             file.write(repr(start + takes_s))

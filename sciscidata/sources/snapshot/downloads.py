@@ -70,9 +70,9 @@ def downloaded(
 
 
 def tidy_downloads(out: Path, wanted: set[str]) -> None:
-    """Remove all copies but those of some names."""
+    """Remove all copies but those of some names, with their locks: a worker of a killed run may hold one still."""
     for path in (out / _DOWNLOADS).glob("*"):
-        if path.name not in wanted:
+        if path.name.removesuffix(".lock") not in wanted:
             path.unlink(missing_ok=True)
     with suppress(OSError):
         (out / _DOWNLOADS).rmdir()
