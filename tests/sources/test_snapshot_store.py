@@ -228,7 +228,7 @@ def test_a_store_that_refuses_names_the_remedy_and_no_key(tmp_path, no_credentia
     assert "AKIA" not in str(error.value)
 
 
-def test_options_that_are_credentials_or_have_no_effect_are_refused():
+def test_options_that_are_credentials_or_have_no_effect_are_refused_and_a_missing_package_is_named(monkeypatch):
     for name in ("secret_access_key", "AWS_SESSION_TOKEN", "sas_token"):
         with pytest.raises(ConfigError, match=rf"holds {name}, a credential.*environment") as error:
             SnapshotConfig(folder="s3://openalex", store_options={name: "hidden"})
@@ -236,6 +236,10 @@ def test_options_that_are_credentials_or_have_no_effect_are_refused():
     for option in ({"max_mb_per_second": 2}, {"store_options": {"region": "eu-1"}}):
         with pytest.raises(ConfigError, match=f"{next(iter(option))} has no effect on a folder"):
             snapshot_bytes(SnapshotConfig(folder="openalex", **option))
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "obstore.store", None)
+        with pytest.raises(ConfigError, match=r"not installed. Install it: pip install 'sciscidata\[store\]'"):
+            snapshot_bytes(SnapshotConfig(folder="s3://openalex"))
 
 
 def test_processes_share_one_pace(tmp_path):
