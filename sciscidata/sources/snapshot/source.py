@@ -251,12 +251,12 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
 
 
 def _report_implausible(implausible: Mapping[str, str], config: SnapshotConfig) -> None:
-    if implausible and config.implausible == "skip":
+    if not implausible:
+        return
+    remedy = "kept, as SnapshotConfig.implausible='keep' says"
+    if config.implausible == "skip":
         remedy = "left out; if you trust them, set SnapshotConfig.implausible='keep', which reads nothing again"
-    else:
-        remedy = "kept, as SnapshotConfig.implausible='keep' says"
-    if implausible:
-        _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
+    _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
     for line in list_left_out(implausible):
         _LOG.warning("%s", line)
 
