@@ -1,4 +1,4 @@
-"""Object stores (``s3://``, ``gs://``, ``az://``): check their address, and read and write their objects by obstore.
+"""Object stores (``s3://``, ``gs://``, ``az://``): check their address, list and download their objects by obstore.
 
 Settings and credentials come from the environment, as the tools of each store read them, or from options. A task that
 goes to another process carries no credential: the environment of that process has it.
@@ -29,7 +29,7 @@ STORE_REMEDY: Final = (
     "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
     "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
     "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of az:// AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; of "
-    "hf:// HF_TOKEN), or storage_options in Python."
+    "hf:// HF_TOKEN), or among the options of the store."
 )
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
 #: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
@@ -49,7 +49,7 @@ _ACCOUNTS: Final = (
 )
 #: Settings that say who asks. Without one of them a request is not signed: open buckets need none.
 _IDENTITY: Final = re.compile(
-    "access_key_id|web_identity_token_file|container_credentials|service_account|application_credentials"
+    "access_key|web_identity_token_file|container_credentials|service_account|application_credentials"
     "|account_key|master_key|sas_|client_secret|federated_token|_token$|use_azure_cli|managed_identity"
 )
 _PROOF: Final = "the credentials (a signature, a token)"
@@ -77,10 +77,10 @@ def is_url(place: str | os.PathLike[str]) -> bool:
     return isinstance(place, str) and _URL.match(place) is not None
 
 
-def check_store(folder: str, storage_options: Mapping[str, Any], *, config: str) -> None:
+def check_store(folder: str, options: Mapping[str, Any], *, config: str, field: str = "storage_options") -> None:
     """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded.
 
-    ``config`` is the class that has ``folder`` and ``storage_options``, for the message.
+    ``config`` is the class that has ``folder``, and its options in ``field``, for the message.
     """
     if not is_url(folder):
         return
@@ -88,36 +88,36 @@ def check_store(folder: str, storage_options: Mapping[str, Any], *, config: str)
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
         msg = (
             f"{config}.folder is {show_address(folder)}, needs a URL without a user name or password, because "
-            f"it is recorded. Put credentials into the environment, or into {config}.storage_options."
+            "it is recorded. Put credentials into the environment."
         )
         raise ConfigError(msg)
     owner = _OWNERS.get(scheme.lower(), "")
-    if scheme.lower() == "http" and any(_CREDENTIAL.search(str(option).lower()) for option in storage_options):
+    if scheme.lower() == "http" and any(_CREDENTIAL.search(str(option).lower()) for option in options):
         check_address(folder, name=f"{config}.folder", key=_PROOF)
-    settings = _settings(owner, storage_options)
+    settings = _settings(owner, options, field)
     if _skips_signature(owner, settings):
         return
     for url, name in _endpoints(owner, settings):
         check_address(url, name=name, key=_PROOF)
 
 
-def refuse_credentials(storage_options: Mapping[str, Any] | None, *, config: str) -> None:
+def refuse_credentials(options: Mapping[str, Any] | None, *, name: str) -> None:
     """Raise a ConfigError for an option that is a credential: tasks carry the options, and may be written to disk."""
-    for option in storage_options or {}:
+    for option in options or {}:
         if _CREDENTIAL.search(str(option).lower()):
             msg = (
-                f"{config}.storage_options holds {option}, a credential, which would be written into tasks. Put it "
+                f"{name} holds {option}, a credential, which would be written into tasks. Put it "
                 "into the environment, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
             )
             raise ConfigError(msg)
 
 
-def _settings(owner: str, storage_options: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
+def _settings(owner: str, options: Mapping[str, Any], field: str) -> dict[str, tuple[str, str]]:
     """Return value and name of each setting by its name in lower case; options beat the environment."""
     read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
     given = {name.lower(): (value, name) for name, value in read}
-    options = {str(option).lower(): str(value) for option, value in storage_options.items()}
-    return given | {option: (value, f"storage_options[{option!r}]") for option, value in options.items()}
+    named = ((str(option).lower(), str(value)) for option, value in options.items())
+    return given | {option: (value, f"{field}[{option!r}]") for option, value in named}
 
 
 def _skips_signature(owner: str, settings: Mapping[str, tuple[str, str]]) -> bool:
@@ -154,10 +154,11 @@ class StoredObject(msgspec.Struct, frozen=True):
 
 
 class Access(NamedTuple):
-    """How to reach a store: options without a credential, the class that has them, and how often to ask again."""
+    """How to reach a store: options without a credential, the class and field that have them, and retries."""
 
     options: Mapping[str, Any]
     config: str
+    field: str
     n_retries: int = _RETRIES
 
 
@@ -178,12 +179,12 @@ class Store:
                 "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER."
             )
             raise ConfigError(msg)
-        settings = _settings(owner, access.options)
+        settings = _settings(owner, access.options, access.field)
         options = {str(name): value for name, value in access.options.items() if "allow_http" not in str(name).lower()}
         has_say = any("skip_signature" in name for name in settings)
         if not has_say and not any(map(_IDENTITY.search, settings)):
             options["skip_signature"] = "true"
-        check_store(url, options, config=access.config)
+        check_store(url, options, config=access.config, field=access.field)
         try:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
@@ -218,11 +219,11 @@ class Store:
             msg = f"{url} cannot be opened: {_reason(error)}. {STORE_REMEDY}"
             raise ConfigError(msg) from None
 
-    def list(self, folder: str) -> dict[str, StoredObject]:
+    def list_below(self, folder: str) -> dict[str, StoredObject]:
         """List all objects below a folder by their key."""
         return {found.url[len(self.bucket) + 1 :]: found for found in self._list(folder, below=True)}
 
-    def files(self, folder: str) -> dict[str, StoredObject]:
+    def list_in(self, folder: str) -> dict[str, StoredObject]:
         """List the objects in a folder itself by their name there."""
         return {PurePosixPath(found.url).name: found for found in self._list(folder, below=False)}
 
@@ -346,10 +347,10 @@ def _reason(error: BaseException) -> str:
     """Return what an error of obstore says, on one line, without its retries and without the query of an address."""
     text = str(error).split("\n\nDebug source:")[0]
     if found := _ASKED.search(text):
-        text = f"{found[1]} {found[2]}: {found[3]}"
+        text = f"{found[1]} {found[2].partition('?')[0]}: {found[3]}"
     if code := re.search(r"<Code>(\w+)</Code>", text):
         text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
-    text = re.sub(r"\?[^\s:'\"]*", "", text)  # it may hold a signature
+    text = re.sub(r"\?\S*", "", text)  # the query of an address may hold a signature
     return " ".join(text.split()).rstrip(". ")[:300]
 
 
@@ -375,8 +376,9 @@ class SharedPace:
             with suppress(OSError):
                 wait_for_lock(file)
             now = time.time()
-            text = file.read()
-            start = max(now, float(text) if text else now)
+            start = now
+            with suppress(ValueError):  # a new file, or one that a killed process left unfinished
+                start = max(now, float(file.read()))
             file.seek(0)
             file.truncate()
             file.write(repr(start + takes_s))

@@ -22,7 +22,8 @@ from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_n
 
 #: Words for options that 3, or the last choice, does not fit.
 WORDS = {
-    "storage_options": ["a=b"], "years": ["1990", "2000"], "inputs": ["f", "g"], "works": ["f"],
+    "storage_options": ["a=b"], "store_options": ["a=b"], "years": ["1990", "2000"],
+    "inputs": ["f", "g"], "works": ["f"],
     "citations": ["g"], "email": ["a@b"],
     "base_url": ["http://127.0.0.1:9"], "first_year": ["1990"], "last_year": ["2010"], "to_year": ["2000"],
     "consolidating_max": ["-1"], "growth_per_year": ["0.2"], "text_signal": ["0.2"], "uzzi_median_share": ["0.2"],

@@ -8,7 +8,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "secret"}
+KEYS = {"aws_access_key_id": "key", "aws_secret_access_key": "not-to-be-shown"}
 
 #: Says on which port it listens: one that was found free before might no longer be.
 _SERVER = """

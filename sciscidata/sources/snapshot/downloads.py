@@ -27,7 +27,7 @@ class Reach(msgspec.Struct, frozen=True):
 
     def open(self, url: str, *, n_retries: int | None = None) -> Store:
         """Open the bucket of a URL."""
-        access = Access(self.options, "SnapshotConfig")
+        access = Access(self.options, "SnapshotConfig", "store_options")
         return Store(url, access if n_retries is None else access._replace(n_retries=n_retries))
 
 
@@ -70,9 +70,9 @@ def downloaded(
 
 
 def tidy_downloads(out: Path, wanted: set[str]) -> None:
-    """Remove all copies but those of some names."""
+    """Remove all copies but those of some names, with their locks: a worker of a killed run may hold one still."""
     for path in (out / _DOWNLOADS).glob("*"):
-        if path.name not in wanted:
+        if path.name.removesuffix(".lock") not in wanted:
             path.unlink(missing_ok=True)
     with suppress(OSError):
         (out / _DOWNLOADS).rmdir()

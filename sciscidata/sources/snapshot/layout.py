@@ -167,7 +167,7 @@ class _Bucket:
 
     def parts(self, works: PurePath, suffix: str) -> dict[str, File]:
         """List the objects that may be parts by their key below ``works``."""
-        found = self._store.list(str(works)).items()
+        found = self._store.list_below(str(works)).items()
         return {PurePosixPath(key).relative_to(works).as_posix(): one for key, one in found if key.endswith(suffix)}
 
     def find(self, folder: PurePath, *names: str) -> File | None:
@@ -186,7 +186,7 @@ class _Bucket:
 
     def _files(self, folder: PurePath) -> dict[str, StoredObject]:
         if folder not in self._folders:
-            self._folders[folder] = self._store.files(str(folder))
+            self._folders[folder] = self._store.list_in(str(folder))
         return self._folders[folder]
 
 

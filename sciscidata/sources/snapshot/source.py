@@ -85,11 +85,11 @@ class SnapshotConfig:
         max_gap_mb: most MB of a part in a row without a work, or 1,000 lines for each of them; with more the part is
             corrupt.
         max_mb_per_second: most MB a second that all workers together download from a store. None: no limit.
-        storage_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
+        store_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
             What is not given comes from the environment, and so do all credentials.
 
     Raises:
-        ConfigError: on construction, if a value does not fit its type, or ``storage_options`` holds a credential.
+        ConfigError: on construction, if a value does not fit its type, or ``store_options`` holds a credential.
 
     Example:
         >>> SnapshotConfig(folder="openalex", corrupt="ignore")
@@ -108,20 +108,14 @@ class SnapshotConfig:
     max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
     max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
     max_mb_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
-    storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
+    store_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     __repr__ = short_repr
     _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
         check_fields(self)
-        refuse_credentials(self.storage_options, config="SnapshotConfig")
-        if self.max_mb_per_second is not None and not is_url(self.folder):
-            msg = (
-                "SnapshotConfig.max_mb_per_second has no effect on a folder of this machine. Leave it out, or name a "
-                "store: s3://openalex."
-            )
-            raise ConfigError(msg)
+        refuse_credentials(self.store_options, name="SnapshotConfig.store_options")
 
 
 def ingest_snapshot(
@@ -226,12 +220,19 @@ def _find(config: SnapshotConfig) -> Layout:
     if is_url(config.folder):
         place = _reach(config).open(config.folder, n_retries=RETRIES_AT_FIRST)
     else:
+        for name in ("max_mb_per_second", "store_options"):
+            if getattr(config, name) is not None:
+                msg = (
+                    f"SnapshotConfig.{name} has no effect on a folder of this machine. Leave it out, or name a store: "
+                    "s3://openalex."
+                )
+                raise ConfigError(msg)
         place = Path(expand_home(config.folder))
     return find_layout(place, config.edition, allow_missing_manifest=config.allow_missing_manifest)
 
 
 def _reach(config: SnapshotConfig) -> Reach:
-    return Reach(dict(config.storage_options or {}), config.max_mb_per_second)
+    return Reach(dict(config.store_options or {}), config.max_mb_per_second)
 
 
 def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
@@ -250,12 +251,12 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
 
 
 def _report_implausible(implausible: Mapping[str, str], config: SnapshotConfig) -> None:
-    if implausible and config.implausible == "skip":
+    if not implausible:
+        return
+    remedy = "kept, as SnapshotConfig.implausible='keep' says"
+    if config.implausible == "skip":
         remedy = "left out; if you trust them, set SnapshotConfig.implausible='keep', which reads nothing again"
-    else:
-        remedy = "kept, as SnapshotConfig.implausible='keep' says"
-    if implausible:
-        _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
+    _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
     for line in list_left_out(implausible):
         _LOG.warning("%s", line)
 
