@@ -14,8 +14,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import quick
 
-settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_ANY: dict[str, Any] = {"deadline": None, "max_examples": 50, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", derandomize=True, **_ANY)
+settings.register_profile("dev", **_ANY)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
