@@ -29,6 +29,8 @@ TORCH_CPU = HOME / "sciscirl" / "local_server" / "torch_cpu.txt"
 TOOLS = ("pip", "setuptools")
 #: What exists as source only.
 SOURCE_ONLY = "jsonpath-rw"
+#: Folders of packages that are compiled when they are imported.
+SELDOM_IMPORTED = r"[/\\](tests?|testing|transformers[/\\]models|torch[/\\]_inductor|moto)[/\\]"
 
 
 def requirements_of(project: dict, extras: list[str]) -> list[str]:
@@ -77,7 +79,7 @@ def main() -> None:
     python = options.venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     if not python.exists():
         run([sys.executable, "-m", "venv", str(options.venv)])
-    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     checked = [*pip, "--require-hashes", "--only-binary", ":all:", "--no-binary", SOURCE_ONLY, "--no-build-isolation"]
     with tempfile.TemporaryDirectory() as folder:
         tools = Path(folder) / "tools.txt"
@@ -86,6 +88,7 @@ def main() -> None:
     if any(re.match(r"torch\b", requirement) for requirement in requirements):
         install_cpu_torch(checked)
     run([*checked, "--constraint", str(CONSTRAINTS), *requirements])
+    compile_packages(python)
     os.environ["PYTHONWARNINGS"] = "ignore"  # setuptools explains what an editable installation is
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(HOME)])
 
@@ -96,6 +99,14 @@ def install_cpu_torch(pip: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode and "No matching distribution found" not in done.stderr:
         sys.exit(f"{done.stderr}error: not installed: {TORCH_CPU.name}")
+
+
+def compile_packages(python: Path) -> None:
+    """Compile to bytecode on all cores what is likely to be imported: pip would compile everything, on one core."""
+    where = "import sysconfig; print(sysconfig.get_path('purelib'))"
+    packages = subprocess.run([str(python), "-c", where], capture_output=True, text=True, check=True).stdout.strip()
+    command = [str(python), "-m", "compileall", "-q", "-j", "0", "-x", SELDOM_IMPORTED, packages]
+    subprocess.run(command, capture_output=True, check=False)  # a template that is no Python is no failure
 
 
 def run(command: list[str]) -> None:

@@ -243,9 +243,15 @@ class _Watch:
                     if self.picture and re.fullmatch(self.picture[0], f"{event} {path}"):
                         _, folder, target = self.picture
                         self.picture = None
-                        shutil.copytree(folder, target, symlinks=True)
+                        shutil.copytree(folder, target, symlinks=True, copy_function=_copy_if_there)
         finally:
             self.touched = touched
+
+
+def _copy_if_there(source: str, target: str) -> None:
+    """Copy a file, unless another thread of the command has renamed it since its folder was listed."""
+    with suppress(FileNotFoundError):
+        shutil.copy2(source, target)
 
 
 def _real(event: str, name: Any, folder: Any) -> str | None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +14,9 @@ from hypothesis import HealthCheck, settings
 
 from tests import quick
 
-settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("dev", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+_ANY: dict[str, Any] = {"deadline": None, "max_examples": 50, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("ci", derandomize=True, **_ANY)
+settings.register_profile("dev", **_ANY)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
@@ -38,6 +41,21 @@ _LONGEST = (
     "sciscirl/",
 )
 
+REPOSITORY = Path(__file__).resolve().parent.parent
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """While the workers collect, compile what is not on the disk yet: else each of them would, at the same time."""
+    if config.getoption("numprocesses", None):
+        command = [sys.executable, "-m", "tests.warm_kernels"]
+        quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        compiling = subprocess.Popen(command, cwd=REPOSITORY, **quiet)
+        config.add_cleanup(compiling.wait)
+
+
+def _is_on_the_server(nodeid: str) -> bool:
+    return any(f"tests/{name}" in nodeid for name in _ON_THE_SERVER)
+
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -48,8 +66,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
     class Files(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            is_on_the_server = any(f"tests/{name}" in nodeid for name in _ON_THE_SERVER)
-            return "the server" if is_on_the_server else super()._split_scope(nodeid)
+            return "the server" if _is_on_the_server(nodeid) else super()._split_scope(nodeid)
 
     config.option.loadscopereorder = False  # it would begin with the files of many tests
     return Files(config, log)
@@ -62,13 +79,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
+def pytest_runtest_protocol(item: pytest.Item) -> None:
+    """Let the other workers stand back a little for that of the server, whose tests form the longest chain."""
+    if "PYTEST_XDIST_WORKER" in os.environ and not _is_on_the_server(item.nodeid) and hasattr(os, "nice"):
+        os.nice(max(0, 3 - os.nice(0)))
+
+
 def pytest_collection_finish() -> None:
     """Collect garbage more rarely, and not among what was imported: each time takes half a second."""
     gc.set_threshold(50_000, 20, 50)
     gc.freeze()
-
-
-REPOSITORY = Path(__file__).resolve().parent.parent
 
 
 def shared_data_folder() -> Path:

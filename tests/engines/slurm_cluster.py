@@ -86,7 +86,7 @@ def one_node(home: Path) -> Generator[None]:
 
 
 def _wait_for_node() -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while time.monotonic() < end:
         done = subprocess.run(["sinfo", "--noheader", "--format=%T"], capture_output=True, text=True, check=False)
         if done.stdout.strip() == "idle":

@@ -526,7 +526,7 @@ def test_a_killed_run_is_completed_with_the_same_bytes_on_any_number_of_workers(
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     for _ in range(2):
         run = subprocess.Popen([sys.executable, "-c", RUN, str(folder), str(tmp_path / "out")], env=environment)
-        deadline = time.monotonic() + 60  # until the next part is done, and a little longer
+        deadline = time.monotonic() + 600  # until the next part is done, and a little longer
         while run.poll() is None and time.monotonic() < deadline:
             if len(list((tmp_path / "out").glob("receipts/*"))) > finished:
                 break

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 
 import pytest
@@ -71,9 +70,10 @@ print(len(ours), max(float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in 
 
 
 @pytest.mark.slow
-def test_adapters_are_applied_as_skyrl_applies_them(server_environment):
-    words = [str(set_up_environment()), "-c", COMPARE, str(server._PROGRAM.parent)]
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+def test_adapters_are_applied_as_skyrl_applies_them(server_environment, tmp_path):
+    python = set_up_environment()
+    words = [str(python), "-c", COMPARE, str(server._PROGRAM.parent)]
+    environment = server._child_environment(tmp_path / "ready", python.parents[1] / "compiled")
     done = subprocess.run(
         words, env=environment | {"JAX_PLATFORMS": "cpu"}, capture_output=True, text=True, check=False
     )
