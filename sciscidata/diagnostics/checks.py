@@ -18,8 +18,8 @@ import polars as pl
 from sciscidata._support.validate import Year, check_value
 from sciscidata.disruption.config import WindowYears
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.last_year_of_data import find_last_year
 from sciscidata.records.ids import ORIGINAL_ID, TEXTS_FROM
+from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 logger = logging.getLogger(__name__)

@@ -31,8 +31,8 @@ class Access(NamedTuple):
     token: str | None = None
 
     def mask(self, text: object) -> str:
-        """Write what a hub said without the token, in one line."""
-        line = " ".join(str(text).split())
+        """Write what a hub said without the token, in one line, and without the pointer to a manual that httpx adds."""
+        line = " ".join(str(text).split()).partition(" For more information check: ")[0]
         line = line.replace(self.token, "***") if self.token else line
         return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
 
@@ -94,7 +94,7 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
 
     def tell(state: tenacity.RetryCallState) -> None:
         error = state.outcome.exception() if state.outcome else None
-        logger.info("%s: %s; attempt %d", what, access.mask(error), state.attempt_number + 1)
+        logger.info("%s failed to %s (%s); attempt %d", access.url, what, access.mask(error), state.attempt_number + 1)
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((TryAgainError, httpx.TransportError)),

@@ -72,8 +72,8 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
         files = manifest.get("files")
         wanted = [*(files if isinstance(files, dict) else ()), *(extra for extra in DOCUMENTS if extra in listed)]
         wanted = list(dict.fromkeys(wanted))
-        stated = f"{MANIFEST} of hf:{name}"
-        paths = {file: path_inside(unfinished, file, stated_by=stated) for file in wanted}
+        stated_by = f"{MANIFEST} of hf:{name}"
+        paths = {file: path_inside(unfinished, file, stated_by=stated_by) for file in wanted}
         for number, (file, path) in enumerate(paths.items(), 1):
             stated = None if file in DOCUMENTS else manifest["files"][file]
             if stated is None or not path.is_file() or describe_file(path) != stated:  # perhaps of another commit

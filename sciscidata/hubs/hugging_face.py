@@ -56,10 +56,12 @@ class Hub:
         try:
             from huggingface_hub import HfApi
             from huggingface_hub.utils import disable_progress_bars
+            from huggingface_hub.utils.logging import disable_propagation
         except ImportError as error:
             msg = "huggingface_hub is not installed. Install the extra: pip install 'sciscidata[hub]'."
             raise ConfigError(msg) from error
         disable_progress_bars()
+        disable_propagation()  # it prints its warnings by itself
         self.access = access
         # A token that is False is none: one that lies in the user's home is not used.
         self._api: HfApi = HfApi(endpoint=access.url, token=access.token or False)

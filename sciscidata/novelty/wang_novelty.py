@@ -29,7 +29,6 @@ from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
-from sciscidata.last_year_of_data import find_last_year
 from sciscidata.novelty.venue_pairs import (
     Groups,
     check_venues,
@@ -40,6 +39,7 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
+from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import WANG_NOVELTY
 
 

@@ -12,10 +12,10 @@ import polars as pl
 from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.last_year_of_data import count_years, find_last_year
 from sciscidata.plots._parts import count_works, write_share
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, fit_text, letter_panels
 from sciscidata.plots.intervals import mean_interval, wilson_interval
+from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.release import Release
 from sciscidata.schemas import EXAMPLE, require_columns
 

@@ -13,10 +13,10 @@ from sciscidata._support.quantiles import counted_quantiles
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
-from sciscidata.last_year_of_data import find_last_year
 from sciscidata.plots._parts import collect_some, count_works, draw_classes
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval
+from sciscidata.records.last_year_of_data import find_last_year
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,8 +9,8 @@ import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.label_thresholds import count_labels
-from sciscidata.last_year_of_data import count_years
 from sciscidata.own_label import OwnLabel, vocabularies
+from sciscidata.records.last_year_of_data import count_years
 from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split

@@ -19,8 +19,8 @@ import polars as pl
 
 from sciscidata._support.progress import progress_bar
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.own_label import OwnLabel, vocabularies
+from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read

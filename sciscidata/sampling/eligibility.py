@@ -18,8 +18,13 @@ from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import Year, check_fields, check_value, checked_config
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
-from sciscidata.last_year_of_data import count_years, describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.records.ids import number_ids
+from sciscidata.records.last_year_of_data import (
+    count_years,
+    describe_later_works,
+    find_last_year,
+    remark_on_later_works,
+)
 from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
 

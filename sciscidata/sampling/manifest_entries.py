@@ -10,11 +10,11 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.label_thresholds import LabelThresholds, find_conventionality_cut
-from sciscidata.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, vocabularies
+from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sampling.eligibility import FILTERS
 from sciscidata.storage import hash_file
 

@@ -15,11 +15,11 @@ from sciscidata.cli.summary import print_release
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import compute_cd_index
-from sciscidata.last_year_of_data import find_last_year
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty
 from sciscidata.pipeline import build
 from sciscidata.plots import plot_novelty_by_year
+from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.sampling.eligibility import CANDIDATES, EligibilityConfig, mark_removals
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.records import RecordsConfig
