@@ -1,7 +1,7 @@
 """Ask, fine-tune and reinforce a real model with several seeds, and compare: ``benchmarks/real_model.py run ...``.
 
     python benchmarks/real_model.py run slices/mine $MODEL runs/real --at-once 9    # on a GPU; one by one without it
-    python benchmarks/real_model.py show runs/real                                  # tables, and real_model.png
+    python benchmarks/real_model.py show runs/real                                  # tables and pictures
 
 On a CPU, with short prompts and shorter runs (``--cpu``), here on labels whose best answers are known:
 
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shlex
@@ -157,6 +158,7 @@ def show(out: Path) -> None:
         print(f"| {pair.left} - {pair.right} | {one.value:+.2f} [{one.low:+.2f}, {one.high:+.2f}] | {values} |")
     if any(out.glob("rl_*/metrics.jsonl")):
         draw(out)
+    draw_learning(out)
 
 
 def list_parts(name: str, seeds: Iterable[int]) -> list[str]:
@@ -193,6 +195,23 @@ def draw(out: Path) -> None:
     figure.supxlabel("step")
     figure.supylabel("share of answers to training papers")
     figure.savefig(out / "real_model.png", dpi=130)
+
+
+def draw_learning(out: Path) -> None:
+    """Draw how supervised runs learn the label: its loss in training, and right answers to dev papers."""
+    figure, (loss, match) = plt.subplots(1, 2, figsize=(9, 3.2), layout="constrained")
+    for number, path in enumerate(sorted(out.glob("sft_*/metrics.jsonl"))):
+        rows, name = [json.loads(line) for line in path.read_text("utf-8").splitlines()], path.parent.name
+        trained = [(row["step"], row["label_nll"]) for row in rows if "label_nll" in row]
+        judged = [(row["step"], row["dev/label_match"]) for row in rows if "dev/label_match" in row]
+        loss.plot(*zip(*trained, strict=True), f"C{number}", label=name)
+        match.plot(*zip(*judged, strict=True), f"C{number}o-", label=name)
+    loss.axhline(math.log(3), color="0.5", linestyle=":", label="guessing")
+    loss.set(xlabel="step", ylabel="loss of the label, nats", ylim=0)
+    match.axhline(1 / 3, color="0.5", linestyle=":", label="guessing")
+    match.set(xlabel="step", ylabel="right answers to dev papers", ylim=(0, 1))
+    match.legend(fontsize="small")
+    figure.savefig(out / "real_model_learning.png", dpi=130)
 
 
 if __name__ == "__main__":

@@ -154,7 +154,10 @@ class _Sizes:
 
 def _train(kind: str, out: Path, release: Path, model: str, asked: Sequence[str], sizes: _Sizes) -> Step:
     every = max(1, sizes.n_steps // sizes.n_saves)
-    common = f"""--quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
+    # exp4 is judged by test, as it was published. Here test is for the end.
+    has_dev = release == out / "release" or (release / "dev.parquet").is_file()
+    common = f"""--eval-split {"dev" if has_dev else "held_out"}
+        --quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
         --batch-size {sizes.n_papers} --max-steps {sizes.n_steps} --learning-rate {sizes.learning_rate}
         --n-test {sizes.n_test} --eval-temperature 0 --save-every {every} --eval-every {every}"""
     words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))

@@ -248,7 +248,7 @@ def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:
             free = (name, f"{name}, {run.split}", *(f"{name}-{number}" for number in range(2, len(taken) + 2)))
             called = next(one for one in free if one not in taken)
             own = {"baseline": name, "split": run.split, "seed": 0}
-            own |= {key: run.settings[key] for key in ("target", "own_label") if key in run.settings}
+            own |= {key: run.settings[key] for key in ("target", "own_label", "hide") if key in run.settings}
             found.append(
                 Run(
                     name=called, kind="baseline", rows=(), usage=None, n_steps=0,

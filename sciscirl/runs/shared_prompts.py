@@ -163,8 +163,8 @@ def _attend(
     parts: list[torch.Tensor] = []
     for number, span in enumerate(prompt_tree.spans):
         read = [*(numbers[start] for start, _ in span.before), number]
-        seen = (torch.cat([states[one] for one in read], dim=2) for states in (keys, values))
-        parts.append(_attend_span(queries[number], *seen, scale))
+        seen, said = (torch.cat([states[one] for one in read], dim=2) for states in (keys, values))
+        parts.append(_attend_span(queries[number], seen, said, scale))
     return torch.cat(parts, dim=2).transpose(1, 2).contiguous(), None
 
 

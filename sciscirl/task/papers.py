@@ -312,7 +312,10 @@ def read_split(
         needs = ("disruption_label",) if isinstance(target, PairTarget) else tuple(list_labels(target))
     rows: pl.DataFrame = getattr(release, split)
     asked = target.label if isinstance(target, OwnTarget) and not isinstance(target, PairTarget) else None
-    own, hidden = asked or stated_label(release.manifest), asked.hidden if asked is not None else ()
+    stated = stated_label(release.manifest)
+    own, hidden = asked or stated, asked.hidden if asked is not None else ()
+    if asked is not None and stated is not None and asked.name == stated.name:
+        hidden = stated.hidden  # what a run or a table of predictions recalls of a label is its name and its classes
     for column in needs:
         if column not in rows.columns:
             msg = f"{path} has no {column}. Build a release with this label (OwnLabel)."

@@ -37,7 +37,7 @@ from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.sft.config import resolve_preset as resolve_sft
 from sciscirl.sft.examples import gold_answer
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
-from sciscirl.task.papers import OwnTarget, choose_target, list_labels, read_split
+from sciscirl.task.papers import OwnTarget, choose_target, list_labels, read_own_target, read_split
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
@@ -96,6 +96,12 @@ def test_an_own_label_is_named_in_three_ways_and_any_other_name_is_refused(relea
         choose_target("impactful", release)
     with pytest.raises(ReleaseError, match=r"has disruption, novelty, joint, pairs\. Choose"):
         choose_target("label", toy_slice)
+
+
+def test_a_label_that_a_run_recalls_hides_what_its_release_hides(release, target):
+    # Baselines beside a run in a report saw the columns that the label follows from.
+    recalled = read_own_target(json.loads(target.to_json()))
+    assert read_split(release, "test", target=recalled) == read_split(release, "test", target=target)
 
 
 @pytest.mark.parametrize("style", STYLES)
