@@ -31,6 +31,8 @@ from sciscidata.records.work_row import (
 )
 from sciscidata.schemas import WORKS
 
+#: What a block of lines ends with for ``rows_of_lines``: a line end, and bytes that wide loads may read.
+SPARE: Final = b"\n" + bytes(64)
 #: The columns of WORKS, and what a snapshot counts or makes citations of.
 ROWS: Final = pl.Schema(
     WORKS
@@ -165,21 +167,21 @@ def rows_of_works(works: Sequence[Work]) -> pl.DataFrame:
 
 
 def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tuple[pl.DataFrame, list[Problem]]:
-    r"""Read ``n_rows`` lines as ``parse_work`` reads each: ROWS and ``row``, the place of the line; and corrupt lines.
+    r"""Read ``n_rows`` lines, and SPARE, as ``parse_work`` reads each: ROWS and ``row``, the line; and corrupt lines.
 
     A blank line gives neither. Without ``include_xpac``, abstracts of the expansion corpus may be null.
 
     Example:
-        >>> rows, problems = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]', 3)
+        >>> rows, problems = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]' + SPARE, 3)
         >>> rows.select("row", "work_id", "title").rows(), problems[0][0], str(problems[0][1])[:17]
         ([(0, 7, 'On Dams')], 2, 'not a JSON object')
     """
     if not is_utf8(block):
-        return merge_rows(None, dict(enumerate(block.split(b"\n"))))
-    from sciscidata.records._scan_kernels import SPARE, read_whole, scan_lines, take_texts
+        return merge_rows(None, dict(enumerate(block[: -len(SPARE)].split(b"\n"))))
+    from sciscidata.records._scan_kernels import read_whole, scan_lines, take_texts
     from sciscidata.records._work_kernels import read_numbers
 
-    data = np.frombuffer(block + SPARE, np.uint8)
+    data = np.frombuffer(block, np.uint8)
     begins, is_odd, spans, items, firsts = scan_lines(data, n_rows, len(block) // _LEAST_ITEM + 1, _tree())
     other = dict(zip(_OTHER_LEAVES, spans[len(TEXTS) :], strict=True))
     item = dict(zip(_ITEM_LEAVES, items, strict=True))
