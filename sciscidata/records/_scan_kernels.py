@@ -28,8 +28,8 @@ _SIMPLE[list(b'"\\/nrtbf')] = True
 def scan_lines(data, n_rows, n_items, tree):
     """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
 
-    ``data`` holds lines, the last with its end, and 64 more bytes. A row is odd if its line is not strict JSON, or has a value that the tree does not
-    allow, a key twice, or an escaped surrogate; nothing of it is noted.
+    ``data`` holds lines, the last with its end, and 64 more bytes. A row is odd if its line is not strict JSON, or has
+    a value that the tree does not allow, a key twice, or an escaped surrogate; nothing of it is noted.
 
     Returned are: where each line begins, with the end; which rows are odd; begin and end of each leaf of a row (0, 0
     if it is null or missing), without quotes; the same for leaves inside lists, by entry; where the entries of each

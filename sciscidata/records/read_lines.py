@@ -88,11 +88,9 @@ def whole_lines(
 ) -> Iterator[bytes | CorruptRecordError]:
     r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
 
-    A block has at least so many bytes, but for the last one and those before a too long line. ``spare`` is put behind
-    each.
-
-    No block is longer than the longest line, ``least`` and one piece. ``gap`` counts the skipped bytes of long lines, and may
-    raise CorruptRecordError while reading; the caller counts the rest.
+    A block has ``least`` bytes or more, but for the last and those before a too long line, and is not longer than the
+    longest line, ``least`` and one piece. ``spare`` is put behind each. ``gap`` counts the skipped bytes of long lines,
+    and may raise CorruptRecordError while reading; the caller counts the rest.
 
     Example:
         >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))

@@ -185,9 +185,10 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             write("citations", citations)
             receipt.works += rows.height
             receipt.citations += citations.height
-            receipt.malformed_references += rows["malformed_references"].sum()
+            receipt.malformed_references += int(rows["malformed_references"].sum())
             receipt.without_venue += rows["source_id"].null_count()
-            receipt.data_date = max(filter(None, (receipt.data_date, rows["changed_on"].max())), default=None)
+            last_change: Any = rows["changed_on"].max()
+            receipt.data_date = max(filter(None, (receipt.data_date, last_change)), default=None)
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
         msg = f"has {receipt.lines:,} records, the manifest says {expected:,}"

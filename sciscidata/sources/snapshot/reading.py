@@ -26,6 +26,7 @@ from sciscidata.records.read_lines import (
     whole_lines,
 )
 from sciscidata.records.work_columns import (
+    LEAVES,
     ROWS,
     SPARE,
     Problem,
@@ -47,15 +48,8 @@ _BLOCK_BYTES = 8 << 20  # of lines that are read together: enough for calls to c
 _SHORT_LINE = 128
 _FEW_BYTES = 1 << 16
 
-# The fields that parse_work reads, as paths of Parquet leaves without the levels that only Parquet has.
-_LEAVES = {
-    "id", "doi", "title", "display_name", "publication_year", "cited_by_count", "language", "type", "is_retracted",
-    "is_xpac", "referenced_works", "abstract_inverted_index", "updated_date", "created_date",
-    "primary_topic.display_name", "primary_topic.field.display_name",
-    "topics.display_name", "topics.field.display_name",
-    "concepts.display_name", "concepts.score", "concepts.level",
-    "primary_location.source.id", "primary_location.source.display_name", "host_venue.id", "host_venue.display_name",
-}  # fmt: skip
+# As paths of Parquet leaves, without the levels that only Parquet has.
+_LEAVES = {path.replace(".[]", "") for path in LEAVES}
 # A JSON record may lack any field, but a table without these columns would make them null for all works.
 _NEEDED = {"id", "publication_year", "referenced_works"}
 _NO_ROWS = pl.Schema({"row": pl.Int64(), **ROWS}).to_frame()
