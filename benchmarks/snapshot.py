@@ -1,9 +1,10 @@
-"""Snapshot parts to WORKS and CITATIONS: MB/s on one core beside gzip alone and a plain ``json.loads`` flattener.
+"""Snapshot parts to WORKS and CITATIONS: MB/s a core beside gzip alone, a ``json.loads`` flattener, DuckDB and Polars.
 
-    python benchmarks/snapshot.py [--parts 2 4 8] [--records 20000] [--folder FOLDER]
+    python benchmarks/snapshot.py [--parts 2 4 8] [--records 20000] [--folder FOLDER] [--before CLONE] [--real FILE]
 
-Writes the parts with make_snapshot.py first; in a folder that is named they stay for the next run. Then memory
-against the number of parts, and two workers against one.
+Writes the parts with make_snapshot.py first; in a folder that is named they stay for the next run. ``--before`` names
+an older clone of this repository, which reads the same parts. ``--real`` names JSON lines of real works (.gz), which
+are written as a snapshot and read too. Then memory against the number of parts, and two workers against one.
 Every measurement is user and system CPU time in a process of its own; MB are 10^6 bytes.
 """
 
@@ -21,9 +22,12 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.append(str(Path(__file__).parents[1]))  # behind PYTHONPATH, which may name an older clone
 
+from benchmarks.make_snapshot import export_record, write_manifest, write_part
 from benchmarks.measure import in_own_process, report
+from sciscidata.sources.record_files import raw_chunks
+from sciscidata.storage.decompression import decompress, open_fast_gzip
 
 
 def cpu_seconds() -> float:
@@ -32,12 +36,8 @@ def cpu_seconds() -> float:
 
 
 def gunzip(parts: list[Path]) -> int:
-    size = 0
-    for path in parts:
-        with gzip.open(path) as file:
-            while block := file.read(1 << 20):
-                size += len(block)
-    return size
+    """Decompress as the snapshot source does, and nothing else."""
+    return sum(len(piece) for path in parts for piece in decompress(raw_chunks(path), open_fast_gzip))
 
 
 def flatten(parts: list[Path]) -> int:
@@ -60,6 +60,62 @@ def flatten(parts: list[Path]) -> int:
     return len(rows)
 
 
+_COLUMNS = """
+    CAST(regexp_extract(id, 'W([0-9]+)$', 1) AS BIGINT) AS work_id, CAST(publication_year AS INTEGER) AS year, title,
+    abstract_inverted_index::VARCHAR AS abstract, cited_by_count, primary_topic.field.display_name AS field,
+    list_transform(concepts, lambda c: c.display_name)[1:8] AS concepts, primary_location.source.id AS source_id,
+    primary_location.source.display_name AS source_name, language, type, is_retracted, doi
+"""
+_TYPES = """{id: 'VARCHAR', publication_year: 'BIGINT', title: 'VARCHAR', abstract_inverted_index: 'JSON',
+    cited_by_count: 'BIGINT', primary_topic: 'STRUCT(field STRUCT(display_name VARCHAR))',
+    concepts: 'STRUCT(display_name VARCHAR)[]', language: 'VARCHAR', type: 'VARCHAR', is_retracted: 'BOOLEAN',
+    primary_location: 'STRUCT(source STRUCT(id VARCHAR, display_name VARCHAR))', doi: 'VARCHAR',
+    referenced_works: 'VARCHAR[]'}"""
+
+
+def duckdb_reader(parts: list[Path]) -> int:
+    """Write the same columns with DuckDB; the abstracts stay indexes."""
+    import duckdb
+
+    with tempfile.TemporaryDirectory() as out, duckdb.connect(config={"threads": 1}) as connection:
+        files = [str(path) for path in parts]
+        connection.execute(
+            f"CREATE TABLE t AS FROM read_json($files, columns={_TYPES}, format='newline_delimited', "
+            "maximum_object_size=300000000)",
+            {"files": files},
+        )
+        connection.execute(f"COPY (SELECT {_COLUMNS} FROM t) TO '{out}/works.parquet' (COMPRESSION zstd)")
+        edges = "SELECT id, unnest(referenced_works) AS cited FROM t"
+        connection.execute(f"COPY ({edges}) TO '{out}/citations.parquet' (COMPRESSION zstd)")
+        return connection.execute("SELECT count(*) FROM t").fetchall()[0][0]
+
+
+def polars_reader(parts: list[Path]) -> int:
+    """Write the same columns with Polars, but no abstracts: they have no schema."""
+    import polars as pl
+
+    name = pl.Struct({"display_name": pl.String})
+    schema = {
+        "id": pl.String, "publication_year": pl.Int64, "title": pl.String, "cited_by_count": pl.Int64,
+        "primary_topic": pl.Struct({"field": name}), "concepts": pl.List(name), "language": pl.String,
+        "primary_location": pl.Struct({"source": pl.Struct({"id": pl.String, "display_name": pl.String})}),
+        "type": pl.String, "is_retracted": pl.Boolean, "doi": pl.String, "referenced_works": pl.List(pl.String),
+    }  # fmt: skip
+    n = 0
+    with tempfile.TemporaryDirectory() as out:
+        for path in parts:
+            # The whole file: Polars reads no compressed JSON lines in pieces here.
+            works = pl.read_ndjson(gzip.decompress(path.read_bytes()), schema=schema)
+            number = pl.col("id").str.extract(r"W(\d+)$").cast(pl.Int64)
+            works.with_columns(number).drop("referenced_works").write_parquet(
+                f"{out}/works.parquet", compression="zstd"
+            )
+            edges = works.select("id", "referenced_works").explode("referenced_works")
+            edges.write_parquet(f"{out}/citations.parquet", compression="zstd")
+            n += works.height
+    return n
+
+
 def ingest(folder: Path, edition: str, n_workers: int) -> int:
     from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 
@@ -69,6 +125,22 @@ def ingest(folder: Path, edition: str, n_workers: int) -> int:
     return n_works
 
 
+READERS = {"gzip": gunzip, "json.loads": flatten, "DuckDB": duckdb_reader, "Polars": polars_reader}
+
+
+def parts_of(folder: Path) -> list[Path]:
+    return sorted((folder / "data" / "jsonl" / "works").glob("updated_date=*/*.gz"))
+
+
+def write_real(folder: Path, lines: Path) -> None:
+    """Write real works as a snapshot of one part, in both editions."""
+    rows = [export_record(json.loads(line)) for line in gzip.decompress(lines.read_bytes()).split(b"\n") if line]
+    name = "updated_date=2026-06-01/part_0000"
+    for edition in ("jsonl", "parquet"):
+        write_part(folder, edition, name, rows)
+        write_manifest(folder, edition, {name: len(rows)})
+
+
 def measured(what: str, folder: Path, n_workers: int) -> None:
     if what in ("jsonl", "parquet"):
         import polars as pl
@@ -76,10 +148,15 @@ def measured(what: str, folder: Path, n_workers: int) -> None:
         from sciscidata.records.abstracts import decode_inverted_indexes
 
         decode_inverted_indexes(pl.Series(['{"a":[0]}']))  # compile, or load the compiled kernel
-    parts = sorted((folder / "data" / "jsonl" / "works").glob("updated_date=*/*.gz"))
+        with tempfile.TemporaryDirectory() as home:  # and all others
+            name = "updated_date=2026-06-01/part_0000"
+            write_part(Path(home), what, name, [export_record({"id": "W1", "publication_year": 1, "is_xpac": False})])
+            write_manifest(Path(home), what, {name: 1})
+            ingest(Path(home), what, 1)
+    parts = parts_of(folder)
     cpu, wall = cpu_seconds(), time.perf_counter()
-    if what in ("gzip", "json.loads"):
-        {"gzip": gunzip, "json.loads": flatten}[what](parts)
+    if what in READERS:
+        READERS[what](parts)
     else:
         ingest(folder, what, n_workers)
     report(
@@ -95,6 +172,8 @@ def main() -> None:
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--before", type=Path)
+    parser.add_argument("--real", type=Path)
     parser.add_argument("--measured", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -114,20 +193,40 @@ def main() -> None:
             sizes = ("--parts", str(n), "--records", str(options.records), "--edition", edition)
             subprocess.run([sys.executable, str(script), str(folder), *sizes], check=True)
         first = folders[options.parts[0]]
-        files = sorted(first.glob("data/jsonl/works/*/*.gz"))
-        compressed, plain = sum(file.stat().st_size for file in files), gunzip(files)
-        print(f"{plain / 1e6:,.0f} MB of JSON, {compressed / 1e6:,.0f} MB compressed, on one thread")
+        here = Path(__file__).parents[1]
 
-        def run(what: str, folder: Path, workers: int = 1) -> dict:
+        def run(what: str, folder: Path, workers: int = 1, clone: Path = here) -> dict:
             arguments = ("--measured", what, "--folder", str(folder), "--workers", str(workers))
-            environment = {"POLARS_MAX_THREADS": "1"}
-            runs = [in_own_process(__file__, *arguments, **environment) for _ in range(options.repeats)]
+            environment = {
+                "POLARS_MAX_THREADS": "1",
+                "PYTHONPATH": os.pathsep.join([str(clone), os.environ.get("PYTHONPATH", "")]),
+            }
+            runs = [
+                in_own_process(str(Path(__file__).resolve()), *arguments, **environment) for _ in range(options.repeats)
+            ]
             best = {"cpu": min, "wall": min, "peak_gb": max, "workers_gb": max}
             return {name: choose(figures[name] for figures in runs) for name, choose in best.items()}
 
-        for what in ("gzip", "json.loads", "jsonl", "parquet"):
-            cpu = run(what, first)["cpu"]
-            print(f"{what:<12} {plain / cpu / 1e6:>7.0f} MB/s of JSON {compressed / cpu / 1e6:>7.1f} MB/s compressed")
+        def compare(folder: Path) -> None:
+            files = parts_of(folder)
+            compressed, plain = sum(file.stat().st_size for file in files), gunzip(files)
+            print(f"{plain / 1e6:,.0f} MB of JSON, {compressed / 1e6:,.0f} MB compressed, on one thread")
+            cases = [(what, what, here) for what in (*READERS, "jsonl", "parquet")]
+            if options.before:
+                cases += [(f"{what}, before", what, options.before) for what in ("jsonl", "parquet")]
+            for label, what, clone in cases:
+                found = run(what, folder, clone=clone)
+                of_json, of_file = (size / found["cpu"] / 1e6 for size in (plain, compressed))
+                print(f"{label:<16} {of_json:>7.0f} MB/s of JSON {of_file:>7.1f} compressed", end="")
+                print(f" {found['peak_gb']:>6.2f} GB", flush=True)
+
+        compare(first)
+        if options.real:
+            real = Path(home, "real")
+            if not parts_of(real):
+                write_real(real, options.real)
+            print("real works:")
+            compare(real)
         for n, folder in folders.items():
             one, two = run("jsonl", folder), run("jsonl", folder, 2)
             print(f"{n:>4} parts: {one['peak_gb']:.2f} GB with one worker", end="")

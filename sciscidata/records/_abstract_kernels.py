@@ -110,7 +110,7 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
 
 @kernel
 def _place_words(data, at, end, slot_start, slot_length, unescaped):
-    """Parse one row into the slots; return its status, the last slot used, the size of its text, and if a word is blank."""
+    """Parse one row into the slots; return its status, its last slot, the size of its text, and if a word is blank."""
     limit = end - at
     last_slot = -1
     size = 0

@@ -12,8 +12,6 @@ from sciscidata.records._abstract_kernels import hex4, unescape
 
 #: Kinds of JSON values, as bits. WHOLE is a number of at most 18 digits without a sign.
 TEXT, WHOLE, NUMBER, BOOLEAN, OBJECT, LIST, NULL = 1, 2, 4, 8, 16, 32, 64
-#: Bytes behind the last line, which wide loads may read.
-SPARE = b"\n" + bytes(WORD)
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _DOT, _MINUS, _PLUS = 0x22, 0x5C, 0x2C, 0x3A, 0x2E, 0x2D, 0x2B
 _OPEN_OBJECT, _OPEN_LIST, _ZERO, _NINE, _SPACE, _LINE_END = 0x7B, 0x5B, 0x30, 0x39, 0x20, 0x0A
@@ -30,8 +28,8 @@ _SIMPLE[list(b'"\\/nrtbf')] = True
 def scan_lines(data, n_rows, n_items, tree):
     """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
 
-    ``data`` holds lines and SPARE. A row is odd if its line is not strict JSON, or has a value that the tree does not
-    allow, a key twice, or an escaped surrogate; nothing of it is noted.
+    ``data`` holds lines, the last with its end, and 64 more bytes. A row is odd if its line is not strict JSON, or has
+    a value that the tree does not allow, a key twice, or an escaped surrogate; nothing of it is noted.
 
     Returned are: where each line begins, with the end; which rows are odd; begin and end of each leaf of a row (0, 0
     if it is null or missing), without quotes; the same for leaves inside lists, by entry; where the entries of each
@@ -262,7 +260,7 @@ def _skip_space(data, at):
 
 @njit(forceinline=True)
 def _plain_end(data, at):
-    """Find the first quote, backslash or control character; SPARE holds one."""
+    """Find the first quote, backslash or control character; behind the last line is one."""
     step = WIDTH
     while step == WIDTH:
         step = plain_bytes(data, at)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -83,11 +83,14 @@ class Gap:
         self.n_bytes = self.n_lines = 0
 
 
-def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
+def whole_lines(
+    pieces: Iterable[bytes], limits: ReadLimits, gap: Gap, least: int = 0, spare: bytes = b""
+) -> Iterator[bytes | CorruptRecordError]:
     r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
 
-    No block is longer than the longest line and one piece. ``gap`` counts the skipped bytes of long lines, and may
-    raise CorruptRecordError while reading; the caller counts the rest.
+    A block has ``least`` bytes or more, but for the last and those before a too long line, and is not longer than the
+    longest line, ``least`` and one piece. ``spare`` is put behind each. ``gap`` counts the skipped bytes of long lines,
+    and may raise CorruptRecordError while reading; the caller counts the rest.
 
     Example:
         >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))
@@ -95,40 +98,46 @@ def whole_lines(pieces: Iterable[bytes], limits: ReadLimits, gap: Gap) -> Iterat
     """
     most = limits.line_bytes
     parts: list[bytes] = []
-    n_held = 0
+    n_held = n_open = 0  # bytes: of all parts, and behind their last line end
     is_over = False
     for data in pieces:
-        head, end, tail = data.rpartition(b"\n")
-        if end:
-            if is_over:
-                yield too_long(limits)
-                rest, end, head = head.partition(b"\n")
-                gap.add(len(rest))
-                is_over = False
-            if end:
-                yield from _checked(b"".join((*parts, head)) if parts else head, limits, gap)
-            parts, n_held = [], 0
-            data = tail
-        n_held += len(data)
+        end = data.rfind(b"\n")
+        if is_over and end >= 0:
+            yield too_long(limits)
+            start = data.find(b"\n") + 1
+            gap.add(start - 1)
+            data, end, is_over = data[start:], end - start, False
         if is_over:
             gap.add(len(data))
-        elif n_held > most:
-            gap.add(n_held)
-            parts, is_over = [], True
-        elif data:
+            continue
+        if end >= 0 and n_held + len(data) >= least:
+            yield from _checked([*parts, memoryview(data)[:end]], limits, gap, spare)
+            data, end = data[end + 1 :], -1
+            parts, n_held, n_open = [], 0, 0
+        if data:
             parts.append(data)
+        n_held += len(data)
+        n_open = len(data) + (n_open if end < 0 else -end - 1)
+        if n_open > most:
+            gap.add(n_open)
+            if n_open < n_held:
+                yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, gap, spare)
+            parts, n_held, n_open, is_over = [], 0, 0, True
     if is_over:
         yield too_long(limits)
     elif parts:
-        yield from _checked(b"".join(parts), limits, gap)
+        yield from _checked([b"".join(parts).removesuffix(b"\n")], limits, gap, spare)
 
 
-def _checked(block: bytes, limits: ReadLimits, gap: Gap) -> Iterator[bytes | CorruptRecordError]:
-    """Look for lines that are too long, where there may be one."""
+def _checked(
+    parts: Sequence[bytes | memoryview], limits: ReadLimits, gap: Gap, spare: bytes
+) -> Iterator[bytes | CorruptRecordError]:
+    """Join the parts of a block; look for lines that are too long, where there may be one."""
     most = limits.line_bytes
-    if len(block) <= most:
-        yield block
+    if sum(map(len, parts)) <= most:
+        yield b"".join((*parts, spare))
         return
+    block = b"".join(parts)
     start = at = 0  # beginnings: of the part not yet handed out, and of a line
     while len(block) - at > most:
         last = block.rfind(b"\n", at, at + most + 1)
@@ -137,13 +146,13 @@ def _checked(block: bytes, limits: ReadLimits, gap: Gap) -> Iterator[bytes | Cor
             continue
         end = block.find(b"\n", at + most)
         if start < at:
-            yield block[start : at - 1]
+            yield block[start : at - 1] + spare
         end = len(block) if end < 0 else end
         yield too_long(limits)
         gap.add(end - at)
         start = at = end + 1
     if start <= len(block):
-        yield block[start:]
+        yield block[start:] + spare
 
 
 def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:

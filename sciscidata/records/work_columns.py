@@ -23,6 +23,7 @@ from sciscidata.records.work_row import (
     MAX_CONCEPTS,
     QUOTED_URL,
     URLS,
+    Letter,
     Work,
     bare_doi,
     openalex_number,
@@ -31,6 +32,8 @@ from sciscidata.records.work_row import (
 )
 from sciscidata.schemas import WORKS
 
+#: What a block of lines ends with for ``rows_of_lines``: a line end, and bytes that wide loads may read.
+SPARE: Final = b"\n" + bytes(64)
 #: The columns of WORKS, and what a snapshot counts or makes citations of.
 ROWS: Final = pl.Schema(
     WORKS
@@ -50,6 +53,7 @@ TEXTS: Final = (
 #: A line, and what is wrong with it.
 Problem: TypeAlias = tuple[int, CorruptRecordError]
 _N_DATES = 2
+_MOST_BYTES = 1 << 30  # places are 32 bits
 _SPACE = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())  # what str.strip removes
 _DOI = "https://doi.org/"
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -58,6 +62,8 @@ _OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac"
                  "referenced_works", "abstract_inverted_index")  # fmt: skip
 _ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
                 "concepts.[].score", "concepts.[].level")  # fmt: skip
+#: The paths of all values that are used, ``[]`` for the entries of a list.
+LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES)
 
 
 class Leaves(NamedTuple):
@@ -93,7 +99,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     )
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
     first_topic = pl.Series(np.where(has_topic, leaves.topic_firsts[:-1], 0)).set(pl.Series(~has_topic), None)
-    source, venue = _numbers(texts["primary_location.source.id"], "SV"), _numbers(texts["host_venue.id"], "SV")
+    source, venue = _numbers(texts["primary_location.source.id"], "S", "V"), _numbers(texts["host_venue.id"], "S", "V")
     given = {
         "work_id": _numbers(texts["id"], "W"),
         "year": leaves.publication_year,
@@ -131,7 +137,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     return pl.DataFrame(given).select(columns)
 
 
-def _numbers(ids: pl.Series, letters: str) -> pl.Series:
+def _numbers(ids: pl.Series, *letters: Letter) -> pl.Series:
     """Return the numbers of ids with one of the letters, null for others."""
     from sciscidata.records._scan_kernels import read_ids
 
@@ -165,21 +171,21 @@ def rows_of_works(works: Sequence[Work]) -> pl.DataFrame:
 
 
 def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tuple[pl.DataFrame, list[Problem]]:
-    r"""Read ``n_rows`` lines as ``parse_work`` reads each: ROWS and ``row``, the place of the line; and corrupt lines.
+    r"""Read ``n_rows`` lines, and SPARE, as ``parse_work`` reads each: ROWS and ``row``, the line; and corrupt lines.
 
     A blank line gives neither. Without ``include_xpac``, abstracts of the expansion corpus may be null.
 
     Example:
-        >>> rows, problems = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]', 3)
+        >>> rows, problems = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]' + SPARE, 3)
         >>> rows.select("row", "work_id", "title").rows(), problems[0][0], str(problems[0][1])[:17]
         ([(0, 7, 'On Dams')], 2, 'not a JSON object')
     """
-    if not is_utf8(block):
-        return merge_rows(None, dict(enumerate(block.split(b"\n"))))
-    from sciscidata.records._scan_kernels import SPARE, read_whole, scan_lines, take_texts
+    if len(block) > _MOST_BYTES or not is_utf8(block):
+        return merge_rows(None, dict(enumerate(block[: -len(SPARE)].split(b"\n"))))
+    from sciscidata.records._scan_kernels import read_whole, scan_lines, take_texts
     from sciscidata.records._work_kernels import read_numbers
 
-    data = np.frombuffer(block + SPARE, np.uint8)
+    data = np.frombuffer(block, np.uint8)
     begins, is_odd, spans, items, firsts = scan_lines(data, n_rows, len(block) // _LEAST_ITEM + 1, _tree())
     other = dict(zip(_OTHER_LEAVES, spans[len(TEXTS) :], strict=True))
     item = dict(zip(_ITEM_LEAVES, items, strict=True))
@@ -351,11 +357,11 @@ def _tree() -> _Tree:
         "topics.[]": kinds.OBJECT, "concepts": kinds.LIST, "topics": kinds.LIST,
     }  # fmt: skip
     leaves = (*TEXTS, *_OTHER_LEAVES)
+    lists = ("concepts", "topics")
     paths = [""]
     for path in (*leaves, *_ITEM_LEAVES):
         steps = path.split(".")
         paths += [part for n in range(len(steps)) if (part := ".".join(steps[: n + 1])) not in paths]
-    lists = ("concepts", "topics")
     keys = [path.rpartition(".")[2].encode() for path in paths]
     child = np.full((len(paths), 256), -1, np.int8)
     entry = np.full(len(paths), -1, np.int8)
@@ -367,19 +373,21 @@ def _tree() -> _Tree:
         place = key[0] + 3 * key[-1] + 3 * len(key) & 255
         assert child[parent, place] < 0, path
         child[parent, place] = node
+    never_null = ("", "concepts.[]", "topics.[]")
+    of_leaf = {path: place for group in (leaves, _ITEM_LEAVES) for place, path in enumerate(group)}
+    list_of = [lists.index(top) if "." in path and (top := path.split(".")[0]) in lists else -1 for path in paths]
+    kinds_of = [kind_of.get(path, kinds.OBJECT) | (0 if path in never_null else kinds.NULL) for path in paths]
     return _Tree(
         counts=(len(leaves), len(_ITEM_LEAVES), len(lists)),
-        allowed=np.array(
-            [kind_of.get(path, kinds.OBJECT) | (0 if path in ("", "concepts.[]", "topics.[]") else kinds.NULL)
-             for path in paths], np.int64),
-        leaf=np.array([leaves.index(path) if path in leaves else _ITEM_LEAVES.index(path) if path in _ITEM_LEAVES else -1 for path in paths]),
+        allowed=np.array(kinds_of, np.int64),
+        leaf=np.array([of_leaf.get(path, -1) for path in paths]),
         is_whole=np.array([path in ("abstract_inverted_index", "referenced_works") for path in paths]),
         is_score=np.array([path == "concepts.[].score" for path in paths]),
-        list_of=np.array([next((place for place, name in enumerate(lists) if path.startswith(f"{name}.")), -1) for path in paths]),
+        list_of=np.array(list_of),
         list_of_leaf=np.array([lists.index(path.split(".")[0]) for path in _ITEM_LEAVES]),
         entry=entry,
         child=child,
         key_start=np.cumsum([0, *map(len, keys)])[:-1],
         key_length=np.array(list(map(len, keys))),
         keys=np.frombuffer(b"".join(keys), np.uint8),
-    )  # fmt: skip
+    )

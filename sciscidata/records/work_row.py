@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 import numpy as np
@@ -39,7 +39,10 @@ from sciscidata.schemas import CITATIONS, DATES, WORKS
 PARSER_VERSION = 5
 MAX_CONCEPTS = 8
 QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
-URLS = {letter: f"https://openalex.org/{letter}" for letter in "WSV"}
+Letter: TypeAlias = Literal["W", "S", "V"]
+URLS: dict[Letter, str] = {
+    "W": "https://openalex.org/W", "S": "https://openalex.org/S", "V": "https://openalex.org/V",
+}  # fmt: skip
 # At most 18 digits: any number of these fits into Int64.
 _OPENALEX_ID = re.compile(
     r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
@@ -211,7 +214,7 @@ def citations_frame(works: Sequence[Work]) -> pl.DataFrame:
     return pl.DataFrame({"citing_id": citing, "cited_id": cited}, schema=CITATIONS)
 
 
-def openalex_number(value: Json, letter: Literal["W", "S", "V"]) -> int | None:
+def openalex_number(value: Json, letter: Letter) -> int | None:
     """Return the number of an OpenAlex id (a URL or bare, upper or lower case); None if its letter is another."""
     if not isinstance(value, str):
         return None

@@ -208,7 +208,8 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             tally.add(rows, citations, n_malformed)
             receipt.malformed_references += n_malformed
             receipt.without_venue += rows["source_id"].null_count()
-            receipt.data_date = max(filter(None, (receipt.data_date, rows["changed_on"].max())), default=None)
+            last_change: Any = rows["changed_on"].max()
+            receipt.data_date = max(filter(None, (receipt.data_date, last_change)), default=None)
     receipt.counts = tally.counts()
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:

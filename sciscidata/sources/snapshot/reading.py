@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,7 +25,16 @@ from sciscidata.records.read_lines import (
     too_long,
     whole_lines,
 )
-from sciscidata.records.work_columns import ROWS, Problem, leaves_of_frame, merge_rows, rows_of_leaves, rows_of_lines
+from sciscidata.records.work_columns import (
+    LEAVES,
+    ROWS,
+    SPARE,
+    Problem,
+    leaves_of_frame,
+    merge_rows,
+    rows_of_leaves,
+    rows_of_lines,
+)
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.storage.decompression import decompress, open_fast_gzip
@@ -39,15 +48,8 @@ _BLOCK_BYTES = 8 << 20  # of lines that are read together: enough for calls to c
 _SHORT_LINE = 128
 _FEW_BYTES = 1 << 16
 
-# The fields that parse_work reads, as paths of Parquet leaves without the levels that only Parquet has.
-_LEAVES = {
-    "id", "doi", "title", "display_name", "publication_year", "cited_by_count", "language", "type", "is_retracted",
-    "is_xpac", "referenced_works", "abstract_inverted_index", "updated_date", "created_date",
-    "primary_topic.display_name", "primary_topic.field.display_name",
-    "topics.display_name", "topics.field.display_name",
-    "concepts.display_name", "concepts.score", "concepts.level",
-    "primary_location.source.id", "primary_location.source.display_name", "host_venue.id", "host_venue.display_name",
-}  # fmt: skip
+# As paths of Parquet leaves, without the levels that only Parquet has.
+_LEAVES = {path.replace(".[]", "") for path in LEAVES}
 # A JSON record may lack any field, but a table without these columns would make them null for all works.
 _NEEDED = {"id", "publication_year", "referenced_works"}
 _NO_ROWS = pl.Schema({"row": pl.Int64(), **ROWS}).to_frame()
@@ -116,17 +118,17 @@ def _read_jsonl(
     path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap, include_xpac: bool
 ) -> Iterator[Batch]:
     number = 1
-    for block in line_blocks(path, advance, limits, gap):
+    for block in line_blocks(path, advance, limits, gap, SPARE):
         if isinstance(block, CorruptRecordError):
             yield Batch(_NO_ROWS, [(number, block)])
             number += 1
             gap.add(0, 1)
             continue
-        gap.n_read += len(block)
+        n_bytes, n_lines = len(block) - len(SPARE), count_lines(block) - 1
+        gap.n_read += n_bytes
         has_work = False
-        n_lines = count_lines(block)
-        if n_lines * _SHORT_LINE > max(len(block), _FEW_BYTES):
-            batches = _read_short_lines(block)
+        if n_lines * _SHORT_LINE > max(n_bytes, _FEW_BYTES):
+            batches = _read_short_lines(block[:n_bytes])
         else:
             batches = iter([rows_of_lines(block, n_lines, include_xpac=include_xpac)])
         for rows, problems in batches:
@@ -137,7 +139,7 @@ def _read_jsonl(
             _count_gap(gap, batch)
             has_work = has_work or rows.height > 0
         if not has_work:
-            gap.add(len(block))
+            gap.add(n_bytes)
         number += n_lines
 
 
@@ -171,9 +173,13 @@ def _count_gap(gap: Gap, batch: Batch, sizes: dict[int, int] | None = None) -> N
 
 
 def line_blocks(
-    path: Path, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, gap: Gap | None = None
+    path: Path,
+    advance: Advance | None = None,
+    limits: ReadLimits = DEFAULT_LIMITS,
+    gap: Gap | None = None,
+    spare: bytes = b"",
 ) -> Iterator[bytes | CorruptRecordError]:
-    """Read a gzip or plain file in blocks of whole lines, without the end of the last line.
+    """Read a gzip or plain file in blocks of whole lines, without the end of the last line, and with ``spare``.
 
     For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes. A damaged file raises one.
     """
@@ -185,22 +191,7 @@ def line_blocks(
             yield chunk
 
     pieces = decompress(read(), open_fast_gzip) if path.suffix == ".gz" else read()
-    return whole_lines(_together(pieces), limits, gap or Gap(limits))
-
-
-def _together(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Join pieces of up to 4 MB into larger ones; what lies before a damage is handed out, too."""
-    held: list[bytes] = []
-    try:
-        for piece in pieces:
-            held.append(piece)
-            if sum(map(len, held)) >= _BLOCK_BYTES:
-                yield b"".join(held)
-                held = []
-    except CorruptRecordError:
-        yield b"".join(held)
-        raise
-    yield b"".join(held)
+    return whole_lines(pieces, limits, gap or Gap(limits), _BLOCK_BYTES, spare)
 
 
 def _read_parquet(

@@ -1,0 +1,114 @@
+"""Records read together, by columns, are those that ``parse_work`` reads one by one; so are those of Parquet."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import pyarrow.parquet as pq
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from polars.testing import assert_frame_equal
+
+from benchmarks.make_snapshot import arrow_table, export_record
+from sciscidata.records.work_columns import SPARE, merge_rows, rows_of_lines
+from sciscidata.sources.snapshot import reading
+from sciscidata.sources.snapshot.layout import Part
+from tests.records.test_work import LINES, _some_records, json_values
+
+URL = "https://openalex.org/"
+LISTED = {"display_name": "Dams", "score": 0.5, "level": 0}
+ODD = [
+    b'{"id":"W1","title":"a","title":"b"}', b'{"id":"W1","\\u0074itle":"escaped"}', b'{"id":"W1","x":[1,]}',
+    b'{"id":"W1","x":01}', b'{"id":"W1","x":"\x01"}', b'{"id":"W1","x":"\\x"}', b'{"id":"W1","x":tru}',
+    b'{"id":"W1","title":"\\ud83d\\ude00 \\u001c"}', b'{"id":"W1","x":"\\ud83d"}', b'{"id":"W1"},', b'{"id":"W1"}}',
+    b'{"id":"W1","publication_year":-5,"cited_by_count":1e3}', b'{"id":"W1","publication_year":10000}',
+    b'{"id":"W1","doi":"DOI: 10.1/\xc3\x9c"}', b'{"id":"W1","doi":"https://doi.org/10.1/\xc4\xb0 "}',
+    b'{"id" : "W1" , "title" : " \xe2\x80\x83 x\xc2\xa0" }', b'{"id":"W1","x":' + b"[" * 40 + b"]" * 40 + b"}",
+    b'{"id":"W1","abstract_inverted_index":"{\\"a\\":[0]}"}', b'{"id":"W1","abstract_inverted_index":{"\\"":[0]}}',
+    *(
+        json.dumps({"id": f"{URL}W{number}"} | fields).encode()
+        for number, fields in enumerate(
+            [
+                {"concepts": [LISTED | {"score": score, "display_name": f"c{score}"} for score in (0.5, "0.25", 1, 0)]},
+                {"concepts": [LISTED | {"display_name": name} for name in ("b", "a", " a", "", None, "Ü", "ab")] * 2},
+                {"concepts": [LISTED | {"score": 0.1 + n / 1e17} for n in range(9)]},
+                {"concepts": [LISTED | {"level": level} for level in ("0", 0.0, None, -0)]},
+                {"concepts": [LISTED | {"score": 1e-7}, LISTED | {"score": 10**400}, None]},
+                {"topics": [{"display_name": "T", "field": {"display_name": " "}}, {"display_name": "U"}]},
+                {"topics": [None, {"field": {"display_name": "F"}}], "primary_topic": {"field": None}},
+                {"primary_location": {"source": {"id": None}}, "host_venue": {"id": "V2", "display_name": "then"}},
+                {"primary_location": {"source": None}, "host_venue": {"display_name": "then"}},
+                {"primary_location": {"source": {"display_name": "now"}}, "host_venue": {"display_name": "then"}},
+                {"updated_date": " 2024-01-01", "created_date": "2023-02-03T04"},
+                {"id": None, "ids": {"openalex": "W8"}},
+            ],
+            20,
+        )
+    ),
+]  # fmt: skip
+
+
+def one_by_one(lines):
+    rows, problems = merge_rows(None, dict(enumerate(lines)))
+    return rows, [(place, str(error)) for place, error in problems]
+
+
+def check(lines):
+    rows, problems = rows_of_lines(b"\n".join(lines) + SPARE, len(lines))
+    expected, errors = one_by_one(lines)
+    assert_frame_equal(rows, expected)
+    assert [(place, str(error)) for place, error in problems] == errors
+
+
+@settings(max_examples=25)
+@given(st.lists(st.sampled_from([*LINES, *ODD]), min_size=1, max_size=12))
+def test_odd_lines_are_read_as_each_alone(lines):
+    check(lines)
+
+
+def test_real_records_are_read_as_each_alone(shared_data):
+    for name in ("synergy_A", "openalexpro_A"):
+        lines = gzip.decompress((shared_data / "openalex" / f"{name}.works.jsonl.gz").read_bytes()).split(b"\n")
+        check(lines[:300])
+        compact = [json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")) for line in lines[:20]]
+        check([line.encode() for line in compact])
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_changed_records_are_read_as_each_alone(shared_data, data):
+    lines = []
+    for record in _some_records(shared_data):
+        names = data.draw(st.lists(st.sampled_from(sorted(record)), max_size=3))
+        changed = record | {name: data.draw(json_values) for name in names}
+        line = bytearray(json.dumps(changed, ensure_ascii=data.draw(st.booleans())).encode("utf-8", "replace"))
+        for place in data.draw(st.lists(st.integers(0, len(line) - 1), max_size=2)):
+            line[place : place + data.draw(st.integers(0, 2))] = data.draw(
+                st.binary(max_size=2) | st.sampled_from([b'"', b"\\", b",", b"{", b"]", b"0", b" "])
+            )
+        lines += bytes(line).split(b"\n")
+    check(lines)
+
+
+def test_columns_of_parquet_are_read_as_their_rows_would_be(shared_data, tmp_path, monkeypatch):
+    lines = gzip.decompress((shared_data / "openalex" / "openalexpro_A.works.jsonl.gz").read_bytes()).splitlines()
+    records = [export_record(json.loads(line)) for line in lines if line]
+    records[3] |= {"id": "A1", "referenced_works": [f"{URL}W7", None, "S2", "w8", ""]}
+    records[4] |= {"id": "w5", "referenced_works": None, "concepts": None, "primary_location": None}
+    records[5] |= {"id": None, "doi": "doi:10.1/X", "title": " \x1c ", "publication_year": 0}
+    half = len(records) // 2
+    records[half:] = [record | {"topics": [None, *record["topics"]]} for record in records[half:]]
+    path = tmp_path / "updated_date=2026-06-01" / "part_0000.parquet"
+    path.parent.mkdir()
+    pq.write_table(arrow_table(records), path, row_group_size=half)
+    part = Part("updated_date=2026-06-01/part_0000.parquet", str(path), "parquet")
+    monkeypatch.setattr(reading, "BATCH_WORKS", half)  # a topic that is null makes the second half unusual
+    fast = list(reading.read_batches(part))
+    monkeypatch.setattr(reading, "leaves_of_frame", lambda frame: None)
+    for found, expected in zip(fast, reading.read_batches(part), strict=True):
+        assert_frame_equal(found.rows, expected.rows)
+        assert [(place, str(error)) for place, error in found.problems] == [
+            (place, str(error)) for place, error in expected.problems
+        ]
+    assert [len(batch.problems) for batch in fast] == [2, 0]
