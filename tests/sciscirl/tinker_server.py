@@ -99,6 +99,7 @@ def served(release: Path, state: Path) -> Generator[TinkerServer]:
         "--release": release, "--style": "plain", "--contract": "four_keys", "--port": 0, "--state": state,
         "--max-lora-rank": 8, "--max-lora-adapters": _ADAPTERS,
         "--sample-batch": 8, "--train-batch": 8,  # most tests ask for less, and every pass is padded to it
+        "--seconds-to-start": SECONDS_TO_RUN,
     }  # fmt: skip
     words = [str(word) for pair in options.items() for word in pair]
     process = subprocess.Popen(command("serve_local_tinker.py", "--tiny", *words), stdout=subprocess.PIPE, text=True)
