@@ -274,7 +274,7 @@ def write_null_cd_index(
 
     def score() -> Iterator[pl.DataFrame]:
         graph = _open_graph(folder, cache_dir)
-        yield score_null(graph, config, **given, engine=engine, home=home).sort("work_id")
+        return iter([score_null(graph, config, **given, engine=engine, home=home).sort("work_id")])
 
     return _write_once(score, folder, out, facts, overwrite=overwrite, tasks=home)
 
@@ -394,8 +394,8 @@ def write_cd_sweep(
             found = score_nulls(graph, configs, n_draws=n_draws, seed=seed, engine=engine, home=home)
             nulls = {name: rows.select("work_id", "null_mean", "null_std", "z") for name, rows in found.items()}
         ids, years = graph.work_ids[: graph.n_known], _years(graph)
-        for span in zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True):
-            yield _sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years)
+        spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
+        return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
     out = _write_once(score, folder, out, facts, overwrite=overwrite, tasks=home)
     plot_cd_sweep(pl.scan_parquet(out, glob=False), path=out.with_suffix(".png"))

@@ -20,7 +20,14 @@ from polars.io.plugins import register_io_source
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Folder, check_fields
-from sciscidata.errors import EmptyInputError, InputNotFoundError, SciSciDataError, StorageError, UnsafeNameError
+from sciscidata.errors import (
+    ConfigError,
+    EmptyInputError,
+    InputNotFoundError,
+    SciSciDataError,
+    StorageError,
+    UnsafeNameError,
+)
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_graph, write_graph
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
@@ -91,6 +98,7 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         of texts is compared with its checksum whenever it is read.
 
     Raises:
+        ConfigError: when called; there is no such part.
         InputNotFoundError: when called; there is no corpus, or it is not finished.
         UnsafeNameError: when called; the report names a file that cannot belong to a corpus.
         StorageError: when called; the report is damaged, a file is missing or has another size, or ``removed.parquet``
@@ -107,6 +115,9 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
     report, digest = read_report(out)
     parts: list[dict[str, Any]] = report.pop("parts")
     stems: dict[str, list[str]] = {name: [] for name in TABLES}
+    if part is not None and not 0 <= part < len(parts):
+        msg = f"part is {part!r}, and the corpus in {out} has parts from 0 to {len(parts) - 1}. Name one of them."
+        raise ConfigError(msg)
     read = parts if part is None else [parts[part]]
     facts = {name: file for one in read for name, file in one["files"].items()}
     for name, file in facts.items():

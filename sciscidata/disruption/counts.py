@@ -232,7 +232,7 @@ class _MovingWindow:
         from sciscidata.graph._kernels import count_citers
 
         graph, offsets = self.graph, self.graph.ref_offsets
-        self._advance(0, "lists citers")
+        self._advance(0, "listing citers")
         if self._n_earlier is not None:
             count_citers(graph.refs[offsets[self.held.start] : offsets[low]], 0, self._n_earlier)
         reach = int(np.searchsorted(offsets, offsets[low] + _MOST_HELD, side="right")) - 1

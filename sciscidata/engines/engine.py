@@ -65,7 +65,7 @@ def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa
         options: further fields of EngineConfig: address, scheduler_file, slurm, tasks, workers, threads, stage_dir.
 
     Yields:
-        What ``ingest``, ``write_cd_index``, ``write_null_cd_index`` and ``write_atypicality`` take as ``engine``.
+        What ``ingest``, ``write_background``, ``export_labelled`` and what writes scores take as ``engine``.
 
     Raises:
         ConfigError: an option is unknown or wrong, the scheduler does not answer, or a package is not installed.

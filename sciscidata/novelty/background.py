@@ -334,8 +334,8 @@ def _by_threads(pairs: _YearPairs, years: list[int], n_threads: int) -> _YearFou
 
 def _by_tasks(pairs: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
     given = YearWork(save_one_year, "venue pairs", {"config": asdict(pairs.config)}, pairs.arrays())
-    for _, path, counts in take_years(engine, home, pairs.graph, years, given):
-        yield counts, read_parquet(path).rechunk()  # pages end where chunks do
+    done = take_years(engine, home, pairs.graph, years, given)
+    return ((counts, read_parquet(path).rechunk()) for _, path, counts in done)  # pages end where chunks do
 
 
 @lru_cache(maxsize=1)

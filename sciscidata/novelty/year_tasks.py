@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,8 +31,8 @@ class YearWork(NamedTuple):
 
 def take_years(
     engine: Engine, home: Path, graph: CitationGraph, years: Sequence[int], given: YearWork
-) -> Iterator[tuple[int, Path, dict[str, Any]]]:
-    """Have tasks done for the ``years`` of a graph on disk, by their places; give place, file and facts in order."""
+) -> list[tuple[int, Path, dict[str, Any]]]:
+    """Have tasks done for the ``years`` of a graph on disk, by their places; return place, file and facts in order."""
     of_graph = {"graph": str(graph_folder(graph).absolute()), "stage_dir": engine.config.stage_dir}
     handed = {name: hand_over(array, home / f"{name}.npy") for name, array in given.arrays.items()}
     n_references = np.diff(graph.ref_offsets[graph.year_offsets])
@@ -47,5 +47,4 @@ def take_years(
         for j in years
     ]
     facts = engine.do_all(tasks, home, what=given.what, unit="references")
-    for j, done, found in zip(years, tasks, facts, strict=True):
-        yield j, Path(done.out), found
+    return [(j, Path(done.out), found) for j, done, found in zip(years, tasks, facts, strict=True)]

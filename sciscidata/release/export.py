@@ -190,16 +190,17 @@ def write_labelled(
     digest = hashlib.sha256()
     classes = {column: dict.fromkeys((*words, None), 0) for column, words in vocabularies(label).items()}
     n_rows = n_bytes = 0
+    lookup = LabelLookup(labelled, label)
+    if parts is None:
+        batches = _render(texts.select(columns), lookup, label, n_threads)
+        bar = progress_bar("write labelled works", unit="works")
+    else:  # tasks have a bar of their own
+        batches, bar = _render_by_tasks(lookup, label, parts), nullcontext(_show_nothing)
     with (
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
-        # The tasks of an engine have a bar of their own.
-        progress_bar("write labelled works", unit="works") if parts is None else nullcontext(_show_nothing) as advance,
-        closing(
-            _render(texts.select(columns), LabelLookup(labelled, label), label, n_threads)
-            if parts is None
-            else _render_by_tasks(LabelLookup(labelled, label), label, parts)
-        ) as rendered,
+        bar as advance,
+        closing(batches) as rendered,
     ):
         for batch in rendered:
             file.write(batch.lines)
@@ -338,6 +339,10 @@ def _render_by_tasks(labelled: LabelLookup, label: OwnLabel | None, parts: PartT
         for number, size in enumerate(sizes)
     ]
     facts = parts.engine.do_all(tasks, parts.home, what="write labelled works", unit="bytes")
+    return _batches_of(tasks, facts)
+
+
+def _batches_of(tasks: list[Task], facts: list[dict[str, Any]]) -> Generator[_Batch]:
     for done, found in zip(tasks, facts, strict=True):
         yield _Batch(b"", found["rows"], {name: dict(counts) for name, counts in found["classes"].items()})
         with Path(done.out).open("rb") as file:
