@@ -91,7 +91,7 @@ class Sweep:
             "machine": describe_machine() if host is None else {"server": host},
         }
         asked = {name: [*value] if name == "hide" else value for name, value in self.list_asked().items()}
-        return describe_run(config.release, settings | asked)
+        return describe_run(config.release, asked | settings)  # a refusal names options before what follows from them
 
     def list_asked(self) -> dict[str, Any]:
         """List what is asked in another way than the preset does; sweeps that were begun without an option go on."""
