@@ -1,6 +1,6 @@
 """Write the parts of a snapshot, each as three Parquet files and a receipt: one task of an engine for each part.
 
-Decoding JSON holds Python's lock, so threads would gain nothing.
+Much of the work holds Python's lock, so threads would gain little.
 """
 
 from __future__ import annotations
