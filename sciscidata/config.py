@@ -8,6 +8,7 @@ from pathlib import Path
 
 import platformdirs
 
+from sciscidata._support.object_store import ON_DISK, refuse_url
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import CorpusConfig
@@ -92,6 +93,7 @@ class BuildConfig:
     _repr_html_ = html_repr
 
     def __post_init__(self) -> None:
+        refuse_url(self.out, "BuildConfig.out", ON_DISK)
         check_fields(self)
         balanced_columns(self.split, self.label)
         if self.label is not None and isinstance(self.source, OpenAlexConfig):

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from sciscidata._support.object_store import ON_DISK, refuse_url
 from sciscidata._support.progress import begin_step, name_steps
 from sciscidata._support.validate import check_value, require_config, require_parquet_name
 from sciscidata.choose_source import ScoredSource, list_steps, open_corpus, open_source
@@ -270,6 +271,7 @@ def write_background(
             "works (RecordsConfig.inputs), a snapshot, SciSciNet, a corpus or a synthetic world."
         )
         raise ConfigError(msg)
+    refuse_url(path, "path", ON_DISK)
     path = Path(path)
     require_parquet_name(path, "a background is")
     _check_replaceable(path, overwrite=overwrite)

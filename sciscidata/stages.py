@@ -5,8 +5,6 @@ A killed run loses little: the next one uses the finished parts of a corpus, sta
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict
@@ -18,12 +16,14 @@ import msgspec
 import numpy as np
 import polars as pl
 
+from sciscidata._support.object_store import ON_DISK, is_url, refuse_url
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
-from sciscidata.corpus.scores import is_done, state_facts, write_scores
+from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
+from sciscidata.corpus.stored_scores import find_place, upload_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
@@ -89,6 +89,7 @@ def ingest(
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
         (500, 500)
     """
+    refuse_url(out, "out", ON_DISK)
     if not isinstance(source, Corpus):
         check_value("source", source, SourceConfig)
     if isinstance(source, OpenAlexConfig | CorpusConfig | LabelledConfig):
@@ -149,12 +150,14 @@ def write_cd_index(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> Path:
+) -> str | Path:
     """Score every work of a corpus on disk by its CD index, into one Parquet file.
 
     Args:
         folder: the corpus.
-        out: the file to write. If it already holds these scores of this corpus, it stays as it is.
+        out: the file to write. If it already holds these scores of this corpus, it stays as it is. Also the URL of an
+            object in a store (``s3://``, ``gs://``, ``az://``), as text: then the scores are written into ``cache_dir``
+            and uploaded.
         config: which convention; ``CDConfig()`` when None.
         shard: score one share of the works, for example ``"2/8"``: the second of eight with about as many references
             each. All works still count as citers. Shares do not overlap; together they are the whole.
@@ -163,14 +166,15 @@ def write_cd_index(
         engine: who scores shares of the works, with ``cache_dir`` on a disk that all see; threads here when None.
 
     Returns:
-        ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata name the corpus and
-        the convention.
+        ``out``, a path or the URL: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata
+        name the corpus and the convention.
 
     Raises:
         InputNotFoundError, EmptyInputError: there is no corpus in ``folder``, or it holds no work.
         ConfigError: before anything is read, if ``out`` is not named as Parquet, or ``shard`` is not like ``"2/8"``.
         ReleaseExistsError: before anything is read, if ``out`` may not be replaced.
-        StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
+        StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written. Of a store that
+            takes no object there, before anything is read.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -195,7 +199,7 @@ def write_cd_index(
         parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
         return by_work_id(parts, graph.work_ids[focal.start : focal.stop])
 
-    return _write_once(score, folder, out, facts, overwrite=overwrite)
+    return _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite)
 
 
 def _write_once(
@@ -203,14 +207,24 @@ def _write_once(
     folder: str | Path,
     out: str | Path,
     facts: Mapping[str, Any],
+    cache_dir: str | Path,
     *,
     overwrite: bool,
     tasks: Path | None = None,
-) -> Path:
+) -> str | Path:
     """Write the scores of a corpus into ``out``, if they are not there; every stage ends here.
 
     ``score`` gives the rows by work_id. ``tasks`` is a folder of tasks that is needed until the scores are written.
     """
+    refuse_url(out, "out")
+    if is_url(out):
+        url = str(out)
+        place = find_place(url, facts, overwrite=overwrite)
+        if place is not None:
+            file = Path(cache_dir) / f"upload-{hash_facts({'url': url, **facts})[:32]}.parquet"
+            _write_once(score, folder, file, facts, cache_dir, overwrite=True, tasks=tasks)
+            upload_scores(file, place)
+        return url
     out = Path(out)
     if is_done(out, facts, overwrite=overwrite):
         return out
@@ -233,7 +247,7 @@ def write_null_cd_index(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> Path:
+) -> str | Path:
     """Compare the CD index of every work of a corpus on disk with its index in rewired graphs, in one Parquet file.
 
     Args:
@@ -276,7 +290,7 @@ def write_null_cd_index(
         graph = _open_graph(folder, cache_dir)
         return iter([score_null(graph, config, **given, engine=engine, home=home).sort("work_id")])
 
-    return _write_once(score, folder, out, facts, overwrite=overwrite, tasks=home)
+    return _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite, tasks=home)
 
 
 def write_atypicality(
@@ -288,7 +302,7 @@ def write_atypicality(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> Path:
+) -> str | Path:
     """Score every work of a corpus on disk by how unusual its venue pairs are, into one Parquet file.
 
     Args:
@@ -329,7 +343,7 @@ def write_atypicality(
         parts = cache_atypicality(graph, venues, cache_dir, config, background=table, engine=engine)
         return by_work_id(parts, graph.work_ids[: graph.n_known])
 
-    return _write_once(score, folder, out, facts, overwrite=overwrite)
+    return _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite)
 
 
 def write_cd_sweep(
@@ -343,14 +357,15 @@ def write_cd_sweep(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> Path:
+) -> str | Path:
     """Score every work of a corpus on disk by its CD index in many ways, into one long Parquet file with a picture.
 
     The graph is read once, and all windows of a convention are counted in one pass.
 
     Args:
         folder: the corpus.
-        out: the file to write, as in ``write_cd_index``; the picture has the same name with ``.png``.
+        out: the file to write, as in ``write_cd_index``; the picture has the same name with ``.png``. In a
+            store there is none.
         windows: citation windows in years; None, on a command line all: without end.
         conventions: names of ``CDConfig.compat``, and ``"default"`` for ``CDConfig()``.
         n_draws: rewired graphs of the null model for each window and convention. None: no null model.
@@ -374,7 +389,7 @@ def write_cd_sweep(
         ...     world = Path(home) / "world"
         ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
         ...     file = write_cd_sweep(world, Path(home) / "sweep.parquet", windows=(3, None), cache_dir=home)
-        ...     pl.read_parquet(file)["window"].to_list()[:3], file.with_suffix(".png").exists()
+        ...     pl.read_parquet(file)["window"].to_list()[:3], (Path(home) / "sweep.png").exists()
         (['3', 'all', '3'], True)
     """
     from sciscidata.plots.disruption import plot_cd_sweep
@@ -397,15 +412,15 @@ def write_cd_sweep(
         spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
-    out = _write_once(score, folder, out, facts, overwrite=overwrite, tasks=home)
-    plot_cd_sweep(pl.scan_parquet(out, glob=False), path=out.with_suffix(".png"))
-    return out
+    file = _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite, tasks=home)
+    if isinstance(file, Path):
+        plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
+    return file
 
 
 def _tasks_folder(cache_dir: str | Path, facts: Mapping[str, Any]) -> Path:
     """Return where the draws of a null model lie until the scores are written, by what they depend on."""
-    key = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()[:32]
-    return (Path(cache_dir) / f"null-{key}.tasks").absolute()
+    return (Path(cache_dir) / f"null-{hash_facts(facts)[:32]}.tasks").absolute()
 
 
 def _years(graph: CitationGraph) -> pl.DataFrame:

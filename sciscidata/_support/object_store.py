@@ -1,4 +1,4 @@
-"""Object stores (``s3://``, ``gs://``, ``az://``): check their address, list and download their objects by obstore.
+"""Object stores (``s3://``, ``gs://``, ``az://``): check their address; list, download and upload objects by obstore.
 
 Settings and credentials come from the environment, as the tools of each store read them, or from options. A task that
 goes to another process carries no credential: the environment of that process has it.
@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from sciscidata._support.urls import check_address, show_address
-from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError
+from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError, SciSciDataError, StorageError
 from sciscidata.storage.lock import open_lock, wait_for_lock
 
 _Result = TypeVar("_Result")
@@ -31,7 +31,12 @@ STORE_REMEDY: Final = (
     "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of az:// AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; of "
     "hf:// HF_TOKEN), or among the options of the store."
 )
+#: The remedy for a URL where only a disk will do.
+ON_DISK: Final = (
+    "Only files of scores are written into a store. Publish a release by `sciscidata publish`, and copy anything else."
+)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+_URL_AS_PATH: Final = re.compile(r"(s3a?|gc?s|az|azure|adl|abfss?):/(?!/)", re.I)
 #: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
 _OWNERS: Final = {
     **dict.fromkeys(("s3", "s3a"), "aws"),
@@ -65,6 +70,8 @@ _REQUEST_BYTES: Final = 32 << 20
 _CHUNK_BYTES: Final = 1 << 20
 _PACED_S: Final = 2.0  # of a paced request: shorter ones keep the pace more evenly
 _LARGEST_TEXT: Final = 1 << 28  # of a manifest
+_LARGEST_PUT: Final = 1 << 28  # bytes in one request, which may have a condition
+_UPLOADS: Final = 4  # parts of a larger object that are on their way together
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
@@ -77,28 +84,46 @@ def is_url(place: str | os.PathLike[str]) -> bool:
     return isinstance(place, str) and _URL.match(place) is not None
 
 
-def check_store(folder: str, options: Mapping[str, Any], *, config: str, field: str = "storage_options") -> None:
+def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> None:
+    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL.
+
+    Example:
+        >>> refuse_url(Path("s3://bucket/cd.parquet"), "out")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: out begins with s3:/, as a URL in a Path does. Give it as text: s3://.
+    """
+    scheme = str(place).partition(":")[0]
+    if remedy and (is_url(place) or _URL_AS_PATH.match(str(place))):
+        msg = f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}"
+        raise ConfigError(msg)
+    if _URL_AS_PATH.match(str(place)):
+        msg = f"{name} begins with {scheme}:/, as a URL in a Path does. Give it as text: {scheme}://."
+        raise ConfigError(msg)
+
+
+def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: str = "storage_options") -> None:
     """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded.
 
-    ``config`` is the class that has ``folder``, and its options in ``field``, for the message.
+    ``name`` is that of the option that holds ``folder``, and ``field`` that of its options, for the message.
     """
     if not is_url(folder):
         return
     scheme, rest = folder.split("://", 1)
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
         msg = (
-            f"{config}.folder is {show_address(folder)}, needs a URL without a user name or password, because "
+            f"{name} is {show_address(folder)}, needs a URL without a user name or password, because "
             "it is recorded. Put credentials into the environment."
         )
         raise ConfigError(msg)
     owner = _OWNERS.get(scheme.lower(), "")
     if scheme.lower() == "http" and any(_CREDENTIAL.search(str(option).lower()) for option in options):
-        check_address(folder, name=f"{config}.folder", key=_PROOF)
+        check_address(folder, name=name, key=_PROOF)
     settings = _settings(owner, options, field)
     if _skips_signature(owner, settings):
         return
-    for url, name in _endpoints(owner, settings):
-        check_address(url, name=name, key=_PROOF)
+    for url, setting in _endpoints(owner, settings):
+        check_address(url, name=setting, key=_PROOF)
 
 
 def refuse_credentials(options: Mapping[str, Any] | None, *, name: str) -> None:
@@ -153,11 +178,18 @@ class StoredObject(msgspec.Struct, frozen=True):
     version: str
 
 
+class Found(NamedTuple):
+    """An object as it is now: what names its version, and its attributes."""
+
+    version: Mapping[str, str]
+    attributes: Mapping[str, str]
+
+
 class Access(NamedTuple):
-    """How to reach a store: options without a credential, the class and field that have them, and retries."""
+    """How to reach a store: options without a credential, who has its URL, who has the options, and retries."""
 
     options: Mapping[str, Any]
-    config: str
+    name: str
     field: str
     n_retries: int = _RETRIES
 
@@ -166,7 +198,8 @@ class Store:
     """A bucket. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
 
     Waits grow exponentially with jitter up to half a minute; what a store asks for in ``Retry-After`` is not read.
-    Every method raises an InputNotFoundError for what is not there, not allowed, or not reached.
+    Every method that reads raises an InputNotFoundError for what is not there, not allowed, or not reached; one that
+    writes, a StorageError.
     """
 
     def __init__(self, url: str, access: Access) -> None:
@@ -175,7 +208,7 @@ class Store:
         bucket, _, inside = rest.partition("/")
         if owner is None or not bucket:
             msg = (
-                f"{access.config}.folder is {show_address(url)}, needs a folder, or a URL of a store: "
+                f"{access.name} is {show_address(url)}, needs a path, or a URL of a store: "
                 "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER."
             )
             raise ConfigError(msg)
@@ -184,12 +217,12 @@ class Store:
         has_say = any("skip_signature" in name for name in settings)
         if not has_say and not any(map(_IDENTITY.search, settings)):
             options["skip_signature"] = "true"
-        check_store(url, options, config=access.config, field=access.field)
+        check_store(url, options, name=access.name, field=access.field)
         try:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
         except ImportError as error:
-            msg = "obstore reads object stores, and is not installed. Install it: pip install 'sciscidata[store]'."
+            msg = "obstore asks object stores, and is not installed. Install it: pip install 'sciscidata[store]'."
             raise ConfigError(msg) from error
         seconds = datetime.timedelta
         n_retries = int(options.pop("max_retries", access.n_retries))
@@ -308,7 +341,68 @@ class Store:
                     msg = f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}"
                     raise InputNotFoundError(msg)
 
-    def _keep_trying(self, act: Callable[[], _Result], url: str) -> _Result:
+    def find(self, key: str) -> Found | None:
+        """Return what an object is, None if there is none."""
+        import obstore
+
+        def act() -> Found | None:
+            try:
+                answer = obstore.get(self._store, key, options={"head": True})
+            except FileNotFoundError:
+                return None
+            named: Any = {name: answer.meta[name] for name in ("e_tag", "version")}
+            return Found({name: value for name, value in named.items() if value}, dict(answer.attributes))
+
+        return self._keep_trying(act, f"{self.bucket}/{key}")
+
+    def check_writable(self, key: str) -> None:
+        """Raise a StorageError if nothing can be written where no object is: no bucket, or no permission.
+
+        The store is asked to replace an object by a version that none has. It refuses, after it has looked at these.
+        """
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        def act() -> None:
+            try:
+                obstore.put(self._store, key, b"", mode={"e_tag": '"0"', "version": "1"})
+            except PreconditionError as error:
+                if "NoSuchBucket" in str(error):
+                    raise FileNotFoundError from error
+            else:  # a store without conditions
+                obstore.delete(self._store, key)
+
+        self._keep_trying(act, self.bucket, "written")
+
+    def upload(self, file: Path, key: str, attributes: Mapping[str, str], replaced: Found | None) -> bool:
+        """Upload a file, whole or not at all; return False if the store holds something else than ``replaced`` by then.
+
+        Up to 256 MB, the store itself compares. A larger file goes in parts, and is compared right before.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+        is_small = file.stat().st_size <= _LARGEST_PUT
+        how: dict[str, Any] = {"use_multipart": True, "chunk_size": _REQUEST_BYTES, "max_concurrency": _UPLOADS}
+        if is_small:
+            how = {"mode": replaced.version if replaced else "create", "use_multipart": False}
+
+        def act() -> bool:
+            problem = None
+            if is_small or self.find(key) == replaced:
+                try:
+                    obstore.put(self._store, key, file, attributes=dict(attributes), **how)
+                    return True
+                except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+                    problem = error
+            found = self.find(key)  # if an answer was lost, it is there, and the question was repeated in vain
+            if problem and found == replaced:
+                raise problem
+            return found is not None and found.attributes.items() >= attributes.items()
+
+        return self._keep_trying(act, f"{self.bucket}/{key}", "written")
+
+    def _keep_trying(self, act: Callable[[], _Result], url: str, what: str = "read") -> _Result:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
         import tenacity
         from obstore.exceptions import BaseError
@@ -322,22 +416,25 @@ class Store:
         try:
             return retrying(act)
         except (BaseError, FileNotFoundError) as error:
-            raise self._explain(error, url) from None
+            raise self._explain(error, url, what) from None
 
-    def _explain(self, error: Exception, url: str) -> InputNotFoundError:
+    def _explain(self, error: Exception, url: str, what: str) -> SciSciDataError:
         """Turn an error of obstore into one of ours: what, got, needed."""
         place = f" at {show_address(self._endpoints[0][0])}" if self._endpoints else ""
         text = str(error)
         if isinstance(error, FileNotFoundError) or "404 Not Found" in text:
             msg = f"{url}{place} does not exist. {STORE_REMEDY}"
         elif "403 Forbidden" in text or "401 Unauthorized" in text:
-            msg = (
-                f"{url}{place} may not be read: {_reason(error)}. An open bucket needs no credentials: set "
-                "AWS_SKIP_SIGNATURE=true (or GOOGLE_, AZURE_). For any other, check the credentials in the environment."
-            )
+            remedy = "Check the credentials in the environment, and what they allow."
+            if what == "read":
+                remedy = (
+                    "An open bucket needs no credentials: set AWS_SKIP_SIGNATURE=true (or GOOGLE_, AZURE_). For any "
+                    "other, check the credentials in the environment."
+                )
+            msg = f"{url}{place} may not be {what}: {_reason(error)}. {remedy}"
         else:
-            msg = f"{url}{place} cannot be read: {_reason(error)}. {STORE_REMEDY}"
-        return InputNotFoundError(msg)
+            msg = f"{url}{place} cannot be {what}: {_reason(error)}. {STORE_REMEDY}"
+        return InputNotFoundError(msg) if what == "read" else StorageError(msg)
 
 
 _CHANGED: Final = "has changed in the store while it was read. Run again"

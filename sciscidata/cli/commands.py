@@ -22,16 +22,17 @@ if TYPE_CHECKING:
 
 _FILES: Final = ("records", "tables", "synthetic", "sciscinet", "snapshot")
 _SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
+_SCORES_OUT: Final = "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://"
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
 class Command(NamedTuple):
     """One command.
 
-    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls the
-    package and prints the result. ``takes`` is its one positional argument, ``writes`` what ``--out`` names ("":
-    nothing, or a default), ``cache`` where the cache lies, if not in the user's cache folder. ``goes_on`` says whether
-    a run that was stopped goes on where it ended.
+    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls
+    the package and prints the result. ``takes`` is its one positional argument, ``writes`` what ``--out`` names
+    ("": nothing, or a default), ``to_store`` whether that may be the URL of an object, ``cache`` where the cache
+    lies, if not in the user's cache folder. ``goes_on`` says whether a run that was stopped goes on where it ended.
 
     ``has_engine`` says whether an engine may do its work: then the fields of EngineConfig become options.
 
@@ -51,6 +52,7 @@ class Command(NamedTuple):
     takes: str = ""
     writes: str = ""
     cache: str = ""
+    to_store: bool = False
     goes_on: bool = False
     has_engine: bool = False
 
@@ -142,8 +144,9 @@ def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
 
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     shard = getattr(options, "arguments.shard", None)
+    folder, out = _corpus(config), _out(options, config)
     with measured(), _engine(options) as engine:
-        print_result(write_cd_index(_corpus(config), config.out, config.cd, shard=shard, engine=engine, **places))
+        print_result(write_cd_index(folder, out, config.cd, shard=shard, engine=engine, **places))
 
 
 def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -153,8 +156,9 @@ def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
     names = ("null", "n_draws", "seed")
     given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    folder, out = _corpus(config), _out(options, config)
     with measured(), _engine(options) as engine:
-        print_result(write_null_cd_index(_corpus(config), config.out, config.cd, **given, engine=engine, **places))
+        print_result(write_null_cd_index(folder, out, config.cd, **given, engine=engine, **places))
 
 
 def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -166,9 +170,10 @@ def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
     given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     with measured(), _engine(options) as engine:
-        file = write_cd_sweep(_corpus(config), config.out, **given, engine=engine, **places)
+        file = write_cd_sweep(_corpus(config), _out(options, config), **given, engine=engine, **places)
         print_result(file)
-        print_lines([f"picture: {file.with_suffix('.png')}"])
+        picture = file.with_suffix(".png") if isinstance(file, Path) else "none, because it is drawn on a disk only"
+        print_lines([f"picture: {picture}"])
 
 
 def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -178,7 +183,7 @@ def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
     places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     folder, places = _corpus(config), places | {"background": config.background}
     with measured(), _engine(options) as engine:
-        print_result(write_atypicality(folder, config.out, config.novelty, engine=engine, **places))
+        print_result(write_atypicality(folder, _out(options, config), config.novelty, engine=engine, **places))
 
 
 def _export(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -236,6 +241,11 @@ def _tasks(options: argparse.Namespace, _: None) -> None:
     from sciscidata.engines.engine import do_listed
 
     print_lines(do_listed(options.path, run=getattr(options, f"{ARGUMENTS}.run", None)))
+
+
+def _out(options: argparse.Namespace, config: BuildConfig) -> str | Path:
+    """Return where scores go: the URL that no BuildConfig takes, or a path."""
+    return getattr(options, "url", config.out)
 
 
 def _corpus(config: BuildConfig) -> Path:
@@ -315,7 +325,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
             *("--shard", "--engine", "--overwrite"),
         ),
         takes="CORPUS",
-        writes="Parquet file to write",
+        writes=_SCORES_OUT,
+        to_store=True,
         cache="CORPUS/cache",
         goes_on=True,
         has_engine=True,
@@ -330,7 +341,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.stages:write_null_cd_index", ("null", "n_draws", "seed")),
         main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--engine", "--overwrite"),
         takes="CORPUS",
-        writes="Parquet file to write",
+        writes=_SCORES_OUT,
+        to_store=True,
         cache="CORPUS/cache",
         has_engine=True,
     ),
@@ -342,7 +354,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.stages:write_cd_sweep", ("windows", "conventions", "n_draws", "seed")),
         main=("--out", "--window", "--convention", "--n-draws", "--seed", "--engine", "--overwrite"),
         takes="CORPUS",
-        writes="Parquet file to write",
+        writes=_SCORES_OUT,
+        to_store=True,
         cache="CORPUS/cache",
         goes_on=True,
         has_engine=True,
@@ -358,7 +371,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
             *("--years", "--background", "--engine", "--overwrite"),
         ),
         takes="CORPUS",
-        writes="Parquet file to write",
+        writes=_SCORES_OUT,
+        to_store=True,
         cache="CORPUS/cache",
         goes_on=True,
         has_engine=True,
@@ -479,12 +493,21 @@ def make_parser(*names: str) -> OptionParser:
         elif command.takes == "ADDRESS":
             sub.add_argument("address", metavar="ADDRESS", help="hf:OWNER/NAME, or hf:OWNER/NAME@REVISION")
         elif command.takes:
-            sub.add_argument("path", type=Path, metavar="PATH", help="where it lies")
+            sub.add_argument("path", type=_read_path, metavar="PATH", help="where it lies")
         if name in names and command.top:
             sub.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
         if name in names and (command.top or command.arguments[0]):
             sub.add_options(list_options(name), command.main, _titles())
     return parser
+
+
+def _read_path(text: str) -> Path:
+    from sciscidata._support.object_store import is_url
+
+    if is_url(text):
+        msg = "is a URL, needs a path on a disk. Copy the file out of the store first"
+        raise argparse.ArgumentTypeError(msg)
+    return Path(text)
 
 
 def _titles() -> dict[str, str]:

@@ -114,6 +114,7 @@ def _handler(name_flags: Callable[[str], str]) -> logging.Handler:
 
 def _configure(options: argparse.Namespace, in_file: set[tuple[str, str]]) -> BuildConfig:
     """Put the flags over the settings file, and note in ``in_file`` which settings are left of the file."""
+    from sciscidata._support.object_store import is_url
     from sciscidata.cli.settings import merge, read_toml, resolve
 
     flags: dict[str, dict[str, Any]] = {}
@@ -133,4 +134,6 @@ def _configure(options: argparse.Namespace, in_file: set[tuple[str, str]]) -> Bu
         config = resolve(merge(merge(base, settings), flags))
         check_background(config, Path(path))
         return config
+    if COMMANDS[options.command].to_store and is_url(flags[""]["out"]):
+        options.url = flags[""].pop("out")
     return resolve(merge(merge(base, settings), flags))

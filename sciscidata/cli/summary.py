@@ -299,8 +299,11 @@ _SCORES: Final = {
 }
 
 
-def print_result(path: Path) -> None:
-    """Print what a file of scores holds, and by which conventions."""
+def print_result(path: str | Path) -> None:
+    """Print what a file of scores holds, and by which conventions; of an object in a store, where it is."""
+    if isinstance(path, str):
+        print_lines([f"scores: {path}"])
+        return
     facts = verify_scores(path)
     title, name = _SCORES[facts["stage"]]
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from collections.abc import Iterable, Mapping
@@ -85,6 +86,11 @@ def state_facts(stage: str, folder: str | Path, config: dict[str, Any]) -> dict[
         "source": provenance.get("kind"),
         "corpus_sha256": provenance["report_sha256"],
     }
+
+
+def hash_facts(facts: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of what scores depend on, in hexadecimal."""
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:

@@ -232,26 +232,26 @@ def test_no_option_of_any_store_sends_credentials_unencrypted(folder, option):
     with pytest.raises(
         ConfigError, match=rf"^storage_options\['{option.lower()}'\] is http://10\.0\.0\.1: the credentials"
     ):
-        check_store(folder, {option: "http://10.0.0.1"}, config="SciSciNetConfig")
+        check_store(folder, {option: "http://10.0.0.1"}, name="SciSciNetConfig.folder")
     for url in ("https://store.example", "http://127.0.0.1:10000"):
-        check_store(folder, {option: url}, config="SciSciNetConfig")
+        check_store(folder, {option: url}, name="SciSciNetConfig.folder")
 
 
 def test_variables_of_a_store_concern_that_store_alone(monkeypatch):
     monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", "http://10.0.0.1")
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://169.254.169.254")  # hands out credentials, and is sent none
     for folder in ("s3://b/x", "gs://b/x", "https://a.org/x", "tables"):
-        check_store(folder, {}, config="SciSciNetConfig")
+        check_store(folder, {}, name="SciSciNetConfig.folder")
     with pytest.raises(ConfigError, match=r"^AZURE_STORAGE_ENDPOINT is http://10\.0\.0\.1: "):
-        check_store("az://b/x", {}, config="SciSciNetConfig")
-    check_store("az://b/x", {"azure_skip_signature": "true"}, config="SciSciNetConfig")
+        check_store("az://b/x", {}, name="SciSciNetConfig.folder")
+    check_store("az://b/x", {"azure_skip_signature": "true"}, name="SciSciNetConfig.folder")
 
 
 def test_a_folder_of_the_web_is_not_asked_unencrypted_with_a_token():
     for options in ({"token": KEY}, {"Authorization": KEY}):
         with pytest.raises(ConfigError, match=r"^SciSciNetConfig\.folder is http://10\.0\.0\.1: the") as caught:
-            check_store("http://10.0.0.1/x", options, config="SciSciNetConfig")
+            check_store("http://10.0.0.1/x", options, name="SciSciNetConfig.folder")
         assert KEY not in str(caught.value)
         for folder in ("https://a.org/x", "http://localhost:8000/x"):
-            check_store(folder, options, config="SciSciNetConfig")
-    check_store("http://10.0.0.1/x", {"timeout": "30s"}, config="SciSciNetConfig")
+            check_store(folder, options, name="SciSciNetConfig.folder")
+    check_store("http://10.0.0.1/x", {"timeout": "30s"}, name="SciSciNetConfig.folder")

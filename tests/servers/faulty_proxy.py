@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import http.client
 import random
+import re
 import threading
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 FAULTS = ("500", "503", "429", "no answer", "cut", "short")
-_PASSED_ON = {"etag", "last-modified", "content-range", "content-type", "accept-ranges"}
+_PASSED_ON = re.compile("etag$|last-modified$|content-range$|content-type$|accept-ranges$|x-amz-meta-")
 
 
 class FaultyProxy(ThreadingHTTPServer):
-    """Passes requests on to ``url``; of all answers, ``share`` are faults.
+    """Passes requests on to ``url``; of all answers, ``share`` are ``faults``. "lost" is one more: done, not answered.
 
     Attributes:
         asked: method, path without query, and range of every request.
@@ -23,10 +25,10 @@ class FaultyProxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, url: str, share: float = 0.2) -> None:
+    def __init__(self, url: str, share: float = 0.2, faults: Sequence[str] = FAULTS) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
-        self.upstream, self.share = urlsplit(url).netloc, share
+        self.upstream, self.share, self.faults = urlsplit(url).netloc, share, faults
         self.asked, self.n_faults = list[tuple[str, str, str | None]](), 0
         self._random, self._lock = random.Random(5), threading.Lock()
 
@@ -38,7 +40,7 @@ class FaultyProxy(ThreadingHTTPServer):
             if self._random.random() >= self.share:
                 return None
             self.n_faults += 1
-            return self._random.choice(FAULTS)
+            return self._random.choice(self.faults)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -63,7 +65,10 @@ class _Handler(BaseHTTPRequestHandler):
         answer = connection.getresponse()
         body = answer.read()
         connection.close()
-        passed = {name: value for name, value in answer.getheaders() if name.lower() in _PASSED_ON}
+        if fault == "lost":
+            self.close_connection = True
+            return None
+        passed = {name: value for name, value in answer.getheaders() if _PASSED_ON.match(name.lower())}
         if fault == "short" and self.command == "GET" and answer.status == 206:
             return self._answer(206, body[: len(body) // 2], passed)
         return self._answer(answer.status, body, passed, cut=fault == "cut")

@@ -146,7 +146,7 @@ def test_a_container_of_azure_gives_what_the_folder_gives(folder, tmp_path, no_c
 
 
 def open_store(url):
-    return Store("s3://openalex", Access({"endpoint": url}, "SnapshotConfig", "store_options"))
+    return Store("s3://openalex", Access({"endpoint": url}, "SnapshotConfig.folder", "store_options"))
 
 
 def test_a_download_continues_where_it_was_cut_and_a_changed_object_is_seen(
@@ -204,7 +204,7 @@ def test_a_part_that_is_replaced_in_the_store_is_read_anew_and_no_other(folder, 
             "would be sent there unencrypted",
         ),
         ("s3://openalex", {"no_such_option": "1"}, "no_such_option"),
-        ("ftp://openalex", {}, r"needs a folder, or a URL of a store: s3://BUCKET"),
+        ("ftp://openalex", {}, r"needs a path, or a URL of a store: s3://BUCKET"),
         ("az://openalex", {}, "Account must be specified.*AZURE_STORAGE_ACCOUNT_NAME"),
         ("s3://user:word@openalex/x", {}, "without a user name or password"),
     ],

@@ -130,7 +130,7 @@ def find_table(
     is invalid, or that credentials would be sent unencrypted.
     """
     layout = LAYOUTS[version][name]
-    check_store(folder, storage_options or {}, config="SciSciNetConfig")
+    check_store(folder, storage_options or {}, name="SciSciNetConfig.folder")
     location = _locate(folder, layout.stems, version)
     if location is None:
         return None

@@ -27,7 +27,7 @@ class Reach(msgspec.Struct, frozen=True):
 
     def open(self, url: str, *, n_retries: int | None = None) -> Store:
         """Open the bucket of a URL."""
-        access = Access(self.options, "SnapshotConfig", "store_options")
+        access = Access(self.options, "SnapshotConfig.folder", "store_options")
         return Store(url, access if n_retries is None else access._replace(n_retries=n_retries))
 
 

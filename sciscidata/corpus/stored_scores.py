@@ -1,0 +1,82 @@
+"""Put a score file into an object store: looked at before anything is computed, and uploaded whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from sciscidata._support.object_store import RETRIES_AT_FIRST, Access, Found, Store
+from sciscidata._support.validate import require_parquet_name
+from sciscidata.corpus.scores import hash_facts
+from sciscidata.errors import ConfigError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.storage.paths import hash_file
+
+logger = logging.getLogger(__name__)
+
+#: The attributes of an object: what its facts and its bytes hash to. Azure allows letters only.
+_FACTS: Final = "sciscidatafacts"
+_BYTES: Final = "sciscidatasha256"
+
+
+class StoredScores(NamedTuple):
+    """Where scores go, and what is there now."""
+
+    url: str
+    facts: str
+    found: Found | None
+
+
+def find_place(url: str, facts: Mapping[str, Any], *, overwrite: bool) -> StoredScores | None:
+    """Look at where scores go in a store; return None if they are there already.
+
+    Raises:
+        ConfigError: the URL is wrong, or the package is missing.
+        ReleaseExistsError: something else is there, and not scores, or ``overwrite`` is not given.
+        InputNotFoundError, StorageError: the store cannot be reached, or there is no bucket, or no permission.
+    """
+    require_parquet_name(Path(url), "scores are")
+    store = _open(url, RETRIES_AT_FIRST)
+    if not store.folder or url.endswith("/"):
+        msg = f"out is {url}, needs the URL of a file, for example {store.bucket}/cd.parquet."
+        raise ConfigError(msg)
+    place = StoredScores(url, hash_facts(facts), store.find(store.folder))
+    if place.found is None:
+        store.check_writable(store.folder)
+        return place
+    stated = place.found.attributes
+    if _FACTS not in stated:
+        msg = (
+            f"{url} is no file of scores that this package has uploaded, so it is not replaced. Choose another URL, "
+            "or remove it."
+        )
+        raise ReleaseExistsError(msg)
+    if stated[_FACTS] == place.facts:
+        logger.info("%s holds these scores already (sha256 %s)", url, stated.get(_BYTES))
+        return None
+    if not overwrite:
+        msg = f"{url} already exists. Choose another URL, or replace it: overwrite=True."
+        raise ReleaseExistsError(msg)
+    return place
+
+
+def upload_scores(file: Path, place: StoredScores) -> None:
+    """Upload a score file and remove it here. If that fails with a StorageError, it stays for the next run."""
+    attributes = {_FACTS: place.facts, _BYTES: hash_file(file)}
+    size = file.stat().st_size
+    store = _open(place.url)
+    try:
+        if not store.upload(file, store.folder, attributes, place.found):
+            msg = f"{place.url} has changed in the store meanwhile, so it is not replaced. Look at what is there."
+            raise StorageError(msg)
+    except (InputNotFoundError, StorageError) as error:
+        msg = f"{error} The scores are kept in {file}; the same call uploads them."
+        raise StorageError(msg) from None
+    logger.info("uploaded %s: %s bytes, sha256 %s", place.url, f"{size:,}", attributes[_BYTES])
+    file.unlink()
+
+
+def _open(url: str, n_retries: int | None = None) -> Store:
+    access = Access({}, "out", "the environment")
+    return Store(url, access if n_retries is None else access._replace(n_retries=n_retries))
