@@ -45,7 +45,8 @@ RL = "--batch-size 8 --micro-batch-size 8 --learning-rate 2e-4 --max-steps 60 --
 ASKED_ON_CPU = "--style plain --hide abstract"
 #: At a rate of 3e-4, 48 steps of four papers did not teach even labels that the titles show.
 SFT_ON_CPU = "--batch-size 16 --micro-batch-size 16 --learning-rate 1e-3 --max-steps 60 --save-every 20 --eval-every 20"
-RL_ON_CPU = "--batch-size 4 --micro-batch-size 16 --learning-rate 1e-4 --max-steps 15 --save-every 5 --eval-every 5"
+RL_ON_CPU = """--eval-split dev --batch-size 4 --micro-batch-size 16 --learning-rate 1e-4
+    --max-steps 15 --save-every 5 --eval-every 5"""
 TIMES = "times.json"
 
 

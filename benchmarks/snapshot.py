@@ -52,9 +52,10 @@ def flatten(parts: list[Path]) -> int:
                 index = work["abstract_inverted_index"] or {}
                 placed = sorted((place, word) for word, places in index.items() for place in places)
                 source = (work["primary_location"] or {}).get("source") or {}
-                concepts = sorted((-concept["score"], concept["display_name"]) for concept in work["concepts"])
+                topic = work["primary_topic"]
+                concepts = sorted((-float(concept["score"]), concept["display_name"]) for concept in work["concepts"])
                 rows.append((number, work["publication_year"], work["title"], " ".join(word for _, word in placed),
-                             work["cited_by_count"], work["primary_topic"]["field"]["display_name"],
+                             work["cited_by_count"], topic["field"]["display_name"] if topic else None,
                              [name for _, name in concepts[:8]], source.get("id"), source.get("display_name"),
                              work["language"], work["type"], work["is_retracted"], work["doi"]))  # fmt: skip
     return len(rows)

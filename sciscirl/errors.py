@@ -8,19 +8,6 @@ from typing import Final
 from sciscidata.errors import SciSciDataError
 
 
-def how_to_install(*extras: str) -> str:
-    """Say how to install extras of this project.
-
-    Example:
-        >>> how_to_install("rl", "sft")
-        "pip install 'sciscidata[rl,sft]', or in a copy of the repository python3 scripts/install.py rl sft"
-    """
-    return (
-        f"pip install 'sciscidata[{','.join(extras)}]', "
-        f"or in a copy of the repository python3 scripts/install.py {' '.join(extras)}"
-    )
-
-
 class SciSciRLError(SciSciDataError):
     """Base class: catch it to catch every error of this package."""
 

@@ -19,7 +19,14 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from sciscidata._support.urls import check_address, show_address
-from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError, SciSciDataError, StorageError
+from sciscidata.errors import (
+    ConfigError,
+    CorruptRecordError,
+    InputNotFoundError,
+    SciSciDataError,
+    StorageError,
+    how_to_install,
+)
 from sciscidata.storage.lock import open_lock, wait_for_lock
 
 _Result = TypeVar("_Result")
@@ -222,7 +229,7 @@ class Store:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
         except ImportError as error:
-            msg = "obstore asks object stores, and is not installed. Install it: pip install 'sciscidata[store]'."
+            msg = f"obstore, which reads and writes object stores, is not installed. Run {how_to_install('store')}."
             raise ConfigError(msg) from error
         seconds = datetime.timedelta
         n_retries = int(options.pop("max_retries", access.n_retries))

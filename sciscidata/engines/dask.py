@@ -14,7 +14,7 @@ import msgspec
 from sciscidata._support.progress import Advance
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, how_to_install
 
 _PATIENCE_S: Final = 30
 logger = logging.getLogger(__name__)
@@ -26,7 +26,7 @@ def connect(config: EngineConfig) -> Generator[Runner]:
     try:
         import distributed
     except ImportError as error:
-        msg = f"engine dask needs a package that is not here ({error}). Install it: pip install 'sciscidata[dask]'."
+        msg = f"engine dask needs a package that is not here ({error}). Run {how_to_install('dask')}."
         raise ConfigError(msg) from error
     if (config.address is None) == (config.scheduler_file is None):
         msg = "engine dask needs EngineConfig.address or EngineConfig.scheduler_file, one of them."

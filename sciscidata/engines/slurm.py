@@ -15,7 +15,7 @@ import msgspec
 from sciscidata._support.progress import Advance
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, how_to_install
 
 _POLL_S: Final = 1.0
 _LOOK_S: Final = 15.0  # between two looks into the queue
@@ -29,7 +29,7 @@ def submit(config: EngineConfig) -> Runner:
     try:
         import submitit
     except ImportError as error:
-        msg = f"engine slurm needs a package that is not here ({error}). Install it: pip install 'sciscidata[slurm]'."
+        msg = f"engine slurm needs a package that is not here ({error}). Run {how_to_install('slurm')}."
         raise ConfigError(msg) from error
     asked = read_request(config.slurm or "")
     cluster = asked.pop("cluster", "slurm")

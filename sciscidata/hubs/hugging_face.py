@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import httpx
 
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, how_to_install
 from sciscidata.hubs.exchange import Access, TryAgainError, asked_wait_s, find_access, keep_trying
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Hub:
             from huggingface_hub.utils import disable_progress_bars
             from huggingface_hub.utils.logging import disable_propagation
         except ImportError as error:
-            msg = "huggingface_hub is not installed. Install the extra: pip install 'sciscidata[hub]'."
+            msg = f"huggingface_hub is not installed. Run {how_to_install('hub')}."
             raise ConfigError(msg) from error
         disable_progress_bars()
         disable_propagation()  # it prints its warnings by itself
@@ -112,6 +113,8 @@ class Hub:
                 raise ConfigError(msg) from None
             except httpx.TransportError:
                 raise
+            except _transport_errors() as error:
+                raise TryAgainError(self.access.mask(error)) from None
             except (OSError, RuntimeError, ValueError) as error:  # a cut connection comes as one of these too
                 if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
                     raise  # the disk
@@ -120,6 +123,15 @@ class Hub:
                 raise TryAgainError(msg) from None
 
         return keep_trying(attempt, self.access, what)
+
+
+def _transport_errors() -> tuple[type[Exception], ...]:
+    """Name what a cut connection raises in huggingface_hub 2, which uses httpx2 instead of httpx."""
+    try:
+        httpx2: Any = import_module("httpx2")
+    except ImportError:
+        return ()
+    return (httpx2.TransportError,)
 
 
 _REMEDY: Final = "Check the name and HF_TOKEN, and what this token may do."

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata._support.validate import check_value
-from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.errors import ConfigError, SchemaMismatchError, how_to_install
 from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
@@ -133,8 +133,8 @@ def find_communities(
         igraph: Any = import_module("igraph")  # optional, so type checkers may not find it
     except ImportError:
         msg = (
-            "find_communities needs the package igraph, which is not installed. Run "
-            "pip install 'sciscidata[communities]', or give compute_foster_novelty communities of your own."
+            f"find_communities needs the package igraph, which is not installed. Run {how_to_install('communities')}. "
+            "Or give compute_foster_novelty communities of your own."
         )
         raise ConfigError(msg) from None
     columns = ["work_id", "source_id"] if of == "venues" else ["work_id"]

@@ -13,10 +13,9 @@ from sciscidata import __version__
 from sciscidata._support.memory import check_limits
 from sciscidata._support.options import OptionParser, translate
 from sciscidata._support.terminal import about_failure, end_well, open_terminal, tell
-from sciscidata.errors import SciSciDataError
+from sciscidata.errors import SciSciDataError, how_to_install
 from sciscirl.cli.commands import COMMANDS, call_words, show
 from sciscirl.cli.flags import list_options
-from sciscirl.errors import how_to_install
 
 _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of that extra
 

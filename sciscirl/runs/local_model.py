@@ -11,8 +11,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
+from sciscidata.errors import how_to_install
 from sciscidata.storage.small_files import is_special, read_json
-from sciscirl.errors import SciSciRLError, how_to_install
+from sciscirl.errors import SciSciRLError
 
 Quantization = Literal["nf4", "none"]  # under an adapter that is trained
 Precision = Literal["bfloat16", "float16", "float32"]

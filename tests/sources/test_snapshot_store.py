@@ -238,7 +238,7 @@ def test_options_that_are_credentials_or_have_no_effect_are_refused_and_a_missin
             snapshot_bytes(SnapshotConfig(folder="openalex", **option))
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "obstore.store", None)
-        with pytest.raises(ConfigError, match=r"not installed. Install it: pip install 'sciscidata\[store\]'"):
+        with pytest.raises(ConfigError, match=r"not installed. Run pip install 'sciscidata\[store\]'"):
             snapshot_bytes(SnapshotConfig(folder="s3://openalex"))
 
 

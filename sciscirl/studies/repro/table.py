@@ -162,6 +162,7 @@ def plot_sweep(table: pl.DataFrame, path: str | Path, *, title: str = "") -> Non
             panel.set_xticks([0, 1e-7, 1e-5, 1e-3, 1e-1, 10], ["0", "1e-7", "1e-5", "0.001", "0.1", "10"])
         elif column.startswith("first"):
             panel.set_xlim(-0.5, max([9, *table[column].drop_nulls()]) + 0.5)
+            panel.locator_params(axis="x", integer=True)
         else:
             panel.set_xlim(-0.03, 1.03)
             panel.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", "0.25", "0.5", "0.75", "1"])
