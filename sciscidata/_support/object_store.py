@@ -67,7 +67,7 @@ _IDENTITY: Final = re.compile(
 _PROOF: Final = "the credentials (a signature, a token)"
 _ASKED: Final = re.compile(r"\b(GET|PUT|POST|HEAD|DELETE) (\S+) in [^ ,]+(?:,.*?retry_timeout: \S+)?\s+- (.*)", re.S)
 
-_RETRIES: Final = 10
+RETRIES: Final = 10
 RETRIES_AT_FIRST: Final = 4  # a wrong address is more likely than a store that fails
 _FIRST_WAIT_S: Final = 0.1
 _LONGEST_WAIT_S: Final = 30.0
@@ -198,7 +198,7 @@ class Access(NamedTuple):
     options: Mapping[str, Any]
     name: str
     field: str
-    n_retries: int = _RETRIES
+    n_retries: int = RETRIES
 
 
 class Store:
@@ -233,7 +233,7 @@ class Store:
             raise ConfigError(msg) from error
         seconds = datetime.timedelta
         n_retries = int(options.pop("max_retries", access.n_retries))
-        self._n_retries = max(n_retries, _RETRIES) if n_retries else 0  # of a store that has begun to answer
+        self._n_retries = max(n_retries, RETRIES) if n_retries else 0  # of a store that has begun to answer
         self.bucket, self.folder = f"{scheme}://{bucket}", inside.strip("/")
         self._endpoints = _endpoints(owner, settings)
         try:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sciscidata._support.object_store import RETRIES_AT_FIRST, Access, Found, Store
+from sciscidata._support.object_store import RETRIES, RETRIES_AT_FIRST, Access, Found, Store
 from sciscidata._support.validate import require_parquet_name
 from sciscidata.corpus.scores import hash_facts
 from sciscidata.errors import ConfigError, InputNotFoundError, ReleaseExistsError, StorageError
@@ -77,6 +77,5 @@ def upload_scores(file: Path, place: StoredScores) -> None:
     file.unlink()
 
 
-def _open(url: str, n_retries: int | None = None) -> Store:
-    access = Access({}, "out", "the environment")
-    return Store(url, access if n_retries is None else access._replace(n_retries=n_retries))
+def _open(url: str, n_retries: int = RETRIES) -> Store:
+    return Store(url, Access({}, "out", "the environment", n_retries))

@@ -113,7 +113,7 @@ def score_graph(
     """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
     Only the works with indices in ``focal`` are scored (None: all of WORKS); every other work still counts as a citer.
-    ``advance`` gets the references that are read, instead of a bar of its own.
+    ``advance`` gets the number of references read. With it, no progress bar is shown.
 
     Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
 

@@ -273,6 +273,13 @@ def _has_escape(data, at, end):
     return _plain_end(data, at) < end
 
 
+@njit(forceinline=True)
+def _digits_end(data, at):
+    while _ZERO <= data[at] <= _NINE:
+        at += 1
+    return at
+
+
 @kernel
 def _number_end(data, at):
     """Return the place behind a number, and its kind; -1 if it is none, or has more than 40 characters."""
@@ -281,9 +288,7 @@ def _number_end(data, at):
     if data[at] == _MINUS:
         kind = NUMBER
         at += 1
-    first = at
-    while _ZERO <= data[at] <= _NINE:
-        at += 1
+    first, at = at, _digits_end(data, at)
     if at == first or (data[first] == _ZERO and at > first + 1):
         return -1, kind
     if at - first > _MOST_DIGITS:
@@ -291,9 +296,7 @@ def _number_end(data, at):
     if data[at] == _DOT:
         kind = NUMBER
         at += 1
-        first = at
-        while _ZERO <= data[at] <= _NINE:
-            at += 1
+        first, at = at, _digits_end(data, at)
         if at == first:
             return -1, kind
     if data[at] | 0x20 == 0x65:  # e
@@ -301,9 +304,7 @@ def _number_end(data, at):
         at += 1
         if data[at] == _PLUS or data[at] == _MINUS:
             at += 1
-        first = at
-        while _ZERO <= data[at] <= _NINE:
-            at += 1
+        first, at = at, _digits_end(data, at)
         if at == first:
             return -1, kind
     return (at if at - start <= _MOST_NUMBER else -1), kind

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from sciscidata._support.object_store import Access, SharedPace, Store, StoredObject
+from sciscidata._support.object_store import RETRIES, Access, SharedPace, Store, StoredObject
 from sciscidata.errors import CorruptRecordError
 from sciscidata.storage.lock import open_lock, try_lock
 
@@ -25,10 +25,9 @@ class Reach(msgspec.Struct, frozen=True):
     options: dict[str, Any] = {}
     mb_per_second: float | None = None  # of all workers together
 
-    def open(self, url: str, *, n_retries: int | None = None) -> Store:
+    def open(self, url: str, *, n_retries: int = RETRIES) -> Store:
         """Open the bucket of a URL."""
-        access = Access(self.options, "SnapshotConfig.folder", "store_options")
-        return Store(url, access if n_retries is None else access._replace(n_retries=n_retries))
+        return Store(url, Access(self.options, "SnapshotConfig.folder", "store_options", n_retries))
 
 
 def name_download(found: StoredObject) -> str:
@@ -44,8 +43,8 @@ def downloaded(
     """Download an object for the block; of a killed run, what is missing.
 
     The copy is removed at the end of the block, also when it turns out to be corrupt; another error leaves it for the
-    next run, and ``keep`` always. While a second process works on the same object, which happens if an engine believed
-    the first one lost, each has a copy of its own.
+    next run, and ``keep`` always. An engine that believes a process lost starts a second one for the same object: then
+    each has its own copy.
     """
     folder = out / _DOWNLOADS
     folder.mkdir(parents=True, exist_ok=True)
