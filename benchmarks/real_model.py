@@ -6,7 +6,7 @@
 On a CPU, with short prompts and shorter runs (``--cpu``), here on labels whose best answers are known:
 
     python benchmarks/real_model.py make slices/known      # synthetic papers; a fifth of the labels are wrong
-    python benchmarks/real_model.py run slices/known $MODEL runs/known --target label --cpu --presets exp6 --rl-seeds 0
+    python benchmarks/real_model.py run slices/known $MODEL runs/known --target label --cpu --presets exp4 exp6
 
 Every run is a command of ``sciscirl``; ``commands.txt`` beside the runs lists them as they are typed. A run that is
 done is not run again, so more seeds or presets can be added.
