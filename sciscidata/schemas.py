@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
+import numpy as np
 import polars as pl
 
 from sciscidata.errors import SchemaMismatchError
+
+# Polars 2.1 loads NumPy when it is first needed, and fails where two threads need it at the same moment: load it here.
+pl.Series(np.empty(0))
 
 #: One row per work. Null means unknown; ``is_retracted`` and ``concepts`` are never null.
 WORKS = pl.Schema(

@@ -112,3 +112,9 @@ def test_workflows_name_the_version_of_every_action_and_the_files_that_exist(pat
         assert tested >= {name for name in PROJECT["classifiers"] if re.search(r":: 3\.\d+$", name)}, json.dumps(
             [*tested]
         )
+
+
+def test_numpy_is_loaded_before_threads_need_it():
+    """Polars 2.1 fails where two threads make it load NumPy at the same moment."""
+    code = "import sys, sciscidata.schemas, polars._dependencies as at; sys.exit(at.numpy is not sys.modules['numpy'])"
+    subprocess.run([sys.executable, "-c", code], check=True)
