@@ -9,7 +9,8 @@ On a CPU, with short prompts and shorter runs (``--cpu``), here on labels whose 
     python benchmarks/real_model.py run slices/known $MODEL runs/known --target label --cpu --presets exp4 exp6
 
 Every run is a command of ``sciscirl``; ``commands.txt`` beside the runs lists them as they are typed. A run that is
-done is not run again, so more seeds or presets can be added.
+done is not run again, so more seeds or presets can be added. A training that was stopped goes on from its last
+checkpoint; its time is then that of the last part.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from sciscirl.cli.demo import WRONG_DIGITS, list_build_words
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.metrics.seeds import compare_seeds
 from sciscirl.report.layout import show_estimate
+from sciscirl.runs.folder import RUN_FILE
 
 SHOWN = ("label_match", "macro_f1", "min_class_recall", "invalid")
 SCORED = "--answers logprobs --prior-correction content_free"
@@ -111,8 +113,10 @@ def run(release: Path, model: str, out: Path, at_once: int, **chosen) -> None:
         name = Path(words[-1]).name
         if name in times:
             return
+        is_begun = words[0] in ("sft", "train") and (out / name / RUN_FILE).exists()
+        words = [*words, "--resume"] if is_begun else words
         begun = time.monotonic()
-        with (out / f"{name}.log").open("w") as log:
+        with (out / f"{name}.log").open("a") as log:
             process = subprocess.Popen([sys.executable, "-m", "sciscirl", *words], stdout=log, stderr=log)
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)

@@ -26,6 +26,7 @@ _REMEDY: Final = (
     "Put the files back as they were; the adapter of a run is made anew where the run is resumed: resume=True."
 )
 _CONFIG: Final = ADAPTER_FILES[0]
+_SECONDS_WATCHED: Final = 0.5
 _log = logging.getLogger(__name__)
 
 
@@ -38,16 +39,18 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
 
 
 def count_threads() -> int:
-    """Count the threads to compute with: as many as cores are at rest, at least one; OMP_NUM_THREADS goes before.
+    """Count the threads to compute with: as many as cores are at rest now, at least one; OMP_NUM_THREADS goes before.
 
     Threads that wait for each other on a busy machine are many times slower than one.
     """
+    import psutil
     import torch
 
     if "OMP_NUM_THREADS" in os.environ or torch.cuda.is_available():
         return torch.get_num_threads()
-    busy = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0  # cores at work in the last minute
-    return max(1, min(torch.get_num_threads(), (os.cpu_count() or 1) - round(busy)))
+    # The load of the last minute would count what this process itself has just done.
+    cores_at_rest = (os.cpu_count() or 1) * (1 - psutil.cpu_percent(_SECONDS_WATCHED) / 100)
+    return max(1, min(torch.get_num_threads(), round(cores_at_rest)))
 
 
 def load_base_model(

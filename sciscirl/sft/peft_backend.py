@@ -43,7 +43,14 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.runs.local_completer import LocalCompleter, pad_left
-from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE, load_base_model, load_errors, require_packages
+from sciscirl.runs.local_model import (
+    ADAPTER_FILES,
+    TRAINED_ON_FILE,
+    count_threads,
+    load_base_model,
+    load_errors,
+    require_packages,
+)
 from sciscirl.runs.shared_prompts import share_prompts
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import (
@@ -79,6 +86,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     examples, evaluator = make_examples(options), make_evaluator(options, folder)
     n_steps = len(examples) // preset.batch_size
     arguments = make_arguments(options, n_steps)
+    torch.set_num_threads(count_threads())
     is_first = arguments.process_index == 0
     if is_first:
         warn_of_renderer(preset.model, options.renderer)

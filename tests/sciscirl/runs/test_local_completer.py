@@ -227,13 +227,13 @@ def test_what_goes_wrong_reaches_everyone_who_waits(tokenizer):
     assert [str(error) for error in asyncio.run(ask_all())] == ["out of memory"] * 5
 
 
-@pytest.mark.parametrize(("cores", "load", "found"), [(8, 0.2, 4), (8, 5.1, 3), (2, 5.0, 1)])
-def test_only_cores_at_rest_compute(cores, load, found, monkeypatch):
+@pytest.mark.parametrize(("cores", "busy", "found"), [(8, 2.0, 4), (8, 64.0, 3), (2, 100.0, 1)])
+def test_only_cores_at_rest_compute(cores, busy, found, monkeypatch):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 4)
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr("os.cpu_count", lambda: cores)
-    monkeypatch.setattr("os.getloadavg", lambda: (load, 0.0, 0.0))
+    monkeypatch.setattr("psutil.cpu_percent", lambda seconds: busy)
     assert count_threads() == found
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert count_threads() == 4
