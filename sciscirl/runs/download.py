@@ -12,6 +12,7 @@ from urllib.parse import quote, urljoin, urlsplit
 
 import httpx
 
+from sciscidata.storage.paths import is_plain_name
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES
 from sciscirl.runs.server_checks import clear_errors, find_server, is_tinker
@@ -79,10 +80,13 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
                     break
             archive.seek(0)
             with tarfile.open(fileobj=archive) as packed:
-                for member in packed:  # a file by one of two names is taken, and nothing else
+                for member in packed:
                     name = member.name.removeprefix("./")
-                    content = packed.extractfile(member) if member.isfile() and name in ADAPTER_FILES else None
-                    if content is not None:
+                    content = packed.extractfile(member) if member.isfile() and is_plain_name(name) else None
+                    if content is None and not member.isdir():
+                        msg = f"{name!r} is no file inside a folder"
+                        raise tarfile.ReadError(msg)
+                    if content is not None and name in ADAPTER_FILES:
                         with (folder / name).open("wb") as out:
                             shutil.copyfileobj(content, out)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
