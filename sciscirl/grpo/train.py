@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import chz
-import torch
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutStrategy
@@ -43,7 +42,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import count_threads, require_packages
+from sciscirl.runs.local_model import RUN_CONFIG, require_packages, set_threads
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model
 
@@ -72,7 +71,6 @@ def train_locally(options: LocalTrainOptions) -> Path:
     begun_from = _find_start(options, folder, preset)
     evaluator = make_evaluator(options, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
-    torch.set_num_threads(count_threads())
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
         settings, release = list_own_settings(options, begun_from), Path(options.release)
@@ -94,7 +92,9 @@ def train_locally(options: LocalTrainOptions) -> Path:
         trainer.add_callback(judge)
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
         trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
-        write_json(folder / "config.json", {**asdict(options), "trainer": arguments.to_sanitized_dict()})
+        n_threads = set_threads(folder, resume=options.resume)
+        facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
+        write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
         stopped = None
         with follow_run(folder, preset.model):
             try:

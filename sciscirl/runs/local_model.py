@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -26,6 +26,8 @@ _REMEDY: Final = (
     "Put the files back as they were; the adapter of a run is made anew where the run is resumed: resume=True."
 )
 _CONFIG: Final = ADAPTER_FILES[0]
+#: All options of a run on one's own hardware, and its number of threads.
+RUN_CONFIG: Final = "config.json"
 _SECONDS_WATCHED: Final = 0.5
 _log = logging.getLogger(__name__)
 
@@ -51,6 +53,22 @@ def count_threads() -> int:
     # The load of the last minute would count what this process itself has just done.
     cores_at_rest = (os.cpu_count() or 1) * (1 - psutil.cpu_percent(_SECONDS_WATCHED) / 100)
     return max(1, min(torch.get_num_threads(), round(cores_at_rest)))
+
+
+def set_threads(folder: Path, *, resume: bool) -> int:
+    """Compute with as many threads as cores are at rest, or as the run began with that is resumed; return how many.
+
+    Sums of other threads are added in another order, and the same run would come to other weights.
+    """
+    import torch
+
+    began_with = None
+    if resume and "OMP_NUM_THREADS" not in os.environ:
+        with suppress(OSError, ValueError, AttributeError):  # then it is a run from before this was recorded
+            began_with = read_json(folder / RUN_CONFIG).get("n_threads")
+    n_threads = began_with if isinstance(began_with, int) and 0 < began_with <= (os.cpu_count() or 1) else count_threads()
+    torch.set_num_threads(n_threads)
+    return n_threads
 
 
 def load_base_model(

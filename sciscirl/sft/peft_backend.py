@@ -45,11 +45,12 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.local_completer import LocalCompleter, pad_left
 from sciscirl.runs.local_model import (
     ADAPTER_FILES,
+    RUN_CONFIG,
     TRAINED_ON_FILE,
-    count_threads,
     load_base_model,
     load_errors,
     require_packages,
+    set_threads,
 )
 from sciscirl.runs.shared_prompts import share_prompts
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
@@ -86,7 +87,6 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     examples, evaluator = make_examples(options), make_evaluator(options, folder)
     n_steps = len(examples) // preset.batch_size
     arguments = make_arguments(options, n_steps)
-    torch.set_num_threads(count_threads())
     is_first = arguments.process_index == 0
     if is_first:
         warn_of_renderer(preset.model, options.renderer)
@@ -97,7 +97,9 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             settings = list_own_settings(options)
             begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
             stack.enter_context(follow_run(folder, preset.model))
-            write_json(folder / "config.json", {**asdict(options), "trainer": arguments.to_sanitized_dict()})
+            n_threads = set_threads(folder, resume=options.resume)
+            facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
+            write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
         wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None

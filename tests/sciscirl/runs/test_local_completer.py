@@ -9,7 +9,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import count_threads
+from sciscirl.runs.local_model import count_threads, set_threads
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']
@@ -237,3 +237,20 @@ def test_only_cores_at_rest_compute(cores, busy, found, monkeypatch):
     assert count_threads() == found
     monkeypatch.setenv("OMP_NUM_THREADS", "4")
     assert count_threads() == 4
+
+
+@pytest.mark.parametrize(
+    ("recorded", "resume", "found"),
+    [('{"n_threads": 1}', True, 1), ('{"n_threads": 1}', False, 2), ("[]", True, 2), ('{"n_threads": "1"', True, 2)],
+)
+def test_a_run_that_is_resumed_computes_with_as_many_threads_as_it_began_with(
+    recorded, resume, found, monkeypatch, tmp_path
+):
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    monkeypatch.setattr("sciscirl.runs.local_model.count_threads", lambda: 2)
+    (tmp_path / "config.json").write_text(recorded)
+    before = torch.get_num_threads()
+    try:
+        assert set_threads(tmp_path, resume=resume) == torch.get_num_threads() == found
+    finally:
+        torch.set_num_threads(before)
