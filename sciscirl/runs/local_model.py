@@ -66,9 +66,10 @@ def set_threads(folder: Path, *, resume: bool) -> int:
     if resume and "OMP_NUM_THREADS" not in os.environ:
         with suppress(OSError, ValueError, AttributeError):  # then it is a run from before this was recorded
             began_with = read_json(folder / RUN_CONFIG).get("n_threads")
-    n_threads = began_with if isinstance(began_with, int) and 0 < began_with <= (os.cpu_count() or 1) else count_threads()
-    torch.set_num_threads(n_threads)
-    return n_threads
+    if not isinstance(began_with, int) or not 0 < began_with <= (os.cpu_count() or 1):
+        began_with = count_threads()
+    torch.set_num_threads(began_with)
+    return began_with
 
 
 def load_base_model(
