@@ -87,10 +87,13 @@ def main() -> None:
         run([*checked, "--requirement", str(tools)])
     if any(re.match(r"torch\b", requirement) for requirement in requirements):
         install_cpu_torch(checked)
+    first = compile_packages(python, n_processes=1)  # what is there, while pip works on one core
     run([*checked, "--constraint", str(CONSTRAINTS), *requirements])
-    compile_packages(python)
+    first.wait()
+    rest = compile_packages(python, n_processes=0)
     os.environ["PYTHONWARNINGS"] = "ignore"  # setuptools explains what an editable installation is
     run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(HOME)])
+    rest.wait()
 
 
 def install_cpu_torch(pip: list[str]) -> None:
@@ -101,12 +104,15 @@ def install_cpu_torch(pip: list[str]) -> None:
         sys.exit(f"{done.stderr}error: not installed: {TORCH_CPU.name}")
 
 
-def compile_packages(python: Path) -> None:
-    """Compile to bytecode on all cores what is likely to be imported: pip would compile everything, on one core."""
+def compile_packages(python: Path, n_processes: int) -> subprocess.Popen[bytes]:
+    """Begin to compile to bytecode what is likely to be imported, and is not yet; pip would compile everything.
+
+    With 0 processes, on all cores. A template that is no Python is no failure.
+    """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.run([str(python), "-c", where], capture_output=True, text=True, check=True).stdout.strip()
-    command = [str(python), "-m", "compileall", "-q", "-j", "0", "-x", SELDOM_IMPORTED, packages]
-    subprocess.run(command, capture_output=True, check=False)  # a template that is no Python is no failure
+    command = [str(python), "-m", "compileall", "-q", "-j", str(n_processes), "-x", SELDOM_IMPORTED, packages]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def run(command: list[str]) -> None:
