@@ -111,7 +111,8 @@ def compile_packages(python: Path, n_processes: int) -> subprocess.Popen[bytes]:
     """
     where = "import sysconfig; print(sysconfig.get_path('purelib'))"
     packages = subprocess.run([str(python), "-c", where], capture_output=True, text=True, check=True).stdout.strip()
-    command = [str(python), "-m", "compileall", "-q", "-j", str(n_processes), "-x", SELDOM_IMPORTED, packages]
+    folders = [packages, str(HOME / "sciscidata"), str(HOME / "sciscirl")]
+    command = [str(python), "-m", "compileall", "-q", "-j", str(n_processes), "-x", SELDOM_IMPORTED, *folders]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
