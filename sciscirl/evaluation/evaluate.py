@@ -54,7 +54,7 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
-from sciscirl.runs.local_model import Precision
+from sciscirl.runs.local_model import RUN_CONFIG, Precision
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -526,7 +526,7 @@ def _find_begin_here(folder: Path, facts: Mapping[str, Any]) -> str:
     """Find what a run on this machine began with: weights of another run, or the base model as it is."""
     settings, begun_from = facts["settings"], facts.get("begun_from")
     if begun_from:
-        start = expand_home(str(read_json(folder / "config.json")["load_checkpoint"])) / begun_from["path"]
+        start = expand_home(str(read_json(folder / RUN_CONFIG)["load_checkpoint"])) / begun_from["path"]
         if start.is_dir():
             return str(start)
         msg = f"{folder} began with {start}, which is gone. Put it back, or choose another step."

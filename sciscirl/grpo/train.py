@@ -38,13 +38,12 @@ from sciscirl.runs.folder import (
     list_weights,
     locked_folder,
     open_store,
-    write_json,
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import RUN_CONFIG, require_packages, set_threads
+from sciscirl.runs.local_model import require_packages
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
-from sciscirl.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model
+from sciscirl.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -92,9 +91,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
         trainer.add_callback(judge)
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
         trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
-        n_threads = set_threads(folder, resume=options.resume)
-        facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
-        write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
+        settle_threads(options, arguments, folder)
         stopped = None
         with follow_run(folder, preset.model):
             try:

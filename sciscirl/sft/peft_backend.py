@@ -97,9 +97,7 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             settings = list_own_settings(options)
             begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
             stack.enter_context(follow_run(folder, preset.model))
-            n_threads = set_threads(folder, resume=options.resume)
-            facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
-            write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
+            settle_threads(options, arguments, folder)
         wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
@@ -132,6 +130,13 @@ def train_with_peft(options: PeftSftOptions) -> Path:
             keep_adapter(folder, n_steps, trained_on)
         wait_for_all(arguments)
     return folder
+
+
+def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
+    """Choose the number of threads, and note it with all options."""
+    n_threads = set_threads(folder, resume=options.resume)
+    facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
+    write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
 
 
 def list_arguments(options: PeftSftOptions | LocalTrainOptions, folder: Path, n_steps: int) -> dict[str, Any]:
