@@ -1,8 +1,8 @@
-"""The types of arrays, by short names. Free to import from anywhere."""
+"""The types of arrays, by short names, and the one kind that loops read. Free to import from anywhere."""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -13,3 +13,20 @@ Int32Array: TypeAlias = npt.NDArray[np.int32]
 Int64Array: TypeAlias = npt.NDArray[np.int64]
 UInt64Array: TypeAlias = npt.NDArray[np.uint64]
 Float64Array: TypeAlias = npt.NDArray[np.float64]
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """View an array, or a mapped file, as an array that cannot be written.
+
+    A loop is compiled for each kind of its arrays. So what it only reads always comes to it like this.
+
+    Example:
+        >>> read_only(np.arange(3)).flags.writeable
+        False
+    """
+    if type(array) is np.ndarray and not array.flags.writeable:
+        return array
+    view = array.view(np.ndarray)
+    view.flags.writeable = False
+    return view

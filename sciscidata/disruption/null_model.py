@@ -289,7 +289,7 @@ def rewire(
 
     threads = n_threads or pl.thread_pool_size()
     key: Any = draw(stream_key(seed, f"cd/{null}"), np.array([number]))[0]
-    offsets, observed, refs = _read_only(graph.ref_offsets), _read_only(graph.refs), np.array(graph.refs)
+    offsets, observed, refs = graph.ref_offsets, graph.refs, np.array(graph.refs)
     if null == "configuration":
         starts = offsets[: graph.n_dated + 1]
         works, m = np.arange(graph.n_dated, dtype=np.int32), int(starts[-1])
@@ -308,13 +308,6 @@ def rewire(
         counts = list(map_in_order(deal, largest_first.tolist(), threads, n_held=graph.years.size + 1))
     n_mended, n_stuck = (sum(parts) for parts in zip(*counts, strict=True)) if counts else (0, 0)
     return Draw(graph=replace(graph, refs=refs), n_mended=n_mended, n_stuck=n_stuck)
-
-
-def _read_only(array: AnyArray) -> AnyArray:
-    """View an array as one that cannot be written: loops are compiled anew for each kind, and a mapped one is such."""
-    view = array.view(np.ndarray)
-    view.flags.writeable = False
-    return view
 
 
 def _indices_by_year(

@@ -23,7 +23,7 @@ import numpy as np
 import polars as pl
 from isal import isal_zlib
 
-from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ONE_ROW_EACH, EmptyInputError, WorkIdError
@@ -90,7 +90,7 @@ def lay_out(
     shutil.rmtree(scratch / "spool", ignore_errors=True)  # the arrays made from it are whole
     n = store.get("work_ids").size
     if store.find("citer_offsets") is None:
-        store.keep("citer_offsets", n + 1, [_citer_offsets(refs, n, means)])
+        store.keep("citer_offsets", n + 1, [_citer_offsets(read_only(refs), n, means)])
     store.keep("years", nodes.years.size, [nodes.years])
     store.keep("year_offsets", nodes.year_offsets.size, [nodes.year_offsets])
     if nodes.days is not None and nodes.day_offsets is not None:
@@ -191,7 +191,7 @@ def _citer_offsets(refs: Int32Array, n_works: int, means: Means) -> Int64Array:
     """Count the citers of each work; each thread counts those of its share of the works."""
     from sciscidata.graph import _kernels as kernels
 
-    degree = np.zeros(n_works, np.int64)
+    degree = np.zeros(n_works, np.uint32)
     cuts: list[int] = np.linspace(0, n_works, means.n_threads + 1).astype(np.int64).tolist()
 
     def count(share: tuple[int, int]) -> None:
@@ -316,7 +316,7 @@ def edge_batches(citations: pl.LazyFrame) -> Iterator[tuple[Int64Array, Int64Arr
         citing, cited = batch["citing_id"], batch["cited_id"]
         refuse_reserved(citing)
         refuse_reserved(cited)
-        yield citing.to_numpy(), cited.to_numpy()
+        yield read_only(citing.to_numpy()), read_only(cited.to_numpy())
 
 
 def refuse_reserved(ids: pl.Series) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import lru_cache, partial
 from itertools import pairwise
 from pathlib import Path
@@ -20,7 +20,7 @@ import numpy as np
 import polars as pl
 from filelock import FileLock
 
-from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, UInt64Array
+from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, UInt64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_facts
@@ -48,6 +48,7 @@ class CitationGraph:
     """A citation graph, renumbered so that index order is time order.
 
     It keeps the references of every work. Lists of citers are made when they are needed, which halves what is kept.
+    The arrays are read-only.
 
     Attributes:
         work_ids: int64 (n), n below 2^31. Works with a year first, by (year, id); then those without one, by id.
@@ -75,6 +76,12 @@ class CitationGraph:
     day_offsets: Int64Array | None = None
     n_rows: int | None = None
     n_self_citations: int | None = None
+
+    def __post_init__(self) -> None:
+        """Make the arrays read-only."""
+        for field in fields(self):
+            if isinstance(array := getattr(self, field.name), np.ndarray):
+                object.__setattr__(self, field.name, read_only(array))
 
     def __repr__(self) -> str:
         """Count works and citations; the arrays are long."""
@@ -308,7 +315,7 @@ def _damage(folder: Path) -> StorageError:
 
 def graph_folder(graph: CitationGraph) -> Path:
     """Return the folder of a graph that is mapped from disk, as those of ``cache_dir`` are."""
-    mapped: Any = graph.ref_offsets  # never empty, so it is mapped
+    mapped: Any = graph.ref_offsets.base  # never empty, so it is mapped
     return Path(mapped.filename).parent
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sciscidata._kernels.arrays import Float64Array, Int64Array
+from sciscidata._kernels.arrays import Float64Array, Int64Array, read_only
 from sciscidata._kernels.strings import is_utf8, string_buffers
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_index, decode_spans
@@ -94,9 +94,8 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     dates = [leaves.texts.slice(place * n, n).alias(str(place)) for place in range(_N_DATES)]
     names = stripped.slice((len(TEXTS) - _N_DATES) * n, n_concepts + n_topics)
     topic_fields = stripped.slice((len(TEXTS) - _N_DATES) * n + n_concepts + n_topics)
-    chosen, ends, broad = best_concepts(
-        leaves.scores, leaves.levels, leaves.concept_firsts, *string_buffers(names), leaves.topic_firsts, MAX_CONCEPTS
-    )
+    scored = read_only(leaves.scores), read_only(leaves.levels), leaves.concept_firsts
+    chosen, ends, broad = best_concepts(*scored, *string_buffers(names), leaves.topic_firsts, MAX_CONCEPTS)
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
     first_topic = pl.Series(np.where(has_topic, leaves.topic_firsts[:-1], 0)).set(pl.Series(~has_topic), None)
     source, venue = _numbers(texts["primary_location.source.id"], "S", "V"), _numbers(texts["host_venue.id"], "S", "V")

@@ -10,6 +10,7 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
+from sciscidata._kernels.arrays import read_only
 from sciscidata.records.abstracts import decode_inverted_index
 from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import WORKS
@@ -71,9 +72,8 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
             .join(numbered.lazy().select("field_id", "field", "level"), on="field_id")
             .select("work_id", "field", "level", pl.col("score").cast(pl.Float64).fill_nan(None).fill_null(-math.inf))
             .collect(engine="streaming")
-            .rechunk()  # or the loop is compiled again, for writable arrays
         )
-        works, field, level, score = (linked[name].to_numpy() for name in linked.columns)
+        works, field, level, score = (read_only(linked[name].to_numpy()) for name in linked.columns)
         chosen, ends, links_of_works = first_fields(
             works, np.argsort(works, kind="stable"), level, score, field, MAX_CONCEPTS
         )

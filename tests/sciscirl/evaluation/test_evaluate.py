@@ -10,6 +10,8 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_info
 from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
@@ -263,6 +265,19 @@ def test_trees_learn_what_year_citations_and_field_tell_and_repeat_themselves():
     assert predict_metadata(train, worded, COLUMN) == verdicts
     with pytest.raises(SciSciRLError, match="one class only"):
         predict_metadata(make_papers(["neutral"] * 4), test, COLUMN)
+
+
+def test_trees_grow_on_one_thread(monkeypatch):
+    """Two threads wait for each other on a busy machine: then they take 60 times as long."""
+    threads, fit = set(), HistGradientBoostingClassifier.fit
+
+    def note(*given):
+        threads.update(pool["num_threads"] for pool in threadpool_info())
+        return fit(*given)
+
+    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", note)
+    predict_metadata(train := make_papers(["neutral", "disruptive"] * 20), train, COLUMN)
+    assert threads == {1}
 
 
 def test_the_prior_as_a_forecast_is_the_reference_of_the_quadratic_score(toy_slice):
