@@ -1,4 +1,4 @@
-"""What makes the tests quick: builds leave their pictures blank, and no write waits for the disk.
+"""What makes the tests quick: builds and reports leave their pictures blank, and no write waits for the disk.
 
 Drawing takes nine tenths of a small build; what pictures show has tests of its own. No test pulls the plug.
 """

@@ -22,7 +22,6 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.baselines import BASELINES
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions
-from sciscirl.report import figures
 from sciscirl.report.report import ReportConfig, make_sections
 from sciscirl.report.runs import find_repeated, judge_baselines, read_run, read_runs
 from sciscirl.runs.folder import open_store
@@ -192,7 +191,6 @@ def cookbook(monkeypatch, toy_renderer, options):
     monkeypatch.setattr(rl_train, "open_service", service)
     monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
     # To draw takes most of the time; what the pictures show has tests of its own.
-    monkeypatch.setattr(figures, "_to_png", lambda _: BLANK)
     monkeypatch.setattr(sweep, "plot_training", lambda *_: _[-1].write_bytes(BLANK))
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
               "batch_size": 3, "group_size": 2, "base_url": "http://127.0.0.1:9"}  # fmt: skip
