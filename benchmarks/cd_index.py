@@ -1,11 +1,12 @@
-"""CD_5 on the generated graphs, beside packages of PyPI on the same graph; every value compared.
+"""CD_5 on the generated graphs, beside other packages on the same graph; every value compared.
 
 python benchmarks/cd_index.py --size M                  a sample of 20,000 focal works for the peer (about 2 minutes)
 python benchmarks/cd_index.py --size M --focal all      every work (about 20 minutes: the peer needs 15)
-python benchmarks/cd_index.py --size M --focal all --peers xfast_cdindex    another peer, or both
+python benchmarks/cd_index.py --size M --focal all --peers xfast_cdindex    another peer, or several
 python benchmarks/cd_index.py --size M --windows 1 3 5 10 all   these windows in one pass, beside the widest alone
 
-Needs: pip install cdindex xfast_cdindex, if they are asked for. Each part runs in its own process; ours is warmed
+Needs what is asked for: pip install cdindex xfast_cdindex git+https://github.com/dspinellis/fast-cdindex (that one is
+not on PyPI). Each part runs in its own process; ours is warmed
 up once, since numba compiles on first use and keeps the result on disk. A peer is given whole years as time stamps.
 Processor seconds are those of all threads together. Other work on the machine stretches them less than wall time.
 """
@@ -28,6 +29,8 @@ from benchmarks.graphs import WORKS, graph_files, scan_graph
 from benchmarks.measure import in_own_process, report, seconds
 
 SEED = 20_260_101
+#: Packages, and the module of each that has a graph.
+PEERS = {"cdindex": "cdindex", "fast_cdindex": "fast_cdindex.cdindex", "xfast_cdindex": "xfast_cdindex.cdindex"}
 
 
 def ours(size: str, out: Path) -> None:
@@ -97,8 +100,7 @@ def scan_graph_tiny() -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 def peer(name: str, size: str, focal: str, out: Path) -> None:
     """Load the whole graph into a package and score the sampled works one by one, as its API has it."""
-    package = importlib.import_module(name)
-    make = getattr(package, "cdindex", package).Graph
+    make = importlib.import_module(PEERS[name]).Graph
 
     folder = graph_files(size)
     papers = pl.read_parquet(folder / "papers.parquet")
@@ -156,7 +158,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=WORKS, default="M")
     parser.add_argument("--focal", default="20000", help="focal works the peer scores: a number, or all")
-    parser.add_argument("--peers", nargs="+", choices=["cdindex", "xfast_cdindex"], default=["cdindex"])
+    parser.add_argument("--peers", nargs="+", choices=PEERS, default=["cdindex"])
     parser.add_argument(
         "--windows", nargs="+", metavar="YEARS", help="compare windows in one pass with the widest alone"
     )
@@ -205,7 +207,7 @@ def main() -> None:
         scored = b["compute"] * a["n_works"] / b["n_focal"]
         cells = f"{b['load']:.1f} | {scored:.1f} | {b['load'] + scored:.1f} | {b['peak_gb']:.2f}"
         ratios = f"{scored / a['compute_1']:.1f} | {(b['load'] + scored) / own:.1f}"
-        print(f"| PyPI {name} ({b['n_focal']:,} works scored) | {cells} | {ratios} |")
+        print(f"| {name} ({b['n_focal']:,} works scored) | {cells} | {ratios} |")
     print(f"| sciscidata | {a['build']:.2f} | {a['compute_1']:.2f} | {own:.2f} | {a['peak_gb']:.2f} | 1 | 1 |")
     print(f"\n2 threads against 1, wall time, run by run in turn: {a['compute_ratio']:.2f} times. ", end="")
     print(f"Whole family: {a['family_1']:.2f} s on 1 thread, {a['family_2']:.2f} s on 2.")
