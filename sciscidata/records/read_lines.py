@@ -13,6 +13,7 @@ from sciscidata.storage.decompression import skip
 _MB: Final = 1 << 20
 _LINES_PER_MB: Final = 1_000
 _FEW_BYTES: Final = 4_096
+_CACHED_BYTES: Final = 1 << 16
 _LINE_END: Final = 10
 
 
@@ -199,4 +200,6 @@ def count_lines(piece: bytes) -> int:
     """
     if len(piece) < _FEW_BYTES:
         return 1 + piece.count(b"\n")
-    return 1 + int(np.count_nonzero(np.frombuffer(piece, np.uint8) == _LINE_END))  # ten times as fast
+    # Ten times as fast, in parts that fit the cache.
+    parts = np.split(data := np.frombuffer(piece, np.uint8), range(_CACHED_BYTES, data.size, _CACHED_BYTES))
+    return 1 + sum(int(np.count_nonzero(part == _LINE_END)) for part in parts)
