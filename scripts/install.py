@@ -100,7 +100,9 @@ def install_cpu_torch(pip: list[str]) -> None:
     """Install the CPU build if there is one; if not, the torch of PyPI comes with the rest, on Linux with CUDA."""
     command = [*pip, "--no-deps", "--requirement", str(TORCH_CPU)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode and "No matching distribution found" not in done.stderr:
+    # The second where pip's own constraints pin another build.
+    is_missing = any(said in done.stderr for said in ("No matching distribution found", "ResolutionImpossible"))
+    if done.returncode and not is_missing:
         sys.exit(f"{done.stderr}error: not installed: {TORCH_CPU.name}")
 
 

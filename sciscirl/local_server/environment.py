@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import platform
 import shutil
-import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -18,14 +16,15 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
-from sciscirl.runs.pip import find_reason, run_pip
+from sciscirl.runs.pip import find_interpreter, make_environment, run_pip
 
 logger = logging.getLogger(__name__)
 
 _REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
 _CUDA: Final = Path(__file__).with_name("cuda.txt")
 _TORCH_CPU: Final = Path(__file__).with_name("torch_cpu.txt")
-_NOT_THERE: Final = "No matching distribution found"
+#: What pip says where it finds no such build: the second where its own constraints pin another one.
+_NOT_THERE: Final = ("No matching distribution found", "ResolutionImpossible")
 _COMPLETE: Final = "complete"  # made last: an environment without it is the rest of a killed set-up
 
 
@@ -44,17 +43,16 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     lists = pins + _CUDA.read_text("utf-8") + _TORCH_CPU.read_text("utf-8")
     made_from = hashlib.sha256(f"{lists}{extra}{sys.version}{platform.machine()}".encode()).hexdigest()
     folder = (cache or platformdirs.user_cache_path("sciscirl")) / f"skyrl-{made_from[:12]}"
-    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
         with _wait_for_others(folder):
             if not (folder / _COMPLETE).exists():
                 logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
-                _install(folder, python, pins, extra)
+                _install(folder, pins, extra)
     except OSError as error:
         msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
         raise LocalServerError(msg) from error
-    return python
+    return find_interpreter(folder)
 
 
 def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
@@ -66,11 +64,11 @@ def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
         return lock.acquire()
 
 
-def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> None:
+def _install(folder: Path, pins: str, extra: Sequence[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
-    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
-    if made.returncode:
-        _give_up(folder, "venv", find_reason(made))
+    python, reason = make_environment(folder)
+    if reason:
+        _give_up(folder, "venv", reason)
     listed = ["--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
     for packages in (
         # A CPU build of torch, if pip finds one; else the one of the list.
@@ -81,7 +79,7 @@ def _install(folder: Path, python: Path, pins: str, extra: Sequence[str]) -> Non
         [*listed, f"torch=={_pinned_version(pins, 'torch')}", *extra],
     ):
         reason = run_pip("install", "--no-compile", *packages, python=str(python))
-        if reason and not (str(_TORCH_CPU) in packages and _NOT_THERE in reason):
+        if reason and not (str(_TORCH_CPU) in packages and any(said in reason for said in _NOT_THERE)):
             _give_up(folder, "pip install", reason)
     (folder / _COMPLETE).touch()
 

@@ -2,12 +2,31 @@
 
 from __future__ import annotations
 
+import importlib.util
+import os
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+
+
+def make_environment(folder: Path) -> tuple[Path, str | None]:
+    """Make a virtual environment; return its interpreter, and why that failed, or None."""
+    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    return find_interpreter(folder), find_reason(made) if made.returncode else None
+
+
+def find_interpreter(folder: Path) -> Path:
+    """Return where the interpreter of an environment lies."""
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
 
 
 def run_pip(*words: str, python: str = sys.executable) -> str | None:
     """Run ``pip WORDS`` in an environment. Return why it failed, in pip's own words; None: it did not fail."""
+    if python == sys.executable and importlib.util.find_spec("pip") is None:  # uv makes environments without it
+        with tempfile.TemporaryDirectory() as home:
+            other, reason = make_environment(Path(home))
+            return reason or run_pip(*words, python=str(other))
     verb, *more = words
     command = [python, "-m", "pip", verb, "--quiet", "--no-input", "--disable-pip-version-check"]
     command += ["--require-hashes", "--only-binary", ":all:", *more]

@@ -179,7 +179,7 @@ TRANSIENT = {
     "a list": Reply(body=[1]),
     "nothing": Reply(body=b""),
     "not UTF-8": Reply(body=b'{"a": "\xff"}'),
-    "too deep": Reply(body=b'{"a":' * 5000 + b"1" + b"}" * 5000),
+    "too deep": Reply(body=b'{"a":' * 200_000 + b"1" + b"}" * 200_000),
 }
 
 

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscirl.errors import LocalServerError, SciSciRLError
-from sciscirl.local_server import environment, server
+from sciscirl.local_server import server
 from sciscirl.local_server.environment import set_up_environment
 from sciscirl.local_server.server import LocalServerConfig, serve
 from sciscirl.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model, invent_answers
+from sciscirl.runs import pip
 from sciscirl.runs.folder import locked_folder
 from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import VOCABULARIES
@@ -115,7 +116,7 @@ def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_pat
             Path(command[-1]).mkdir()
         return subprocess.CompletedProcess(command, 0, "", "")
 
-    monkeypatch.setattr(environment.subprocess, "run", run)
+    monkeypatch.setattr(pip.subprocess, "run", run)
     python = set_up_environment(cache=tmp_path)
     assert [command for command in commands if "--no-deps" in command]
     assert all("--require-hashes" in command for command in commands if "pip" in command)
@@ -131,10 +132,27 @@ def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_pat
     assert any("jax[cuda13]" in word for command in commands for word in command)
 
 
+def test_where_there_is_no_pip_that_of_another_environment_is_asked(monkeypatch):
+    commands = []
+
+    def run(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr(pip.subprocess, "run", run)
+    monkeypatch.setattr(pip.importlib.util, "find_spec", lambda name: None)
+    assert pip.run_pip("download", "tiny-model") is None
+    made, asked = commands
+    assert made[:3] == [sys.executable, "-m", "venv"]
+    assert Path(asked[0]).is_relative_to(made[3])
+    assert asked[1:4] == ["-m", "pip", "download"]
+
+
 @pytest.mark.parametrize(
     ("said", "goes_on"),
     [
         ("ERROR: No matching distribution found for torch==2.13.0+cpu", True),
+        ("ERROR: ResolutionImpossible: for help visit https://pip.pypa.io", True),
         ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE REQUIREMENTS FILE.", False),
     ],
 )
@@ -150,7 +168,7 @@ def test_a_cpu_build_that_is_nowhere_is_done_without_and_a_wrong_one_ends_the_se
         failed = command[-1].endswith("torch_cpu.txt")
         return subprocess.CompletedProcess(command, int(failed), "", said if failed else "")
 
-    monkeypatch.setattr(environment.subprocess, "run", run)
+    monkeypatch.setattr(pip.subprocess, "run", run)
     if goes_on:
         assert (set_up_environment(cache=tmp_path).parent.parent / "complete").exists()
         assert len(commands) == 4
