@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
@@ -58,6 +59,8 @@ def refuse_options(options: LocalTrainOptions) -> None:
         seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
         msg = f"{seen}, but backend=local trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0."
         raise SciSciRLError(msg)
+    if options.vllm is not None:
+        _check_vllm(options)
     preset = resolve_preset(options)
     check_preset(preset)
     if preset.adversarial is not None:
@@ -93,6 +96,16 @@ def refuse_options(options: LocalTrainOptions) -> None:
             f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: {preset.batch_size} "
             f"papers (batch_size) with {preset.group_size} answers (group_size)."
         )
+        raise SciSciRLError(msg)
+
+
+def _check_vllm(options: LocalTrainOptions) -> None:
+    if not re.fullmatch(r"https?://[^/\s]+", str(options.vllm)):
+        msg = f"vllm is {options.vllm!r}, needs the address of a server without a path, like http://127.0.0.1:8000."
+        raise SciSciRLError(msg)
+    if options.use_dora or options.quantize != "none":
+        got = f"use_dora is {options.use_dora} and quantize is {options.quantize}"
+        msg = f"{got}, but vLLM takes no DoRA and samples with whole weights. Set use_dora=no and quantize=none."
         raise SciSciRLError(msg)
 
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import chz
+from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutStrategy
@@ -42,6 +44,7 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.local_model import require_packages
+from sciscirl.runs.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 
@@ -82,7 +85,10 @@ def train_locally(options: LocalTrainOptions) -> Path:
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(options, folder)
-        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
+        server = VllmServer(url=options.vllm, model=preset.model, rank=preset.lora_rank) if options.vllm else None
+        if server is not None:
+            server.check()
+        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer, server)
         trainer = make_trainer(make_model(options, arguments, start), arguments, player)
         sampling = {"temperature": evaluator.temperature, "top_p": evaluator.top_p}
         judge = Judge(
@@ -176,6 +182,7 @@ class Player:
     preset: Preset
     batch_size: int  # answers in one pass
     tokenizer: Any
+    server: VllmServer | None = None  # else this process samples
     metrics: dict[str, float] = field(default_factory=dict[str, float])  # of the last step
     begun: float = 0.0  # the last step
 
@@ -185,10 +192,9 @@ class Player:
         step = int(prompts[0]) // self.preset.batch_size
         builders = self.dataset.get_batch(step)
         model: Any = trainer.model
-        sampling = {"temperature": self.preset.temperature, "top_p": self.preset.top_p}
-        completer = self.make_completer(model, self.preset.seed * _SEEDS_APART + step, **sampling)
         model.eval()  # else checkpointing of gradients would forbid a cache of keys and values
-        groups = asyncio.run(self._play(builders, completer))
+        with self._completer(model, self.preset.seed * _SEEDS_APART + step) as completer:
+            groups = asyncio.run(self._play(builders, completer))
         model.train()
         tags = [builder.logging_tags() for builder in builders]
         records = serialize_rollout_summaries(split="train", iteration=step, trajectory_groups_P=groups, taglist_P=tags)
@@ -225,6 +231,22 @@ class Player:
             top_p=top_p,
         )
 
-    async def _play(self, builders: Sequence[EnvGroupBuilder], completer: LocalCompleter) -> list[TrajectoryGroup]:
+    @contextmanager
+    def _completer(self, model: Any, seed: int) -> Generator[TokenCompleter]:  # noqa: ANN401
+        temperature, top_p = self.preset.temperature, self.preset.top_p
+        if self.server is None:
+            yield self.make_completer(model, seed, temperature=temperature, top_p=top_p)
+            return
+        with self.server.serving(model, self.folder) as name:
+            yield VllmCompleter(
+                server=self.server,
+                name=name,
+                max_tokens=self.preset.max_tokens,
+                temperature=temperature,
+                top_p=top_p,
+                seed=seed,
+            )
+
+    async def _play(self, builders: Sequence[EnvGroupBuilder], completer: TokenCompleter) -> list[TrajectoryGroup]:
         strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()
         return await asyncio.gather(*(do_group_rollout(one, completer, strategy=strategy) for one in builders))

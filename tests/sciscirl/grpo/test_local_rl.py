@@ -36,6 +36,7 @@ from sciscirl.runs.local_model import load_local_model
 from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import Recorder, make_model, train_with_peft
 from tests.sciscirl.toy import RENDERER
+from tests.sciscirl.vllm_server import VllmServer
 
 N_STEPS = 3
 pytestmark = [
@@ -297,11 +298,52 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
         ),
         ({"keep_days": 3}, "keep_days has no effect with backend=local"),
         ({"eval_concurrently": True}, "eval_concurrently has no effect with backend=local"),
+        ({"vllm": "here:8000/v1"}, r"vllm is 'here:8000/v1', needs the address of a server"),
+        ({"vllm": "http://127.0.0.1:8000", "use_dora": True}, "vLLM takes no DoRA"),
+        ({"vllm": "http://127.0.0.1:8000", "use_dora": False, "quantize": "nf4"}, "quantize is nf4, but vLLM"),
     ],
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
     with pytest.raises(SciSciRLError, match=said):
         refuse_options(options_of(tmp_path / "run", **given))
+
+
+def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_model, tmp_path, monkeypatch):
+    monkeypatch.setenv("VLLM_API_KEY", "a-secret-of-the-server")
+    with VllmServer(str(primed_model), "a-secret-of-the-server") as server:
+        more = {"use_dora": False, "max_steps": 2, "eval_every": 5}
+        folder = train_locally(options_of(tmp_path / "run", vllm=server.url, **more))
+    first, second = server.loaded
+    kept = load_file(folder / "checkpoints" / "checkpoint-1" / "adapter_model.safetensors")
+    assert kept.keys() == second.keys()
+    assert all(torch.equal(kept[name], second[name]) for name in kept)
+    assert any(not torch.equal(kept[name], first[name]) for name in kept)
+    asked = [body for path, body in server.log if path == "/v1/completions"]
+    assert len({(*body["prompt"], body["seed"]) for body in asked}) == len(asked) == 24
+    assert [row["env/all/total_episodes"] for row in read_rows(folder) if "env/all/total_episodes" in row] == [12, 12]
+    assert not server.adapters
+    assert not [*folder.glob(".sampling*")]
+    assert not [path for path in folder.rglob("*") if path.is_file() and b"a-secret-of" in path.read_bytes()]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"model": "models/other"}, "serves models/other, but this run trains .*. Start one: VLLM_ALLOW"),
+        ({"takes_adapters": False}, "takes no adapters. Start one: .*--enable-lora --max-lora-rank 2"),
+        ({"sends_token_ids": False}, "sent no tokens with log-probabilities"),
+        ({"key": "another"}, r"refused /v1/load_lora_adapter with HTTP 401: .*Unauthorized"),
+        ({"url": "http://127.0.0.1:9"}, r"no answer from a vLLM server at http://127.0.0.1:9 \(ConnectError\). Start"),
+    ],
+)
+def test_a_server_that_cannot_sample_is_one_line(options_of, primed_model, tmp_path, changes, said):
+    with VllmServer(str(primed_model)) as server:
+        url = changes.pop("url", server.url)
+        for name, value in changes.items():
+            setattr(server, name, value)
+        with pytest.raises(SciSciRLError, match=said):
+            train_locally(options_of(tmp_path / "run", vllm=url, use_dora=False, max_steps=1, eval_every=5))
+    assert not server.adapters
 
 
 def test_several_processes_and_gpus_are_refused(options_of, tmp_path, monkeypatch):
