@@ -10,6 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import tinker
 import torch
 
 pytest.importorskip("trl")
@@ -31,8 +32,10 @@ from sciscirl.presets import find_preset
 from sciscirl.report.report import ReportConfig, write_report
 from sciscirl.report.runs import read_run
 from sciscirl.rl.config import make_dataset_builder
+from sciscirl.runs import vllm_sampler
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.local_model import load_local_model
+from sciscirl.runs.vllm_sampler import VllmCompleter
 from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import Recorder, make_model, train_with_peft
 from tests.sciscirl.toy import RENDERER
@@ -68,6 +71,12 @@ def run(options_of, tmp_path_factory) -> Path:
 
 def read_rows(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def adapted(options_of, tmp_path_factory):
+    options = options_of(tmp_path_factory.mktemp("adapted") / "run", use_dora=False)
+    return make_model(options, make_arguments(options, 1))
 
 
 class Played(Player):
@@ -311,7 +320,7 @@ def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said
 def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_model, tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "a-secret-of-the-server")
     with VllmServer(str(primed_model), "a-secret-of-the-server") as server:
-        more = {"use_dora": False, "max_steps": 2, "eval_every": 5}
+        more = {"use_dora": False, "max_steps": 2, "eval_every": 5, "n_test": 1}
         folder = train_locally(options_of(tmp_path / "run", vllm=server.url, **more))
     first, second = server.loaded
     kept = load_file(folder / "checkpoints" / "checkpoint-1" / "adapter_model.safetensors")
@@ -336,14 +345,22 @@ def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_
         ({"url": "http://127.0.0.1:9"}, r"no answer from a vLLM server at http://127.0.0.1:9 \(ConnectError\). Start"),
     ],
 )
-def test_a_server_that_cannot_sample_is_one_line(options_of, primed_model, tmp_path, changes, said):
-    with VllmServer(str(primed_model)) as server:
-        url = changes.pop("url", server.url)
-        for name, value in changes.items():
-            setattr(server, name, value)
+def test_a_server_that_cannot_sample_is_one_line(adapted, primed_model, tmp_path, changes, said):
+    with VllmServer(str(primed_model)) as running:
+        server = vllm_sampler.VllmServer(url=changes.get("url", running.url), model=str(primed_model), rank=2)
+        for name, value in changes.items() - {("url", server.url)}:
+            setattr(running, name, value)
+
+        def ask() -> None:
+            server.check()
+            with server.serving(adapted, tmp_path) as name:
+                asked = VllmCompleter(server=server, name=name, max_tokens=2, temperature=1.0, top_p=1.0, seed=0)
+                asyncio.run(asked(tinker.ModelInput.from_ints([5, 6]), [0]))
+
         with pytest.raises(SciSciRLError, match=said):
-            train_locally(options_of(tmp_path / "run", vllm=url, use_dora=False, max_steps=1, eval_every=5))
-    assert not server.adapters
+            ask()
+    assert not running.adapters
+    assert not [*tmp_path.iterdir()]
 
 
 def test_several_processes_and_gpus_are_refused(options_of, tmp_path, monkeypatch):
