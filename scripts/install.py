@@ -30,10 +30,7 @@ TOOLS = ("pip", "setuptools")
 #: What exists as source only.
 SOURCE_ONLY = "jsonpath-rw"
 #: Folders of packages that are compiled when they are imported.
-SELDOM_IMPORTED = (
-    r"[/\\](tests?|testing|SelfTest|transformers[/\\]models|torch[/\\]_inductor|moto|pip|setuptools|fontTools|graphql"
-    r"|cfnlint|pygments[/\\]lexers|sympy[/\\](physics|stats|integrals|geometry|vector)|recipes|experimental)[/\\]"
-)
+SELDOM_IMPORTED = r"[/\\](tests?|testing|transformers[/\\]models|torch[/\\]_inductor|moto)[/\\]"
 
 
 def requirements_of(project: dict, extras: list[str]) -> list[str]:
