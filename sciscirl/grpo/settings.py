@@ -105,7 +105,8 @@ def _check_vllm(options: LocalTrainOptions) -> None:
         raise SciSciRLError(msg)
     if options.use_dora or options.quantize != "none":
         got = f"use_dora is {options.use_dora} and quantize is {options.quantize}"
-        msg = f"{got}, but vLLM takes no DoRA and samples with whole weights. Set use_dora=no and quantize=none."
+        needed = "needs LoRA (use_dora off: --no-use-dora) and whole weights (quantize=none)"
+        msg = f"{got}, but sampling by vLLM {needed}."
         raise SciSciRLError(msg)
 
 

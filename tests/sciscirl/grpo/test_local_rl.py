@@ -308,8 +308,11 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
         ({"keep_days": 3}, "keep_days has no effect with backend=local"),
         ({"eval_concurrently": True}, "eval_concurrently has no effect with backend=local"),
         ({"vllm": "here:8000/v1"}, r"vllm is 'here:8000/v1', needs the address of a server"),
-        ({"vllm": "http://127.0.0.1:8000", "use_dora": True}, "vLLM takes no DoRA"),
-        ({"vllm": "http://127.0.0.1:8000", "use_dora": False, "quantize": "nf4"}, "quantize is nf4, but vLLM"),
+        ({"vllm": "http://127.0.0.1:8000", "use_dora": True}, "sampling by vLLM needs LoRA"),
+        (
+            {"vllm": "http://127.0.0.1:8000", "use_dora": False, "quantize": "nf4"},
+            "quantize is nf4, but sampling by vLLM",
+        ),
     ],
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
