@@ -5,9 +5,9 @@ python benchmarks/cd_index.py --size M --focal all      every work (about 20 min
 python benchmarks/cd_index.py --size M --focal all --peers xfast_cdindex    another peer, or several
 python benchmarks/cd_index.py --size M --windows 1 3 5 10 all   these windows in one pass, beside the widest alone
 
-Needs what is asked for: pip install cdindex xfast_cdindex git+https://github.com/dspinellis/fast-cdindex (that one is
-not on PyPI). Each part runs in its own process; ours is warmed
-up once, since numba compiles on first use and keeps the result on disk. A peer is given whole years as time stamps.
+Needs the peers that are named: pip install cdindex xfast_cdindex git+https://github.com/dspinellis/fast-cdindex (not on
+PyPI). Each part runs in its own process. Ours is warmed up once, since numba compiles on first use and keeps the result
+on disk. A peer is given whole years as time stamps.
 Processor seconds are those of all threads together. Other work on the machine stretches them less than wall time.
 """
 

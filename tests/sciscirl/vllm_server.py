@@ -23,23 +23,15 @@ class VllmServer(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, model: str, key: str = "", *, takes_adapters: bool = True) -> None:
+    def __init__(self, model: str, key: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.model, self.key, self.takes_adapters = model, key, takes_adapters
+        self.model, self.key = model, key
         self.tokenizer = AutoTokenizer.from_pretrained(model)
         self.adapters: dict[str, Any] = {}
         self.loaded: list[dict[str, torch.Tensor]] = []  # the weights of all, in order
         self.log: list[tuple[str, dict[str, Any]]] = []
         self.turn = threading.Lock()
-        self.sends_token_ids = True
-
-    def __enter__(self) -> VllmServer:
-        threading.Thread(target=self.serve_forever, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self.server_close()
+        self.takes_adapters = self.sends_token_ids = True
 
     @property
     def url(self) -> str:
@@ -65,11 +57,9 @@ class VllmServer(ThreadingHTTPServer):
             "text": self.tokenizer.decode(answer.tokens),
             "finish_reason": answer.stop_reason,
             "logprobs": {"token_logprobs": answer.logprobs},
+            "token_ids": answer.tokens if asked.get("return_token_ids") and self.sends_token_ids else None,
         }
-        return {"object": "text_completion", "choices": [choice | self._ids(asked, answer.tokens)]}
-
-    def _ids(self, asked: dict[str, Any], tokens: list[int]) -> dict[str, Any]:
-        return {"token_ids": tokens} if asked.get("return_token_ids") and self.sends_token_ids else {}
+        return {"object": "text_completion", "choices": [choice]}
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -40,6 +40,7 @@ from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import Recorder, make_model, train_with_peft
 from tests.sciscirl.toy import RENDERER
 from tests.sciscirl.vllm_server import VllmServer
+from tests.servers.serving import serving
 
 N_STEPS = 3
 pytestmark = [
@@ -322,7 +323,7 @@ def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said
 
 def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_model, tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "a-secret-of-the-server")
-    with VllmServer(str(primed_model), "a-secret-of-the-server") as server:
+    with serving(VllmServer(str(primed_model), "a-secret-of-the-server")) as server:
         more = {"use_dora": False, "max_steps": 2, "eval_every": 5, "n_test": 1}
         folder = train_locally(options_of(tmp_path / "run", vllm=server.url, **more))
     first, second = server.loaded
@@ -339,20 +340,19 @@ def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "url", "said"),
     [
-        ({"model": "models/other"}, "serves models/other, but this run trains .*. Start one: VLLM_ALLOW"),
-        ({"takes_adapters": False}, "takes no adapters. Start one: .*--enable-lora --max-lora-rank 2"),
-        ({"sends_token_ids": False}, "sent no tokens with log-probabilities"),
-        ({"key": "another"}, r"refused /v1/load_lora_adapter with HTTP 401: .*Unauthorized"),
-        ({"url": "http://127.0.0.1:9"}, r"no answer from a vLLM server at http://127.0.0.1:9 \(ConnectError\). Start"),
+        ({"model": "models/other"}, "", "serves models/other, but this run trains .*. Start one: VLLM_ALLOW"),
+        ({"takes_adapters": False}, "", "takes no adapters. Start one: .*--enable-lora --max-lora-rank 2"),
+        ({"sends_token_ids": False}, "", "sent no tokens with log-probabilities"),
+        ({"key": "another"}, "", r"refused /v1/load_lora_adapter with HTTP 401: .*Unauthorized"),
+        ({}, "http://127.0.0.1:9", r"no answer from a vLLM server at http://127.0.0.1:9 \(ConnectError\). Start"),
     ],
 )
-def test_a_server_that_cannot_sample_is_one_line(adapted, primed_model, tmp_path, changes, said):
-    with VllmServer(str(primed_model)) as running:
-        server = vllm_sampler.VllmServer(url=changes.get("url", running.url), model=str(primed_model), rank=2)
-        for name, value in changes.items() - {("url", server.url)}:
-            setattr(running, name, value)
+def test_a_server_that_cannot_sample_is_one_line(adapted, primed_model, tmp_path, changes, url, said):
+    with serving(VllmServer(str(primed_model))) as running:
+        vars(running).update(changes)
+        server = vllm_sampler.VllmServer(url=url or running.url, model=str(primed_model), rank=2)
 
         def ask() -> None:
             server.check()
