@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import logging
 import os
 import platform
 import re
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 
+_log = logging.getLogger(__name__)
 _DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
 
 
@@ -157,6 +159,14 @@ def begin_run(
         return taken is None or (isinstance(taken, int | float) and taken < step)
 
     keep_rows(folder / METRICS_FILE, is_kept)
+    # The cookbook saves a checkpoint before it logs the step.
+    if step and not any(row.get("step") == step - 1 for row in read_rows(folder / METRICS_FILE)):
+        _log.warning(
+            "%s has no line for step %d: the run ended between its checkpoint and that line. The run itself lacks "
+            "nothing.",
+            folder / METRICS_FILE,
+            step - 1,
+        )
     return step
 
 

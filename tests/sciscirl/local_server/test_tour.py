@@ -17,13 +17,14 @@ import pytest
 from sciscirl.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import find_commit, locked_folder
+from sciscirl.runs.folder import find_commit, locked_folder, read_rows
 from tests.sciscirl.forks import Fork
 from tests.sciscirl.tinker_server import SECONDS_TO_RUN, page_commands, served
 
 pytestmark = pytest.mark.slow
 
-N_COMPARED = 5
+#: Steps of a policy that has learned next to nothing yet.
+N_UNTAUGHT = 3
 
 #: Keeps two models and lets go of them, takes every slot, and asks in each way for one more. In a process of its own,
 #: since the SDK leaves its sockets open.
@@ -65,7 +66,7 @@ print("sampled:", *(len(answer.result().sequences) for answer in answers))
 
 
 def read_metrics(run: Path) -> list[dict]:
-    return [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return read_rows(run / "metrics.jsonl")
 
 
 @dataclass(frozen=True)
@@ -93,19 +94,22 @@ def tour(tinker_server, tmp_path_factory) -> Tour:
     (home / "slices").mkdir()
     (home / "slices" / "small").symlink_to(tinker_server.release)
     training, *others = page_commands(tinker_server)
+    options = dict(word.split("=", 1) for word in training[1:])
     run = home / "runs" / "baseline"
     first, deadline = tinker_server.start(*training, cwd=home), time.monotonic() + SECONDS_TO_RUN
     try:
-        while not (run / "checkpoints.jsonl").exists():
+        # The step of the first checkpoint is logged after it was saved.
+        while not any(row["step"] == int(options["save_every"]) - 1 for row in read_metrics(run)):
             assert first.process.is_alive(), first.err.read_text("utf-8")
             assert time.monotonic() < deadline, first.err.read_text("utf-8")
             time.sleep(0.1)
     finally:
         first.kill()
+    assert (run / "checkpoints.jsonl").exists()
     n_taken = len(read_metrics(run))
     tinker_server.run(*training, "resume=True", cwd=home)
     shown = [tinker_server.run(*words, cwd=home).stdout for words in others]
-    return Tour(home, run, dict(word.split("=", 1) for word in training[1:]), n_taken, shown)
+    return Tour(home, run, options, n_taken, shown)
 
 
 def test_a_policy_is_killed_resumes_and_its_reward_rises(tour):
@@ -114,9 +118,9 @@ def test_a_policy_is_killed_resumes_and_its_reward_rises(tour):
     rows = [row for row in read_metrics(tour.run) if "env/all/reward/total" in row]
     assert [row["step"] for row in rows] == list(range(n_steps))
     rewards = [row["env/all/reward/total"] for row in rows]
-    rise = statistics.fmean(rewards[-N_COMPARED:]) - statistics.fmean(rewards[:N_COMPARED])
-    print(f"the reward rose by {rise:.2f}")  # shown by pytest -rP
-    assert rise > 0.1, rewards
+    # Half of all steps, since single ones (32 answers) differ by 0.1, and a policy may forget for a while.
+    rise = statistics.fmean(rewards[n_steps // 2 :]) - statistics.fmean(rewards[:N_UNTAUGHT])
+    assert rise > 0.1, [round(reward, 2) for reward in rewards]
 
 
 def test_the_folder_of_a_run_says_what_was_run_on_what_and_holds_every_answer(tour, tinker_server):

@@ -261,7 +261,7 @@ def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
         begin_run(folder, other, {"seed": 0}, resume=True)
 
 
-def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_taken_again(tmp_path, toy_slice):
+def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_taken_again(tmp_path, toy_slice, caplog):
     folder = tmp_path / "run"
     folder.mkdir()
     begin_run(folder, toy_slice, {}, resume=False)
@@ -271,6 +271,10 @@ def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_t
     (folder / "checkpoints.jsonl").write_text(json.dumps(checkpoint) + "\n", "utf-8")
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
     assert (folder / "metrics.jsonl").read_text("utf-8").splitlines() == rows[:4]
+    assert not caplog.records
+    (folder / "metrics.jsonl").write_text("\n".join(rows[:3]), "utf-8")  # killed right after the checkpoint
+    assert begin_run(folder, toy_slice, {}, resume=True) == 4
+    assert "no line for step 3" in caplog.text
 
 
 def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
