@@ -101,8 +101,9 @@ def test_an_extra_may_name_others_and_an_unknown_one_is_refused():
 
 def test_what_installs_the_rest_is_taken_out_of_the_list_with_its_hashes():
     told = INSTALL["pins_of"](LISTS[0].read_text("utf-8"), INSTALL["TOOLS"])
-    assert re.findall(r"^([\w-]+)==", told, re.M) == ["pip", "setuptools"]
-    assert told.count("--hash=sha256:") >= 4
+    assert re.findall(r"^([\w-]+)==", told, re.M) == ["pip", "setuptools", "uv"]
+    assert told.count("--hash=sha256:") >= 6
+    assert INSTALL["pins_of"]("A_b.c==1 \\\n    --hash=sha256:0\nd==2\n", ["a-b-c"]).startswith("A_b.c==1 ")
 
 
 def test_the_lock_keeps_comments_and_order_and_replaces_hashes(tmp_path):

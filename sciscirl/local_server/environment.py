@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
-from sciscirl.runs.pip import find_interpreter, make_environment, run_pip
+from sciscirl.runs.pip import find_interpreter, install_by_uv, make_environment, run_pip
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +26,7 @@ _CUDA: Final = Path(__file__).with_name("cuda.txt")
 _TORCH_CPU: Final = Path(__file__).with_name("torch_cpu.txt")
 #: What pip says where it finds no such build: the second where its own constraints pin another one.
 _NOT_THERE: Final = ("No matching distribution found", "ResolutionImpossible")
+_FOR_PIP: Final = re.compile("(torch|skyrl)==")
 _COMPLETE: Final = "complete"  # made last: an environment without it is the rest of a killed set-up
 
 
@@ -69,6 +71,8 @@ def _install(folder: Path, pins: str, extra: Sequence[str]) -> None:
     python, reason = make_environment(folder)
     if reason:
         _give_up(folder, "venv", reason)
+    # Most of it, in a few seconds. What is left to pip: a torch that its settings know, and SkyRL, for a newer Python.
+    install_by_uv("".join(pin for pin in re.split(r"^(?=\S)", pins, flags=re.M) if not _FOR_PIP.match(pin)), python)
     listed = ["--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
     for packages in (
         # A CPU build of torch, if pip finds one; else the one of the list.

@@ -108,18 +108,22 @@ def test_impossible_settings_of_the_tiny_model_are_refused(wrong):
 
 
 def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_path, monkeypatch):
-    commands = []
+    commands, quick = [], []
 
     def run(command, **_):
         commands.append(command)
         if "venv" in command:
             Path(command[-1]).mkdir()
+        if "uv" in command:
+            quick.append(Path(command[-1]).read_text("utf-8"))
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(pip.subprocess, "run", run)
     python = set_up_environment(cache=tmp_path)
     assert [command for command in commands if "--no-deps" in command]
-    assert all("--require-hashes" in command for command in commands if "pip" in command)
+    assert all("--require-hashes" in command for command in commands if "install" in command)
+    assert not re.search("^(skyrl|torch)==", quick[0], re.M)
+    assert re.search("^jax==.*\n +--hash=", quick[0], re.M)
     folder, n_commands = python.parent.parent, len(commands)
     assert set_up_environment(cache=tmp_path) == python
     assert len(commands) == n_commands
@@ -162,20 +166,34 @@ def test_a_cpu_build_that_is_nowhere_is_done_without_and_a_wrong_one_ends_the_se
     commands = []
 
     def run(command, **_):
-        commands.append(command)
         if "venv" in command:
             Path(command[-1]).mkdir()
+        if "--no-input" in command:  # pip, not uv
+            commands.append(command)
         failed = command[-1].endswith("torch_cpu.txt")
         return subprocess.CompletedProcess(command, int(failed), "", said if failed else "")
 
     monkeypatch.setattr(pip.subprocess, "run", run)
     if goes_on:
         assert (set_up_environment(cache=tmp_path).parent.parent / "complete").exists()
-        assert len(commands) == 4
+        assert len(commands) == 3
     else:
         with pytest.raises(LocalServerError, match="DO NOT MATCH THE HASHES"):
             set_up_environment(cache=tmp_path)
-        assert len(commands) == 2
+        assert len(commands) == 1
+
+
+@pytest.mark.parametrize("settings", ["global.index-url='https://packages.example.org'\n", ":env:.no-index='1'\n"])
+def test_where_pip_has_an_index_of_its_own_uv_is_not_asked(settings, tmp_path, monkeypatch):
+    commands = []
+
+    def run(command, **_):
+        commands.append(command)
+        return subprocess.CompletedProcess(command, 0, settings, "")
+
+    monkeypatch.setattr(pip.subprocess, "run", run)
+    pip.install_by_uv("six==1.17.0\n", tmp_path)
+    assert [command[2:4] for command in commands] == [["pip", "config"]]
 
 
 def test_without_a_network_one_error_says_so_and_nothing_is_left(tmp_path, monkeypatch):
