@@ -28,6 +28,7 @@ if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 quick.leave_out_what_takes_long()
+gc.disable()  # what is imported stays: a fifth of the time of collecting would be a search for garbage
 
 #: Files whose tests wait for the one local server: one worker runs them all, while others compute.
 _ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server")
@@ -89,6 +90,7 @@ def pytest_collection_finish() -> None:
     """Collect garbage more rarely, and not among what was imported: each time takes half a second."""
     gc.set_threshold(50_000, 20, 50)
     gc.freeze()
+    gc.enable()
 
 
 def shared_data_folder() -> Path:
