@@ -222,7 +222,7 @@ class Store:
         settings = _settings(owner, access.options, access.field)
         options = {str(name): value for name, value in access.options.items() if "allow_http" not in str(name).lower()}
         has_say = any("skip_signature" in name for name in settings)
-        if not has_say and not any(map(_IDENTITY.search, settings)):
+        if is_open := not has_say and not any(map(_IDENTITY.search, settings)):
             options["skip_signature"] = "true"
         check_store(url, options, name=access.name, field=access.field)
         try:
@@ -236,6 +236,7 @@ class Store:
         self._n_retries = max(n_retries, RETRIES) if n_retries else 0  # of a store that has begun to answer
         self.bucket, self.folder = f"{scheme}://{bucket}", inside.strip("/")
         self._endpoints = _endpoints(owner, settings)
+        self._only_reads = owner == "google" and (is_open or _skips_signature(owner, settings))
         try:
             connect: Any = from_url  # its overloads know options one by one
             self._store: Any = connect(
@@ -360,7 +361,7 @@ class Store:
             named: Any = {name: answer.meta[name] for name in ("e_tag", "version")}
             return Found({name: value for name, value in named.items() if value}, dict(answer.attributes))
 
-        return self._keep_trying(act, f"{self.bucket}/{key}")
+        return self._keep_trying(act, f"{self.bucket}/{key}", "looked at")
 
     def check_writable(self, key: str) -> None:
         """Raise a StorageError if nothing can be written where no object is: no bucket, or no permission.
@@ -387,7 +388,7 @@ class Store:
         Up to 256 MB, the store itself compares. A larger file goes in parts, and is compared right before.
         """
         import obstore
-        from obstore.exceptions import AlreadyExistsError, PreconditionError
+        from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
 
         is_small = file.stat().st_size <= _LARGEST_PUT
         how: dict[str, Any] = {"use_multipart": True, "chunk_size": _REQUEST_BYTES, "max_concurrency": _UPLOADS}
@@ -400,7 +401,9 @@ class Store:
                 try:
                     obstore.put(self._store, key, file, attributes=dict(attributes), **how)
                     return True
-                except (AlreadyExistsError, PreconditionError, FileNotFoundError) as error:
+                except (AlreadyExistsError, GenericError, PreconditionError, FileNotFoundError) as error:
+                    if isinstance(error, GenericError) and "InvalidBlockList" not in str(error):
+                        raise  # Azure says that where the blocks are in a blob already
                     problem = error
             found = self.find(key)  # if an answer was lost, it is there, and the question was repeated in vain
             if problem and found == replaced:
@@ -413,6 +416,13 @@ class Store:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
         import tenacity
         from obstore.exceptions import BaseError
+
+        if what == "written" and self._only_reads:  # obstore would ask the machine for a token
+            msg = (
+                f"{url} cannot be written without credentials. Set GOOGLE_SERVICE_ACCOUNT, or "
+                "GOOGLE_SKIP_SIGNATURE=false where the machine itself has a role."
+            )
+            raise StorageError(msg)
 
         retrying = tenacity.Retrying(
             retry=tenacity.retry_if_exception(lambda error: "response body" in str(error)),
@@ -429,7 +439,8 @@ class Store:
         """Turn an error of obstore into one of ours: what, got, needed."""
         place = f" at {show_address(self._endpoints[0][0])}" if self._endpoints else ""
         text = str(error)
-        if isinstance(error, FileNotFoundError) or "404 Not Found" in text:
+        is_missing = isinstance(error, FileNotFoundError) or "404 Not Found" in text
+        if is_missing and "NoSuchUpload" not in text:  # that is a part's, or what ends an upload that failed
             msg = f"{url}{place} does not exist. {STORE_REMEDY}"
         elif "403 Forbidden" in text or "401 Unauthorized" in text:
             remedy = "Check the credentials in the environment, and what they allow."
@@ -441,7 +452,7 @@ class Store:
             msg = f"{url}{place} may not be {what}: {_reason(error)}. {remedy}"
         else:
             msg = f"{url}{place} cannot be {what}: {_reason(error)}. {STORE_REMEDY}"
-        return InputNotFoundError(msg) if what == "read" else StorageError(msg)
+        return StorageError(msg) if what == "written" else InputNotFoundError(msg)
 
 
 _CHANGED: Final = "has changed in the store while it was read. Run again"
@@ -455,7 +466,7 @@ def _reason(error: BaseException) -> str:
     if code := re.search(r"<Code>(\w+)</Code>", text):
         text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
     text = re.sub(r"\?\S*", "", text)  # the query of an address may hold a signature
-    return " ".join(text.split()).rstrip(". ")[:300]
+    return " ".join(text.split()).rstrip(".: ")[:300]
 
 
 class SharedPace:

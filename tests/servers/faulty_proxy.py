@@ -6,13 +6,13 @@ import http.client
 import random
 import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 FAULTS = ("500", "503", "429", "no answer", "cut", "short")
-_PASSED_ON = re.compile("etag$|last-modified$|content-range$|content-type$|accept-ranges$|x-amz-meta-")
+_PASSED_ON = re.compile("etag$|last-modified$|content-range$|content-type$|accept-ranges$|x-(amz|goog|ms)-")
 
 
 class FaultyProxy(ThreadingHTTPServer):
@@ -21,6 +21,7 @@ class FaultyProxy(ThreadingHTTPServer):
     Attributes:
         asked: method, path without query, and range of every request.
         n_faults: how many answers were spoiled.
+        decide: names a fault for an address and its query, or leaves it to chance.
     """
 
     daemon_threads = True
@@ -30,17 +31,19 @@ class FaultyProxy(ThreadingHTTPServer):
         self.url = f"http://127.0.0.1:{self.server_port}"
         self.upstream, self.share, self.faults = urlsplit(url).netloc, share, faults
         self.asked, self.n_faults = list[tuple[str, str, str | None]](), 0
+        self.decide: Callable[[str], str | None] = lambda address: None
         self._random, self._lock = random.Random(5), threading.Lock()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of connections that a client drops."""
 
-    def draw_fault(self) -> str | None:
+    def draw_fault(self, address: str) -> str | None:
         with self._lock:
-            if self._random.random() >= self.share:
-                return None
-            self.n_faults += 1
-            return self._random.choice(self.faults)
+            fault = self.decide(address)
+            if fault is None and self._random.random() < self.share:
+                fault = self._random.choice(self.faults)
+            self.n_faults += fault is not None
+            return fault
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -52,7 +55,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _pass_on(self) -> None:
         sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        fault = self.server.draw_fault()
+        fault = self.server.draw_fault(self.path)
         self.server.asked.append((self.command, unquote(urlsplit(self.path).path), self.headers.get("Range")))
         if fault in ("500", "503", "429"):
             return self._answer(int(fault), b"", {"Retry-After": "0"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Generator
@@ -27,7 +28,8 @@ def s3_server(*buckets: str) -> Generator[tuple[str, Any]]:
     import boto3
 
     command = [sys.executable, "-c", _SERVER]
-    server = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    env = os.environ | {"S3_UPLOAD_PART_MIN_SIZE": "1"}
+    server = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     assert server.stdout is not None
     try:
         url = f"http://127.0.0.1:{int(server.stdout.readline())}"
