@@ -36,7 +36,7 @@ base = "baseline"
 batch_size = 2
 group_size = 4
 lora_rank = 8
-max_tokens = 48
+max_tokens = 64
 max_paper_tokens = 96
 top_p = 0.95
 eval_temperature = 0
@@ -272,7 +272,7 @@ def test_a_browser_shows_the_report_wide_and_narrow(report, tmp_path):
 def test_the_same_prompts_are_asked_again_in_other_batches(tinker_server, tmp_path):
     tinker_server.run(
         "repro_sweep.py", "--release", str(tinker_server.release), "--model", tinker_server.model, "--renderer",
-        tinker_server.renderer, "--n-papers", "2", "--max-tokens", "8", "--batch-sizes", "1", "2", "--n-repeats", "1",
+        tinker_server.renderer, "--n-papers", "2", "--max-tokens", "64", "--batch-sizes", "1", "2", "--n-repeats", "1",
         "--out", str(tmp_path / "repro"),
     )  # fmt: skip
     found = pl.read_parquet(tmp_path / "repro" / "sweep.parquet")
