@@ -14,7 +14,8 @@ from sciscidata.records._abstract_kernels import hex4, unescape
 TEXT, WHOLE, NUMBER, BOOLEAN, OBJECT, LIST, NULL = 1, 2, 4, 8, 16, 32, 64
 
 _QUOTE, _BACKSLASH, _COMMA, _COLON, _DOT, _MINUS, _PLUS = 0x22, 0x5C, 0x2C, 0x3A, 0x2E, 0x2D, 0x2B
-_OPEN_OBJECT, _OPEN_LIST, _ZERO, _NINE, _SPACE, _LINE_END = 0x7B, 0x5B, 0x30, 0x39, 0x20, 0x0A
+_OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 0x7B, 0x7D, 0x5B, 0x5D
+_ZERO, _NINE, _SPACE, _LINE_END = 0x30, 0x39, 0x20, 0x0A
 MOST_QUOTES = 1 << 20  # of a line
 _MOST_DEPTH = 32
 _MOST_DIGITS = 18  # fit into Int64 whatever they are
@@ -22,6 +23,20 @@ _MOST_NUMBER = 40
 _SIMPLE = np.zeros(256, np.bool_)
 _EVEN = np.uint64(0x5555555555555555)
 _SIMPLE[list(b'"\\/nrtbf')] = True
+
+
+@kernel
+def count_line_ends(data):
+    """Count the line ends, in a tenth of the time of ``bytes.count``."""
+    n, at, one = 0, 0, np.uint64(1)
+    while at + WORD <= len(data):
+        ends = bytes_equal(data, at, _LINE_END)
+        while ends:
+            n, ends = n + 1, ends & (ends - one)
+        at += WORD
+    for place in range(at, len(data)):
+        n += data[place] == _LINE_END
+    return n
 
 
 @kernel
@@ -131,13 +146,14 @@ def _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, use
                 return -1
         elif byte in (_OPEN_OBJECT, _OPEN_LIST):
             kind = OBJECT if byte == _OPEN_OBJECT else LIST
-            if depth == _MOST_DEPTH:
-                return -1
-            at = _skip_space(data, at + 1)
-            if kind == LIST and (node < 0 or tree.entry[node] < 0):
-                at, quote = _plain_list_end(data, at, quotes, quote)
-            is_open = data[at] != byte + 2  # the closing bracket
-            at += not is_open
+            if node < 0 or tree.is_whole[node]:
+                at, quote = _unused_end(data, at, quotes, quote)
+            else:
+                if depth == _MOST_DEPTH:
+                    return -1
+                at = _skip_space(data, at + 1)
+                is_open = data[at] != byte + 2  # the closing bracket
+                at += not is_open
         elif byte == _MINUS or _ZERO <= byte <= _NINE:
             at, kind = _number_end(data, at)
         else:
@@ -177,19 +193,16 @@ def _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, use
                 return -1
         # An entry of the innermost object or list begins here.
         parent = stack[depth - 1, 0]
-        if parent >= 0 and tree.is_whole[parent]:
-            parent = -1
         node = -1
         if data[stack[depth - 1, 1]] == _OPEN_LIST:
-            if parent >= 0 and tree.entry[parent] >= 0:
-                node = tree.entry[parent]
-                inside = tree.list_of[node]
-                if used[inside] == items.shape[1]:
-                    return -1
-                for leaf in range(len(items)):
-                    if tree.list_of_leaf[leaf] == inside:
-                        items[leaf, used[inside], 0] = items[leaf, used[inside], 1] = 0
-                used[inside] += 1
+            node = tree.entry[parent]
+            inside = tree.list_of[node]
+            if used[inside] == items.shape[1]:
+                return -1
+            for leaf in range(len(items)):
+                if tree.list_of_leaf[leaf] == inside:
+                    items[leaf, used[inside], 0] = items[leaf, used[inside], 1] = 0
+            used[inside] += 1
             continue
         if data[at] != _QUOTE:
             return -1
@@ -198,20 +211,88 @@ def _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, use
         quote += 2
         if data[at] != _QUOTE or quotes[quote - 2] != key - 1:
             return -1
-        if parent >= 0:
-            length = at - key
-            found = tree.child[parent, (data[key] + 3 * data[at - 1] + 3 * length) & 255]
-            if found >= 0 and tree.key_length[found] == length and _is_key(data, key, length, tree, found):
-                node = found
-                if seen >> node & 1:
-                    return -1
-                seen |= 1 << node
-            elif found < 0 and has_escape and _has_escape(data, key, at):
+        length = at - key
+        found = tree.child[parent, (data[key] + 3 * data[at - 1] + 3 * length) & 255]
+        if found >= 0 and tree.key_length[found] == length and _is_key(data, key, length, tree, found):
+            node = found
+            if seen >> node & 1:
                 return -1
+            seen |= 1 << node
+        elif found < 0 and has_escape and _has_escape(data, key, at):
+            return -1
         at = _skip_space(data, at + 1)
         if data[at] != _COLON:
             return -1
         at = _skip_space(data, at + 1)
+
+
+@njit(forceinline=True)
+def _unused_end(data, at, quotes, quote):
+    """Pass over an object or list of which nothing is used; return the place behind it, or -1 if it is odd."""
+    depth, objects, one = 0, np.uint64(0), np.uint64(1)  # a bit for each open bracket, the innermost is the lowest
+    while True:
+        # A value begins here.
+        byte, is_open = data[at], False
+        if byte == _QUOTE:
+            start, at = at, quotes[quote + 1] + 1
+            quote += 2
+            if data[at - 1] != _QUOTE or quotes[quote - 2] != start:
+                return -1, quote
+        elif byte in (_OPEN_OBJECT, _OPEN_LIST):
+            at = _skip_space(data, at + 1)
+            if byte == _OPEN_LIST:
+                at, quote = _plain_list_end(data, at, quotes, quote)
+            is_open = data[at] != byte + 2  # the closing bracket
+            if is_open:
+                depth, objects = depth + 1, objects << one | np.uint64(byte == _OPEN_OBJECT)
+            else:
+                at += 1
+        elif byte == _MINUS or _ZERO <= byte <= _NINE:
+            at, _ = _number_end(data, at)
+        else:
+            at, _ = _literal_end(data, at)
+        if at < 0 or depth > _MOST_DEPTH:
+            return -1, quote
+        # What ends here: the value, and perhaps the objects and lists around it.
+        while not is_open:
+            if depth == 0:
+                return at, quote
+            at = _skip_space(data, at)
+            if data[at] == _COMMA:
+                at = _skip_space(data, at + 1)
+                is_open = True
+            elif data[at] == (_CLOSE_OBJECT if objects & one else _CLOSE_LIST):
+                depth, objects = depth - 1, objects >> one
+                at += 1
+            else:
+                return -1, quote
+        while objects & one:
+            start, at = at, quotes[quote + 1]
+            quote += 2
+            if data[start] != _QUOTE or data[at] != _QUOTE or quotes[quote - 2] != start:
+                return -1, quote
+            if _are_whole_numbers(data, at + 1, quotes[quote]):
+                at = quotes[quote]
+                continue
+            at = _skip_space(data, at + 1)
+            if data[at] != _COLON:
+                return -1, quote
+            at = _skip_space(data, at + 1)
+            break
+
+
+@njit(forceinline=True)
+def _are_whole_numbers(data, at, end):
+    """Whether a colon, a list of small whole numbers and a comma stand here; no branch depends on what they are."""
+    n, one = np.uint64(end - at), np.uint64(1)
+    if n < 5 or n > 22 or data[at] != _COLON or data[at + 1] != _OPEN_LIST or data[end - 2] != _CLOSE_LIST:
+        return False
+    inside = (one << (n - np.uint64(2))) - np.uint64(4)
+    zeros, commas = bytes_equal(data, at, _ZERO), bytes_equal(data, at, _COMMA)
+    digits = bytes_below(data, at, _NINE + 1) & ~bytes_below(data, at, _ZERO) & inside
+    starts = (commas << one | np.uint64(4)) & inside
+    odd = (inside & ~(digits | commas)) | (starts & ~digits) | (starts & zeros & digits >> one)
+    return odd == 0 and data[end - 1] == _COMMA and data[end - 3] != _COMMA
 
 
 @njit(forceinline=True)
@@ -237,7 +318,7 @@ def _plain_list_end(data, begin, quotes, first_quote):
         if data[at] != _COMMA:
             break
         at = _skip_space(data, at + 1)
-    if data[at] != 0x5D:  # ]
+    if data[at] != _CLOSE_LIST:
         return begin, first_quote
     return at, quote
 

@@ -13,10 +13,10 @@ _SPACE = 0x20
 
 
 @kernel
-def may_be_unclean(data, offsets):
+def may_be_unclean(data, offsets, markup):
     """Say which texts may be unclean: all that are, and the last few, behind which 64 bytes cannot be read.
 
-    Unclean are control characters, other spaces than a single one between words, ``&`` and ``<``.
+    Unclean are control characters, other spaces than a single one between words, and with ``markup`` ``&`` and ``<``.
     """
     found = np.zeros(len(offsets) - 1, np.bool_)
     for row in range(len(found)):
@@ -28,7 +28,8 @@ def may_be_unclean(data, offsets):
         while at < end and not found[row]:
             spaces = bytes_equal(data, at, _SPACE)
             odd = bytes_below(data, at, _SPACE) | bytes_equal(data, at, 0x7F) | (spaces & (spaces << one | before))
-            odd |= bytes_equal(data, at, 0x26) | bytes_equal(data, at, 0x3C)
+            if markup:
+                odd |= bytes_equal(data, at, 0x26) | bytes_equal(data, at, 0x3C)
             leads = bytes_equal(data, at, 0xC2) | bytes_equal(data, at, 0xE1)
             leads |= bytes_equal(data, at, 0xE2) | bytes_equal(data, at, 0xE3)
             before = spaces >> np.uint64(WORD - 1)

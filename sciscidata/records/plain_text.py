@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 import re
+from functools import lru_cache
 
 import numpy as np
 import polars as pl
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import replace_rows, string_buffers
 
 # Tags around a part of a word vanish; tags between words leave a space. Attributes must have a value, or else
@@ -24,8 +26,7 @@ _INSIDE_WORDS = (
     r"|msup|mtable|mtd|mtext|mtr|munder|munderover|none|roman|s|sans-serif|sc|scp|semantics|small|span|strong"
     r"|styled-content|sub|sup|tex-math|tt|u|underline|xref)" + _ATTRIBUTES
 )
-# What a plain text does not hold. A compiled loop leaves few texts to search.
-_UNCLEAN = r"[&<\p{Cc}]|[\s--[ ]]|  |^ | $|^$"
+_SPACES = r"[\s\p{Cc}]{2,}|[[\s\p{Cc}]--[ ]]"
 _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,31});")
 
 
@@ -46,31 +47,34 @@ def clean_text(text: pl.Expr | str) -> pl.Expr:
 
 
 def _clean(texts: pl.Series) -> pl.Series:
-    """Clean the texts that need it: of 200,000 titles 0.6 %."""
+    """Clean the texts that may need it: of 200,000 titles 0.6 %."""
+    texts = texts.cast(pl.String).rechunk()
+    rows = _unclean_rows(texts, markup=True)
+    if not rows.size:
+        return texts
+    plain = pl.col("text").str.replace_all(_BETWEEN_WORDS, " ").str.replace_all(_INSIDE_WORDS, "")
+    plain = plain.str.replace_all(" {2,}", " ").str.strip_chars(" ")
+    found = _unescape_entities(texts.gather(rows)).to_frame("text").select(plain)["text"]
+    # This pattern takes half of the time on all of them.
+    odd = _unclean_rows(found, markup=False)
+    mended = found.gather(odd).str.replace_all(_SPACES, " ").str.strip_chars(" ").replace("", None)
+    return replace_rows(texts, rows, replace_rows(found, odd, mended))
+
+
+def _unclean_rows(texts: pl.Series, *, markup: bool) -> Int64Array:
     from sciscidata.records._text_kernels import may_be_unclean  # numba takes a while to import
 
-    texts = texts.cast(pl.String).rechunk()
-    rows = np.flatnonzero(may_be_unclean(*string_buffers(texts)))
-    rows = rows[texts.gather(rows).str.contains(_UNCLEAN).fill_null(value=False).to_numpy()]
-    return replace_rows(texts, rows, _clean_all(_unescape_entities(texts.gather(rows)))) if rows.size else texts
-
-
-def _clean_all(texts: pl.Series) -> pl.Series:
-    plain = (
-        pl.col("text")
-        .str.replace_all(_BETWEEN_WORDS, " ")
-        .str.replace_all(_INSIDE_WORDS, "")
-        .str.replace_all(r"[\s\p{Cc}]{2,}|[[\s\p{Cc}]--[ ]]", " ")
-        .str.strip_chars(" ")
-    )
-    return texts.to_frame("text").select(plain.replace("", None))["text"]
+    return np.flatnonzero(may_be_unclean(*string_buffers(texts), markup) & texts.is_not_null().to_numpy())
 
 
 def _unescape_entities(texts: pl.Series) -> pl.Series:
-    rows = texts.str.contains("&", literal=True).arg_true()
+    rows = texts.str.contains("&", literal=True).arg_true().to_numpy()
     mended = [_unescape(_unescape(text)) for text in texts.gather(rows)]
-    return texts.scatter(rows, mended) if mended else texts
+    return replace_rows(texts, rows, pl.Series(mended, dtype=pl.String))
 
 
 def _unescape(text: str) -> str:
-    return _ENTITY.sub(lambda entity: html.unescape(entity[0]), text)
+    return _ENTITY.sub(lambda entity: _unescape_entity(entity[0]), text)
+
+
+_unescape_entity = lru_cache(1 << 10)(html.unescape)

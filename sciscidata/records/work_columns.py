@@ -69,7 +69,7 @@ LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES)
 class Leaves(NamedTuple):
     """The used values of works: a Series with a value of each, or of each entry of a list of each."""
 
-    texts: pl.Series  # String: the TEXTS of all works, one after the other, then names of concepts and topics, fields
+    texts: pl.Series  # String: TEXTS of all works, one after the other; names of concepts, topics; their fields; null
     publication_year: pl.Series
     cited_by_count: pl.Series
     is_retracted: pl.Series
@@ -77,7 +77,7 @@ class Leaves(NamedTuple):
     has_source: pl.Series
     concept_firsts: Int64Array  # where the concepts of each work begin, with the end
     topic_firsts: Int64Array
-    scores: Float64Array
+    scores: Float64Array  # NaN for none
     levels: Int64Array
     references: pl.Series  # List(Int64)
     malformed_references: pl.Series
@@ -88,72 +88,81 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     from sciscidata.records._scan_kernels import best_concepts  # numba takes a while to import
 
     n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
+    first_name = (len(TEXTS) - _N_DATES) * n
     stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(_SPACE)
     stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
-    dates = [leaves.texts.slice(place * n, n).alias(str(place)) for place in range(_N_DATES)]
-    names = stripped.slice((len(TEXTS) - _N_DATES) * n, n_concepts + n_topics)
-    topic_fields = stripped.slice((len(TEXTS) - _N_DATES) * n + n_concepts + n_topics)
+    dates = {str(place): leaves.texts.slice(place * n, n) for place in range(_N_DATES)}
+    names = string_buffers(stripped.slice(first_name, n_concepts + n_topics))
     scored = read_only(leaves.scores), read_only(leaves.levels), leaves.concept_firsts
-    chosen, ends, broad = best_concepts(*scored, *string_buffers(names), leaves.topic_firsts, MAX_CONCEPTS)
+    chosen, ends, broad = best_concepts(*scored, *names, leaves.topic_firsts, MAX_CONCEPTS)
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
-    first_topic = pl.Series(np.where(has_topic, leaves.topic_firsts[:-1], 0)).set(pl.Series(~has_topic), None)
-    source, venue = _numbers(texts["primary_location.source.id"], "S", "V"), _numbers(texts["host_venue.id"], "S", "V")
+    first_field = np.where(has_topic, n_concepts + n_topics + leaves.topic_firsts[:-1], -1)
+    places = np.concatenate([first_field, broad, chosen])
+    found = stripped.gather(np.where(places < 0, len(stripped) - 1, first_name + places))  # the last text is null
     given = {
         "work_id": _numbers(texts["id"], "W"),
         "year": leaves.publication_year,
         "cited_by_count": leaves.cited_by_count,
         "topic": texts["primary_topic.field.display_name"],
-        "first_topic": topic_fields.gather(first_topic),
-        "broad": names.gather(pl.Series(broad).set(pl.Series(broad < 0), None)),
-        "source": source,
+        "first_topic": found.slice(0, n),
+        "broad": found.slice(n, n),
+        "source": _numbers(texts["primary_location.source.id"], "S", "V"),
         "source_name": texts["primary_location.source.display_name"],
-        "venue": venue,
+        "venue": _numbers(texts["host_venue.id"], "S", "V"),
         "venue_name": texts["host_venue.display_name"],
         "doi": _bare_dois(texts["doi"]),
         "has_source": leaves.has_source,
         "is_retracted": leaves.is_retracted,
         "is_xpac": leaves.is_xpac,
-        "concepts": _lists(names.gather(chosen), ends),
+        "concepts": _lists(found.slice(2 * n), ends),
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
-        "0": dates[0],
-        "1": dates[1],
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
-    of_source = pl.col("has_source") & (pl.col("source").is_not_null() | pl.col("venue").is_null())
-    year = pl.col("year")
+    return pl.DataFrame(given | dates).select(_columns())
+
+
+@cache
+def _columns() -> list[pl.Expr]:
+    """Make the columns of ROWS of what is given; a number below zero stands for none."""
+    year, source, venue = pl.col("year"), pl.col("source"), pl.col("venue")
+    of_source = pl.col("has_source") & ((source >= 0) | (venue < 0))
+    source_id = pl.when(of_source).then(source).otherwise(venue)
     made = {
+        "work_id": pl.when(pl.col("work_id") >= 0).then("work_id"),
         "publication_year": pl.when(year.is_between(1, 9999)).then(year),
         "title": pl.coalesce("title", "display_name"),
         "abstract": pl.lit(None),
+        "cited_by_count": pl.when(pl.col("cited_by_count") >= 0).then("cited_by_count"),
         "primary_field": pl.coalesce("topic", "first_topic", "broad"),
-        "source_id": pl.when(of_source).then("source").otherwise("venue"),
+        "source_id": pl.when(source_id >= 0).then(source_id),
         "source_name": pl.when(of_source).then("source_name").otherwise("venue_name"),
         "work_type": pl.col("type"),
         "changed_on": pl.max_horizontal(pl.col("0", "1").str.extract(_DATE, 0)),
     }
-    columns = [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
-    return pl.DataFrame(given).select(columns)
+    return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
 
 
-def _numbers(ids: pl.Series, *letters: Letter) -> pl.Series:
-    """Return the numbers of ids with one of the letters, null for others."""
+def _numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
+    """Return the numbers of ids with one of the letters, -1 for others."""
     from sciscidata.records._scan_kernels import read_ids
 
-    numbers = read_ids(*string_buffers(ids), np.frombuffer(URLS[letters[0]].encode(), np.uint8))
-    odd = (pl.Series(numbers < 0) & ids.is_not_null()).arg_true()
-    for place, value in zip(odd, ids.gather(odd), strict=True):
+    data, offsets = string_buffers(ids)
+    numbers = read_ids(data, offsets, np.frombuffer(URLS[letters[0]].encode(), np.uint8))
+    odd = np.flatnonzero((numbers < 0) & (offsets[1:] > offsets[:-1]))
+    for place, value in zip(odd, ids.gather(odd) if odd.size else (), strict=True):
         found = [number for letter in letters if (number := openalex_number(value, letter)) is not None]
         numbers[place] = next(iter(found), -1)
-    return pl.Series(numbers).set(pl.Series(numbers < 0), None)
+    return numbers
 
 
 def _bare_dois(dois: pl.Series) -> pl.Series:
-    lower = dois.str.to_lowercase()
-    is_odd = ~lower.str.starts_with(_DOI) | (lower.str.len_bytes() != lower.str.len_chars())
-    bare = lower.str.strip_prefix(_DOI).str.strip_chars(_SPACE)
-    odd = (is_odd | (bare.str.len_bytes() == 0)).arg_true()
-    return bare.scatter(odd, [bare_doi(value) for value in dois.gather(odd)]) if len(odd) else bare
+    doi = pl.col("doi")
+    bare = doi.str.strip_prefix(_DOI).str.strip_chars(_SPACE)
+    is_odd = ~doi.str.starts_with(_DOI) | (doi.str.len_bytes() != doi.str.len_chars()) | (bare.str.len_bytes() == 0)
+    made = dois.str.to_lowercase().to_frame("doi").select(bare=bare, is_odd=is_odd.fill_null(value=False))
+    odd = np.flatnonzero(made["is_odd"].to_numpy())
+    return made["bare"].scatter(odd, [bare_doi(value) for value in dois.gather(odd)]) if odd.size else made["bare"]
 
 
 def _lists(values: pl.Series, ends: Int64Array) -> pl.Series:
@@ -194,9 +203,9 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tu
     numbers, ends, is_plain = read_numbers(data, *_bounds(other["referenced_works"]), QUOTED_URL)
     is_given = {name: spans[:, 1] > 0 for name, spans in other.items()}
     leaves = Leaves(
-        texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed]))),
-        publication_year=_given_numbers(read_whole(data, other["publication_year"])),
-        cited_by_count=_given_numbers(read_whole(data, other["cited_by_count"])),
+        texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed, np.zeros((1, 2), np.int32)]))),
+        publication_year=pl.Series(read_whole(data, other["publication_year"])),
+        cited_by_count=pl.Series(read_whole(data, other["cited_by_count"])),
         **{
             name: pl.Series(is_given[name] & (data[other[name][:, 0]] == ord("t")))
             for name in ("is_retracted", "is_xpac")
@@ -204,7 +213,7 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tu
         has_source=pl.Series(is_given["primary_location.source"]),
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
-        scores=_texts(*take_texts(data, item["concepts.[].score"][concept])).cast(pl.Float64).fill_null(0).to_numpy(),
+        scores=_texts(*take_texts(data, item["concepts.[].score"][concept])).cast(pl.Float64).to_numpy(),
         levels=read_whole(data, item["concepts.[].level"][concept]),
         references=_lists(pl.Series(numbers), ends),
         malformed_references=pl.Series(np.zeros(n_rows, np.int64)),
@@ -238,10 +247,10 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
     ):
         return None
     numbers = _numbers(cited.cast(pl.String), "W")
-    malformed = np.cumsum([0, *numbers.is_null().to_list()])[firsts]
+    malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
     retracted, xpac = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
     return Leaves(
-        texts=pl.concat([text.cast(pl.String) for text in texts]),
+        texts=pl.concat([*(text.cast(pl.String) for text in texts), pl.Series([None], dtype=pl.String)]),
         publication_year=whole[0].cast(pl.Int64),
         cited_by_count=whole[1].cast(pl.Int64, strict=False),
         is_retracted=retracted,
@@ -249,9 +258,9 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
         has_source=_leaves(columns, "primary_location.source")[0].is_not_null(),
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
-        scores=scores.cast(pl.Float64).fill_null(0).to_numpy(),
+        scores=scores.cast(pl.Float64).to_numpy(),
         levels=levels.cast(pl.Int64).fill_null(-1).to_numpy(),
-        references=_lists(numbers.drop_nulls(), firsts - malformed),
+        references=_lists(pl.Series(numbers[numbers >= 0]), firsts - malformed),
         malformed_references=pl.Series(np.diff(malformed)),
     )
 
@@ -317,10 +326,6 @@ def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
     valid: Any = pa.array(offsets[1:] > offsets[:-1])
     buffers = [valid.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(text)]
     return pl.Series(pa.LargeStringArray.from_buffers(len(valid), buffers[1], buffers[2], buffers[0]), dtype=pl.String)
-
-
-def _given_numbers(numbers: Int64Array) -> pl.Series:
-    return pl.Series(numbers).set(pl.Series(numbers < 0), None)
 
 
 def _bounds(spans: Any) -> tuple[Int64Array, Int64Array]:  # noqa: ANN401

@@ -112,3 +112,17 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(shared_data, tmp_pat
             (place, str(error)) for place, error in expected.problems
         ]
     assert [len(batch.problems) for batch in fast] == [2, 0]
+
+
+def test_parquet_is_read_the_same_with_any_row_groups(shared_data, tmp_path, monkeypatch):
+    lines = gzip.decompress((shared_data / "openalex" / "openalexpro_A.works.jsonl.gz").read_bytes()).splitlines()
+    table = arrow_table([export_record(json.loads(line)) for line in lines if line])
+    monkeypatch.setattr(reading, "BATCH_WORKS", 100)
+    found = []
+    for size in (len(table), 70, 100, 1):
+        part = Part("updated_date=2026-06-01/part_0000.parquet", str(tmp_path / f"{size}.parquet"), "parquet")
+        pq.write_table(table, part.path, row_group_size=size)
+        found.append(list(reading.read_batches(part)))
+    for others in found[1:]:
+        for batch, other in zip(found[0], others, strict=True):
+            assert_frame_equal(batch.rows, other.rows)

@@ -192,13 +192,15 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
                 _note(job, receipt, number, error)
             rows = batch.rows if job.include_xpac else batch.rows.filter(~pl.col("is_xpac"))
             receipt.xpac_works += batch.rows.height - rows.height
-            n_read = rows.height
-            # A set's add returns None.
-            rows = rows.filter([not (id in seen or seen.add(id)) for id in rows["work_id"].to_list()])
-            receipt.duplicate_ids += n_read - rows.height
+            ids = rows["work_id"].to_list()
+            if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
+                # A set's add returns None.
+                rows = rows.filter([not (id in seen or seen.add(id)) for id in ids])
+                receipt.duplicate_ids += len(ids) - rows.height
+            seen.update(ids)
             rows = rows.with_columns(map(clean_text, TEXT))
-            citing = rows.filter(pl.col("references").list.len() > 0)
-            citations = citing.select(citing_id="work_id", cited_id="references").explode("cited_id")
+            citing = rows.select(citing_id="work_id", cited_id="references").filter(pl.col("cited_id").list.len() > 0)
+            citations = citing.explode("cited_id")
             write("works", rows.select(TABLES["works"].names()))
             write("texts", rows.select(TABLES["texts"].names()))
             write("citations", citations)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -209,9 +210,11 @@ def _read_parquet(
             path, metadata=metadata, read_dictionary=repeating, page_checksum_verification=True
         ) as file:
             # updated_date is a column of the file, so the folder of that name must not become one.
-            for batch in file.iter_batches(n_rows, columns=columns):
-                for rows in _bounded(batch):
-                    n_bytes = _text_bytes(rows)
+            # A batch of two groups would have two dictionaries, which Arrow does not read inside lists.
+            groups = range(metadata.num_row_groups)
+            batches = (file.iter_batches(n_rows, [group], columns, use_threads=False) for group in groups)
+            for batch in chain.from_iterable(batches):
+                for rows, n_bytes in _bounded(batch):
                     gap.n_read += n_bytes
                     if len(rows) == 1 and n_bytes > limits.line_bytes:
                         yield Batch(_NO_ROWS, [(number, too_long(limits, "record"))])
@@ -285,10 +288,11 @@ def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: 
     return repeating, max(1, min(BATCH_WORKS, budget // max(most, 1)))
 
 
-def _bounded(rows: Any) -> Iterator[Any]:  # noqa: ANN401
-    """Halve rows until their text is small enough to convert to JSON together."""
-    if len(rows) <= 1 or _text_bytes(rows) <= _TEXT_BYTES:
-        yield rows
+def _bounded(rows: Any) -> Iterator[tuple[Any, int]]:  # noqa: ANN401
+    """Halve rows until their text is small enough to convert to JSON together; give its bytes, too."""
+    n_bytes = _text_bytes(rows)
+    if len(rows) <= 1 or n_bytes <= _TEXT_BYTES:
+        yield rows, n_bytes
         return
     half = len(rows) // 2
     yield from _bounded(rows.slice(0, half))
