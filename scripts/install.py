@@ -6,9 +6,9 @@
 
 Versions and hashes are those of constraints.txt; a file with another hash, or one that is not listed there, ends the
 installation. Nothing is built from source but this project and jsonpath-rw (which mlcroissant needs, and which has no
-wheel), with the setuptools of constraints.txt. The pip that comes
-with Python may be too old to compare hashes of what a requirement brings along, so pip itself comes first, compared
-likewise. uv then takes a quarter of pip's time; where it fails, or pip's settings name an index, pip does it all.
+wheel), with the setuptools of constraints.txt. The pip that comes with Python may be too old to compare hashes of what
+a requirement brings along, so pip itself comes first, compared likewise. Then uv installs the rest, in a quarter of
+pip's time. Where it fails, or pip's settings name an index, pip installs everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
@@ -56,17 +56,14 @@ def requirements_of(project: dict, extras: list[str]) -> list[str]:
     return found
 
 
-def pins_of(constraints: str, names: Iterable[str]) -> str:
-    """Return the lines of some packages with their hashes."""
-    spelt = {name: re.sub("[-_.]+", "[-_.]+", name) for name in names}
-    pins = {
-        name: re.search(rf"^{form}==[^\n]*\n(?:[ \t]+[^\n]*\n)*", constraints, re.M | re.I)
-        for name, form in spelt.items()
-    }
-    missing = [name for name, pin in pins.items() if pin is None]
+def pins_of(constraints: str, names: Sequence[str]) -> str:
+    """Return the lines of some packages with their hashes; names are as indexes compare them."""
+    blocks = [block for block in re.split(r"^(?=\S)", constraints, flags=re.M) if "==" in block]
+    pins = {re.sub("[-_.]+", "-", block.partition("==")[0]).lower(): block for block in blocks}
+    missing = [name for name in names if name not in pins]
     if missing:
         sys.exit(f"error: {CONSTRAINTS} does not pin {', '.join(missing)}. Restore it: git checkout constraints.txt")
-    return "".join(pin[0] for pin in pins.values() if pin)
+    return "".join(pins[name] for name in names)
 
 
 def main() -> None:
@@ -94,7 +91,7 @@ def main() -> None:
         run([*checked, "--requirement", str(tools)])
     if any(re.match(r"torch\b", requirement) for requirement in requirements):
         install_cpu_torch(checked)
-    first = compile_packages(python, n_processes=1)  # what is there, while pip works on one core
+    first = compile_packages(python, n_processes=1)  # what is there, while the rest is fetched
     if not install_by_uv(python, requirements):
         run([*checked, "--constraint", str(CONSTRAINTS), *requirements])
     first.wait()

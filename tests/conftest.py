@@ -28,7 +28,7 @@ if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 quick.leave_out_what_takes_long()
-gc.disable()  # what is imported stays: a fifth of the time of collecting would be a search for garbage
+gc.disable()  # nothing imported is garbage; the search for it takes a fifth of the time of collecting
 
 #: Files whose tests wait for the one local server: one worker runs them all, while others compute.
 _ON_THE_SERVER = ("sciscirl/local_server/", "sciscirl/sft/test_server")

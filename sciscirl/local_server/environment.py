@@ -71,7 +71,7 @@ def _install(folder: Path, pins: str, extra: Sequence[str]) -> None:
     python, reason = make_environment(folder)
     if reason:
         _give_up(folder, "venv", reason)
-    # Most of it, in a few seconds. What is left to pip: a torch that its settings know, and SkyRL, for a newer Python.
+    # uv installs most of it in seconds. pip finds torch by its settings. It takes SkyRL, which asks for a newer Python.
     install_by_uv("".join(pin for pin in re.split(r"^(?=\S)", pins, flags=re.M) if not _FOR_PIP.match(pin)), python)
     listed = ["--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
     for packages in (

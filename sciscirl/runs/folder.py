@@ -158,9 +158,9 @@ def begin_run(
         taken = row.get("step")
         return taken is None or (isinstance(taken, int | float) and taken < step)
 
-    keep_rows(folder / METRICS_FILE, is_kept)
+    kept = keep_rows(folder / METRICS_FILE, is_kept)
     # The cookbook saves a checkpoint before it logs the step.
-    if step and not any(row.get("step") == step - 1 for row in read_rows(folder / METRICS_FILE)):
+    if step and all(row.get("step") != step - 1 for row in kept):
         _log.warning(
             "%s has no line for step %d: the run ended between its checkpoint and that line. The run itself lacks "
             "nothing.",
@@ -448,16 +448,19 @@ def write_json(path: Path, content: object) -> None:
     _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
-def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> None:
-    """Keep some rows of a file of JSON lines; half-written lines go."""
+def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
+    """Keep some rows of a file of JSON lines, and return them; half-written lines go."""
     if not path.exists():
-        return
-    kept: list[str] = []
+        return []
+    lines: list[str] = []
+    rows: list[dict[str, Any]] = []
     for line in read_lines(path):
         row = parse_row(line)  # None: the line that a killed run was writing
         if row is not None and is_kept(row):
-            kept.append(line.rstrip("\r\n"))
-    _write(path, "".join(f"{line}\n" for line in kept))
+            lines.append(line.rstrip("\r\n"))
+            rows.append(row)
+    _write(path, "".join(f"{line}\n" for line in lines))
+    return rows
 
 
 def _write(path: Path, text: str) -> None:

@@ -36,9 +36,9 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
 
 
 def install_by_uv(requirements: str, python: Path) -> None:
-    """Install pinned files into an environment if there is a uv, and pip's settings name no index, which uv ignores.
+    """Install pinned files into an environment by uv, if it is there. pip does what is left, or says what is wrong.
 
-    Whatever that leaves is for pip to do, or to complain about.
+    Where pip's settings name an index, nothing is installed: uv ignores them.
     """
     if importlib.util.find_spec("uv") is None:
         return

@@ -1,11 +1,15 @@
 """Google Cloud Storage, Azure Blob Storage and the Hugging Face hub on this machine, as far as files go in and out.
 
-Written after their documentation, https://cloud.google.com/storage/docs/xml-api/overview,
-https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api and https://huggingface.co/docs/hub/api, not
-after Polars or obstore: objects by bucket and name, with ranges, for whoever has signed a token with the key of the
-service account, or the request with the key of Azure's account; files of a dataset by a redirection to another host,
-which takes the signed address and refuses a token. The hub's address is fixed, so it is reached as a proxy, under a
-certificate of its own. Uploads are whole objects, with a condition, or parts that are put together at the end.
+Written after their documentation, not after Polars or obstore:
+https://cloud.google.com/storage/docs/xml-api/overview,
+https://learn.microsoft.com/rest/api/storageservices/blob-service-rest-api and https://huggingface.co/docs/hub/api.
+
+Google and Azure give objects by bucket and name, with ranges. Google wants a token that is signed with the key of the
+service account. Azure wants the request signed with the key of the account. Both take whole objects, also on a
+condition. They also take parts, and a last request puts these together.
+
+The hub gives files of a dataset. It redirects to another host, which takes the signed address and refuses a token. The
+hub's address is fixed, so this server is asked as a proxy, and has a certificate for that address.
 """
 
 from __future__ import annotations

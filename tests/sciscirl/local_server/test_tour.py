@@ -118,8 +118,8 @@ def test_a_policy_is_killed_resumes_and_its_reward_rises(tour):
     rows = [row for row in read_metrics(tour.run) if "env/all/reward/total" in row]
     assert [row["step"] for row in rows] == list(range(n_steps))
     rewards = [row["env/all/reward/total"] for row in rows]
-    # Half of all steps, since single ones (32 answers) differ by 0.1, and a policy may forget for a while. In 13 runs
-    # this was 0.22 to 0.46.
+    # Half of all steps: single ones (32 answers) differ by 0.1, and a policy may forget for a while. 13 runs had 0.22
+    # to 0.46.
     rise = statistics.fmean(rewards[n_steps // 2 :]) - statistics.fmean(rewards[:N_UNTAUGHT])
     assert rise > 0.05, [round(reward, 2) for reward in rewards]
 
