@@ -87,10 +87,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Collect garbage more rarely, and not among what was imported: each time takes half a second."""
-    gc.set_threshold(50_000, 20, 50)
+    import tests.less_garbage  # noqa: F401
+
+
+def pytest_sessionfinish() -> None:
+    """Look for garbage once: pytest does five times, which takes seconds where torch and others are loaded."""
+    gc.collect()
     gc.freeze()
-    gc.enable()
 
 
 def shared_data_folder() -> Path:

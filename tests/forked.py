@@ -7,6 +7,7 @@ nothing itself, so that no thread of Polars is lost in a fork.
 from __future__ import annotations
 
 import atexit
+import gc
 import json
 import math
 import os
@@ -114,14 +115,17 @@ def _server() -> subprocess.Popen[bytes]:
 
 
 def _serve() -> None:
+    gc.disable()
     import sciscidata.cli.page
     import sciscidata.cli.settings
     import sciscidata.cli.summary
     import sciscidata.stages  # noqa: F401
-    import tests.warm_kernels  # noqa: F401
+    import tests.warm_kernels
     from tests.quick import leave_out_what_takes_long
 
     leave_out_what_takes_long()
+    import tests.less_garbage  # noqa: F401
+
     with os.fdopen(os.dup(1), "wb") as answers:
         for line in sys.stdin.buffer:
             question = json.loads(line)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
-from sciscidata._support.memory import check_limits
+from sciscidata._support.memory import check_limits, collect_garbage_rarely
 from sciscidata._support.options import ARGUMENTS, translate
 from sciscidata._support.terminal import about_failure, end_well, open_terminal, show_cursor, suggest, tell
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser
@@ -32,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _run(arguments)
     signal.signal(signal.SIGINT, _interrupt)
     open_terminal()
+    collect_garbage_rarely()
     try:
         check_limits()
         return end_well(_run, sys.argv[1:])

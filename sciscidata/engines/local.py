@@ -20,6 +20,7 @@ from typing import IO
 
 import msgspec
 
+from sciscidata._support.memory import collect_garbage_rarely
 from sciscidata._support.progress import Advance
 from sciscidata.engines.task import Outcome, Task, run_task
 
@@ -150,4 +151,5 @@ def _serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # on Ctrl-C the parent stops its workers
+    collect_garbage_rarely()
     _serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -456,7 +456,7 @@ def demo(
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning; None: 60 of sixteen papers, with --release 48 of four, with --short 24 of three.
+        sft_steps: of fine-tuning; None: 60 of sixteen papers, with --release 48 of four, with --short 14 of three.
         rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 15.
         dry_run: show the commands, and run none.
 

@@ -81,7 +81,7 @@ def plan_demo(
     steps: list[Step] = []
     asked = (*_PROMPT, *(_TITLE_ONLY if short or release is None else ("--max-paper-tokens", "200")))
     # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
-    sft = _Sizes(24, 3, 6, "3e-4", n_saves=1) if short else _Sizes(48, 4, 12, "3e-4")
+    sft = _Sizes(14, 3, 6, "3e-4", n_saves=1) if short else _Sizes(48, 4, 12, "3e-4")
     if release is None:
         release = out / "release"
         words = list_build_words(release, *((120, 30, 30) if short else (240, 30, 90)), out / "cache")

@@ -10,7 +10,7 @@ from difflib import get_close_matches
 from typing import Final
 
 from sciscidata import __version__
-from sciscidata._support.memory import check_limits
+from sciscidata._support.memory import check_limits, collect_garbage_rarely
 from sciscidata._support.options import OptionParser, translate
 from sciscidata._support.terminal import about_failure, end_well, open_terminal, tell
 from sciscidata.errors import SciSciDataError, how_to_install
@@ -23,6 +23,7 @@ _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of t
 def main(words: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 done, 1 the user can mend it, 2 wrong usage, 3 the model collapsed, 130 interrupted."""
     open_terminal()
+    collect_garbage_rarely()
     # What callers of Tinker's SDK will have to change, such as the cookbook, is no news for a user.
     warnings.filterwarnings("ignore", ".*deprecated", FutureWarning, module="tinker|sciscirl")
     # It speaks of a kernel for four bits on a CPU that can only be downloaded, also where nothing has four bits.

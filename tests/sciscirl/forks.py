@@ -25,6 +25,7 @@ _PRELOADED = [
     "tinker_cookbook.rl.train",
     "tinker_cookbook.supervised.train",
     "transformers.models.auto.tokenization_auto",
+    "tests.less_garbage",
 ]
 #: Read when these packages are imported.
 _AT_IMPORT = {"HF_HUB_OFFLINE": "1", "TINKER_TELEMETRY": "0", "OPENBLAS_NUM_THREADS": "1"}
