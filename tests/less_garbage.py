@@ -1,10 +1,12 @@
-"""Import this after what is slow to import, so that garbage is looked for more rarely, and not among what was imported.
+"""Spare the search for garbage: make it rarer, and leave out what is imported by now.
 
-Each search through all modules takes half a second. Forks of the process keep these settings.
+Import this last. One search through all modules takes half a second. Forks of the process keep these settings.
 """
 
 import gc
 
-gc.set_threshold(50_000, 20, 50)
+from sciscidata._support.memory import collect_garbage_rarely
+
+collect_garbage_rarely()
 gc.freeze()
 gc.enable()

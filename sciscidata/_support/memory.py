@@ -46,7 +46,7 @@ def check_limits(n_processors: int | None = None) -> None:
 
 
 def collect_garbage_rarely() -> None:
-    """Look for garbage 70 times as rarely as Python does. For commands: a tenth of their start is that search."""
+    """Search for garbage 70 times less often than Python does. In commands it takes up to a tenth of the start."""
     gc.set_threshold(50_000, 20, 50)
 
 

@@ -28,7 +28,7 @@ _PRELOADED = [
     "tests.less_garbage",
 ]
 #: Read when these packages are imported.
-_AT_IMPORT = {"HF_HUB_OFFLINE": "1", "TINKER_TELEMETRY": "0", "OPENBLAS_NUM_THREADS": "1"}
+_AT_IMPORT = {"HF_HUB_OFFLINE": "1", "TINKER_TELEMETRY": "0"}
 
 
 class Fork:

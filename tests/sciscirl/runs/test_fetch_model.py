@@ -169,7 +169,7 @@ def test_what_was_made_is_used_again_and_another_number_format_is_made_beside_it
     assert fetch_model(str(folder)) == folder
 
 
-def test_a_file_is_parsed_once_although_transformers_would_three_times(made, tmp_path, monkeypatch):
+def test_a_file_is_parsed_once(made, tmp_path, monkeypatch):
     parsed, parse = [], gguf.GGUFReader.__init__
     monkeypatch.setattr(gguf.GGUFReader, "__init__", lambda self, *what: parsed.append(what) or parse(self, *what))
     monkeypatch.chdir(made[0].parent)
