@@ -88,7 +88,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         tools = Path(folder) / "tools.txt"
         tools.write_text(pins_of(CONSTRAINTS.read_text("utf-8"), TOOLS), "utf-8")
-        run([*checked, "--requirement", str(tools)])
+        # An old pip would warn of the names of WHEELS.
+        run([*pip, "--require-hashes", "--only-binary", ":all:", "--requirement", str(tools)])
     if any(re.match(r"torch\b", requirement) for requirement in requirements):
         install_cpu_torch(checked)
     first = compile_packages(python, n_processes=1)  # what is there, while the rest is fetched

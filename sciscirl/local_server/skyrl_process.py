@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import tarfile
 import threading
 import time
 import typing
@@ -35,6 +36,23 @@ def mend_typed_dict() -> None:
     import typing_extensions
 
     typing.TypedDict = typing_extensions.TypedDict
+
+
+def mend_tarfile() -> None:
+    """Let SkyRL unpack checkpoints: extractall has no filter before Python 3.11.4, as Debian 12's, TypeError."""
+    if hasattr(tarfile, "data_filter"):
+        return
+    extract = tarfile.TarFile.extractall
+
+    def extractall(self: tarfile.TarFile, path: Path, *, filter: str) -> None:
+        for member in self.getmembers():
+            parts = Path(member.name).parts
+            if not (member.isreg() or member.isdir()) or ".." in parts or Path(member.name).is_absolute():
+                msg = f"{member.name} in a checkpoint: not a file or folder below it"
+                raise tarfile.ReadError(msg)
+        extract(self, path)
+
+    tarfile.TarFile.extractall = extractall
 
 
 def stop_when_the_launcher_is_gone() -> None:
@@ -310,6 +328,7 @@ def run_engine() -> None:
 
 if __name__ == "__main__":
     mend_typed_dict()
+    mend_tarfile()
     if sys.argv.pop(1) == "engine":
         run_engine()
     else:

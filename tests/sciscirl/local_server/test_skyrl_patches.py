@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import runpy
 import subprocess
+import tarfile
 
 import pytest
 
@@ -81,3 +84,28 @@ def test_adapters_are_applied_as_skyrl_applies_them(server_environment, tmp_path
     n_compared, largest = done.stdout.split()[-2:]
     assert int(n_compared) >= 20
     assert float(largest) < 1e-5
+
+
+def test_checkpoints_are_unpacked_where_tarfile_has_no_filter_and_nothing_lands_outside(tmp_path, monkeypatch):
+    extract = tarfile.TarFile.extractall
+    monkeypatch.setattr(tarfile.TarFile, "extractall", lambda self, path: extract(self, path))  # as in Python 3.11.2
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    runpy.run_path(str(server._PROGRAM))["mend_tarfile"]()
+
+    def unpack(*members: tuple[str, bytes]) -> dict[str, bytes]:
+        packed, folder = io.BytesIO(), tmp_path / members[-1][0].replace("/", "_")
+        with tarfile.open(fileobj=packed, mode="w") as tar:
+            for name, kind in members:
+                info = tarfile.TarInfo(name)
+                info.type, info.linkname = kind, "/etc" if kind == tarfile.SYMTYPE else ""
+                info.size = 3 if kind == tarfile.REGTYPE else 0
+                tar.addfile(info, io.BytesIO(b"abc"))
+        with tarfile.open(fileobj=io.BytesIO(packed.getvalue())) as tar:
+            tar.extractall(folder, filter="data")
+        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    assert unpack(("a", tarfile.DIRTYPE), ("a/weights", tarfile.REGTYPE)) == {"a/weights": b"abc"}
+    for refused in (("../out", tarfile.REGTYPE), ("/out", tarfile.REGTYPE), ("link", tarfile.SYMTYPE)):
+        with pytest.raises(tarfile.ReadError, match="not a file or folder below it"):
+            unpack(refused)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a_weights"]
