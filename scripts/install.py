@@ -66,6 +66,16 @@ def pins_of(constraints: str, names: Sequence[str]) -> str:
     return "".join(pins[name] for name in names)
 
 
+def make_environment(folder: Path) -> Path:
+    """Make the environment if it is not there, or has no pip: uv made it, or Debian's python3-venv was missing."""
+    python = folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+    if not python.exists():
+        run([sys.executable, "-m", "venv", str(folder)])
+    elif subprocess.run([str(python), "-c", "import pip"], capture_output=True, check=False).returncode:
+        run([str(python), "-m", "ensurepip"], stdout=subprocess.DEVNULL)
+    return python
+
+
 def main() -> None:
     """Make the environment, and install into it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -80,9 +90,7 @@ def main() -> None:
 
     project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
     requirements = requirements_of(project, options.extras)
-    python = options.venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
-    if not python.exists():
-        run([sys.executable, "-m", "venv", str(options.venv)])
+    python = make_environment(options.venv)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     checked = [*pip, "--require-hashes", *WHEELS]
     with tempfile.TemporaryDirectory() as folder:
@@ -143,9 +151,9 @@ def compile_packages(python: Path, n_processes: int) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def run(command: list[str]) -> None:
+def run(command: list[str], stdout: int | None = None) -> None:
     """Run a command, which says itself what is wrong; stop where it fails."""
-    done = subprocess.run(command, check=False)
+    done = subprocess.run(command, stdout=stdout, check=False)
     if done.returncode:
         sys.exit(f"error: not installed. This failed with {done.returncode}: {' '.join(command)[:300]}")
 

@@ -8,6 +8,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+import venv
 import zipfile
 from hashlib import sha256
 from pathlib import Path
@@ -145,3 +146,12 @@ def test_a_file_with_another_hash_is_not_installed(tmp_path):
     done = install(right)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / right / "toy.py").exists()
+
+
+def test_an_environment_without_pip_gets_it_and_one_with_pip_stays_as_it_is(tmp_path):
+    venv.create(tmp_path / "venv")  # as uv makes it, or Debian without python3-venv
+    python = INSTALL["make_environment"](tmp_path / "venv")
+    assert subprocess.run([python, "-m", "pip", "--version"], capture_output=True, check=False).returncode == 0
+    before = sorted((path, path.stat().st_mtime_ns) for path in python.parent.iterdir())
+    assert INSTALL["make_environment"](tmp_path / "venv") == python
+    assert sorted((path, path.stat().st_mtime_ns) for path in python.parent.iterdir()) == before
