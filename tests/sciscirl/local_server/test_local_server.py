@@ -258,8 +258,13 @@ def test_a_server_that_never_gets_ready_is_given_up_and_stopped(tiny, tmp_path, 
     )
     config = LocalServerConfig(model=tiny, state=tmp_path / "state", port=0, seconds_to_start=2)
 
-    def clock() -> float:  # two seconds are over once the process runs, however long that takes here
-        return 3.0 if pid.exists() and pid.read_text() else 0.0
+    asked: list[None] = []
+
+    def clock() -> (
+        float
+    ):  # from the second time on: two seconds are over once the process runs, however long that takes
+        asked.append(None)
+        return 3.0 if asked[1:] and pid.exists() and pid.read_text() else 0.0
 
     monkeypatch.setattr(server, "time", SimpleNamespace(monotonic=clock, sleep=time.sleep))
     with pytest.raises(LocalServerError, match=r"not loaded .* in 2 s"), serve(config, python):
