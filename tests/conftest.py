@@ -52,6 +52,8 @@ def pytest_configure(config: pytest.Config) -> None:
         quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         compiling = subprocess.Popen(command, cwd=REPOSITORY, **quiet)
         config.add_cleanup(compiling.wait)
+        if config.option.maxworkerrestart is None:
+            config.option.maxworkerrestart = "0"  # else what ended a worker, or hung in it, is run eight times more
 
 
 def _is_on_the_server(nodeid: str) -> bool:

@@ -257,12 +257,10 @@ def test_a_server_that_never_gets_ready_is_given_up_and_stopped(tiny, tmp_path, 
         tmp_path, f"import os, pathlib, sys; pathlib.Path({str(pid)!r}).write_text(str(os.getpid())); sys.stdin.read()"
     )
     config = LocalServerConfig(model=tiny, state=tmp_path / "state", port=0, seconds_to_start=2)
-
     asked: list[None] = []
 
-    def clock() -> (
-        float
-    ):  # from the second time on: two seconds are over once the process runs, however long that takes
+    def clock() -> float:
+        """Two seconds are over once the process runs, however long that takes; when it is started, none is."""
         asked.append(None)
         return 3.0 if asked[1:] and pid.exists() and pid.read_text() else 0.0
 
