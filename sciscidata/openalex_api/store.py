@@ -6,6 +6,7 @@ import hashlib
 import math
 import sqlite3
 import threading
+import time
 from collections.abc import Collection, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -100,7 +101,7 @@ class ResponseStore:
                 "another cache_dir."
             )
             raise StorageError(msg)
-        self._database.execute("PRAGMA journal_mode = WAL")
+        self._keep_a_log()
         self._database.execute("PRAGMA synchronous = NORMAL")
         if found == FORMAT_VERSION:
             return
@@ -111,6 +112,19 @@ class ResponseStore:
                 script = f"{_ADD_CHECKSUMS if found else ''} {_TABLES} PRAGMA user_version = {FORMAT_VERSION};"
                 for statement in script.split(";"):
                     database.execute(statement)
+
+    def _keep_a_log(self) -> None:
+        """Switch to a write-ahead log. SQLite does not wait where another process does so at the same moment."""
+        end = time.monotonic() + _WAIT_FOR_OTHERS_S
+        while True:
+            try:
+                self._database.execute("PRAGMA journal_mode = WAL")
+            except sqlite3.OperationalError as error:
+                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                    raise
+                time.sleep(0.01)
+            else:
+                return
 
     def __enter__(self) -> Self:
         return self

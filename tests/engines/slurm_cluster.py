@@ -11,6 +11,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.ports import choose_port
+
 _CONF = """
 ClusterName=one
 SlurmctldHost={host}(127.0.0.1)
@@ -46,17 +48,16 @@ def can_start() -> bool:
 @contextmanager
 def one_node(home: Path) -> Generator[None]:
     """Run a Slurm whose files lie in ``home``; what is started inside finds it by SLURM_CONF."""
-    with socket.socket() as first, socket.socket() as second:
-        first.bind(("127.0.0.1", 0))
-        second.bind(("127.0.0.1", 0))
-        ports = (first.getsockname()[1], second.getsockname()[1])
+    ports: set[int] = set()
+    while len(ports) < 2:
+        ports.add(choose_port())
     home.chmod(0o755)
     (home / "state").mkdir()
     (home / "spool").mkdir()
     (home / "munge.key").write_bytes(os.urandom(128))
     (home / "munge.key").chmod(0o600)
     host = socket.gethostname().partition(".")[0]
-    (home / "slurm.conf").write_text(_CONF.format(host=host, home=home, ports=ports, cores=os.cpu_count()))
+    (home / "slurm.conf").write_text(_CONF.format(host=host, home=home, ports=tuple(ports), cores=os.cpu_count()))
     path, before = f"/usr/sbin:{os.environ['PATH']}", os.environ.get("SLURM_CONF")
     os.environ["SLURM_CONF"] = str(home / "slurm.conf")
     munge = [f"--socket={home}/munge.socket", f"--key-file={home}/munge.key", f"--pid-file={home}/munge.pid"]

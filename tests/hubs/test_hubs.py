@@ -92,10 +92,12 @@ def kill_midway(server: HubServer, *words: str, n_files: int = 2) -> None:
     server.stop_at = len(server.arrived) + n_files
     command = [sys.executable, "-m", "sciscidata", *words]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
-        assert server.stopped.wait(60)
+        has_stopped = server.stopped.wait(600)
         process.send_signal(signal.SIGKILL)
-        assert TOKEN.encode() not in process.communicate()[0]
+        printed = process.communicate()[0]
     server.stop_at = None
+    assert has_stopped, printed
+    assert TOKEN.encode() not in printed
 
 
 def content_of(folder: Path) -> dict[str, bytes]:

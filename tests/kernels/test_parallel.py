@@ -44,6 +44,7 @@ def test_results_come_in_the_order_of_the_items_and_no_more_are_held_than_asked_
 
     results = map_in_order(work, range(100), 2, n_held=3)
     assert next(results) == 0
+    assert wait_for(lambda: len(begun) >= 3)
     time.sleep(0.02)
     assert sorted(begun) == [0, 1, 2]
     assert list(results) == [-number for number in range(1, 100)]

@@ -343,7 +343,7 @@ def test_names_of_venues_and_order_of_rows_and_threads_change_nothing(null, corp
     records, edges = corpus
     config = NoveltyConfig(null=null)
     expected = scored(records, edges, config, n_threads=1)
-    names = {venue: random.randrange(-(2**62), 2**62) for venue in range(-3, 4)} | {None: None}
+    names = {venue: 8 * random.randrange(-(2**59), 2**59) + venue for venue in range(-3, 4)} | {None: None}
     renamed = [(work, (year, names[venue])) for work, (year, venue) in records.items()]
     random.shuffle(renamed)
     again = edges + edges[:5]

@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -128,6 +129,15 @@ def test_processes_share_a_store_from_its_first_moment(tmp_path):
         assert writer.returncode == 0, errors
     with ResponseStore(tmp_path) as store:
         assert store.summary().n_requests == 200
+
+
+def test_a_store_that_another_process_is_making_is_waited_for(tmp_path):
+    with sqlite3.connect(tmp_path / FILE_NAME, isolation_level=None, check_same_thread=False) as other:
+        other.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.3, other.rollback).start()
+        with ResponseStore(tmp_path) as store:
+            store.put("a", b"1", 0)
+            assert store.get("a") == b"1"
 
 
 def test_a_killed_process_loses_nothing_that_it_had_put(tmp_path):

@@ -22,6 +22,7 @@ from urllib.parse import urlsplit
 from filelock import FileLock, Timeout
 
 from tests.conftest import REPOSITORY
+from tests.ports import choose_port
 from tests.sciscirl.forks import Fork
 
 _SECONDS_TO_STOP = 300
@@ -96,7 +97,7 @@ def page_commands(server: TinkerServer) -> list[list[str]]:
 def served(release: Path, state: Path) -> Generator[TinkerServer]:
     """Run the script as a user would, and read from what it prints how to reach the server."""
     options = {
-        "--release": release, "--style": "plain", "--contract": "four_keys", "--port": 0, "--state": state,
+        "--release": release, "--style": "plain", "--contract": "four_keys", "--port": choose_port(), "--state": state,
         "--max-lora-rank": 8, "--max-lora-adapters": _ADAPTERS,
         "--sample-batch": 8, "--train-batch": 8,  # most tests ask for less, and every pass is padded to it
         "--seconds-to-start": SECONDS_TO_RUN,

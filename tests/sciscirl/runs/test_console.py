@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import time
 
 import pytest
@@ -75,13 +76,21 @@ def test_no_price_no_dollars_and_a_loss_where_there_is_no_reward(tmp_path, capsy
 def test_a_silent_run_says_that_it_lives(tmp_path, capsys, monkeypatch):
     assert console.SILENCE_SECONDS <= 30
     monkeypatch.setattr(console, "SILENCE_SECONDS", 0.1)
+    said = ""
+
+    def wait_for(text: str) -> None:
+        nonlocal said
+        end = time.monotonic() + 60
+        while text not in said and time.monotonic() < end:
+            time.sleep(0.01)
+            said += capsys.readouterr().err
+
     with follow_run(tmp_path, MODEL):
-        time.sleep(0.5)
+        wait_for("before the first step has ended")
         write(tmp_path, {"step": 3, **STEP})
-        time.sleep(0.5)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[0].startswith("running for 0 s, before the first step has ended")
-    assert any(line.endswith("after step 3") for line in lines)
+        wait_for("after step 3\n")
+    assert re.match(r"running for \d+ s, before the first step has ended", said)
+    assert any(line.endswith("after step 3") for line in said.splitlines())
 
 
 def test_what_the_cookbook_logs_is_in_the_file_and_not_on_the_console(tmp_path, capsys):
