@@ -53,7 +53,7 @@ def pytest_configure(config: pytest.Config) -> None:
         compiling = subprocess.Popen(command, cwd=REPOSITORY, **quiet)
         config.add_cleanup(compiling.wait)
         if config.option.maxworkerrestart is None:
-            config.option.maxworkerrestart = "0"  # else what ended a worker, or hung in it, is run eight times more
+            config.option.maxworkerrestart = "0"  # else what ends a worker is run by 16 others in turn
 
 
 def _is_on_the_server(nodeid: str) -> bool:
