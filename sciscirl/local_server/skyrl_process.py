@@ -52,7 +52,7 @@ def mend_tarfile() -> None:
                 raise tarfile.ReadError(msg)
         extract(self, path)
 
-    tarfile.TarFile.extractall = extractall
+    tarfile.TarFile.extractall = extractall  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def stop_when_the_launcher_is_gone() -> None:
