@@ -64,6 +64,11 @@ class StoreSummary(NamedTuple):
     sha256: str  # of every request and its answer
 
 
+def _code_of(error: sqlite3.Error) -> int:
+    # The lowest byte is the primary code; Python sets no code when its API is misused.
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF
+
+
 class ResponseStore:
     """Answers by request, compressed, one copy per content, in ``FOLDER/responses.sqlite``.
 
@@ -120,7 +125,7 @@ class ResponseStore:
             try:
                 self._database.execute("PRAGMA journal_mode = WAL")
             except sqlite3.OperationalError as error:
-                if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY or time.monotonic() > end:
+                if _code_of(error) != sqlite3.SQLITE_BUSY or time.monotonic() > end:
                     raise
                 time.sleep(0.01)
             else:
@@ -249,8 +254,7 @@ class ResponseStore:
                 raise
             raise storage_error(error, self.path) from error
         except sqlite3.Error as error:
-            # The lowest byte is the primary code; Python sets no code when its API is misused.
-            code: Any = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            code = _code_of(error)
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
                 raise self._damaged("its tables", str(error)) from error  # noqa: EM101
             remedy = "Check the disk, or set another cache_dir."

@@ -46,8 +46,8 @@ def mend_tarfile() -> None:
 
     def extractall(self: tarfile.TarFile, path: Path, *, filter: str) -> None:
         for member in self.getmembers():
-            parts = Path(member.name).parts
-            if not (member.isreg() or member.isdir()) or ".." in parts or Path(member.name).is_absolute():
+            path_in = Path(member.name)
+            if not (member.isreg() or member.isdir()) or ".." in path_in.parts or path_in.is_absolute():
                 msg = f"{member.name} in a checkpoint: not a file or folder below it"
                 raise tarfile.ReadError(msg)
         extract(self, path)
