@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -43,11 +45,19 @@ _LONGEST = (
 )
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+#: The tests hold half of it at most.
+_DISK_BYTES = 1_000_000_000
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """While the workers collect, compile what is not on the disk yet: else each of them would, at the same time."""
     if config.getoption("numprocesses", None):
+        free = shutil.disk_usage(tempfile.gettempdir()).free
+        if free < _DISK_BYTES:
+            raise pytest.UsageError(
+                f"{tempfile.gettempdir()} has {free / 1e9:.2f} GB free, the tests need {_DISK_BYTES / 1e9:.0f} GB. "
+                "Free some disk space, or set TMPDIR to a folder on a larger disk."
+            )
         command = [sys.executable, "-m", "tests.warm_kernels"]
         quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         compiling = subprocess.Popen(command, cwd=REPOSITORY, **quiet)

@@ -67,6 +67,7 @@ def run_commands(block: str) -> None:
 def test_the_examples_of_a_page_run_and_print_what_it_says(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # some examples leave a folder there
     names: dict[str, object] = {}
     with pl.Config(), kept_registries():  # what a page sets is gone at its end
         for block in blocks_of(page):

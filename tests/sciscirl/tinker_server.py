@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +17,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
+from functools import cache
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
@@ -75,7 +78,15 @@ def command(script: str, *words: str) -> list[str]:
 
 
 def start_script(script: str, *words: str, environment=os.environ, cwd: Path | None = None) -> Fork:
-    return Fork([*command(script, *words)[1:]], Path(tempfile.mkdtemp()), environment=environment, cwd=cwd)
+    return Fork([*command(script, *words)[1:]], _printed(), environment=environment, cwd=cwd)
+
+
+@cache
+def _printed() -> Path:
+    """Where scripts print to; it goes when the tests end."""
+    folder = Path(tempfile.mkdtemp())
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def run_script(script: str, *words: str, environment=os.environ, check: bool = True, cwd: Path | None = None):

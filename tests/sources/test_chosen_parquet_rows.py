@@ -69,20 +69,17 @@ def test_chosen_rows_equal_those_of_the_whole_file_for_every_writer(
     assert read_rows(tmp_path / "t.parquet", ROWS.columns, rows).equals(ROWS[rows])
 
 
-@given(st.sets(st.integers(0, N_ROWS - 1), max_size=30))
-def test_any_set_of_rows_is_found_in_a_file_of_polars(rows):
-    path = _written_by_polars()
+@pytest.fixture(scope="module")
+def written_by_polars(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("polars") / "t.parquet"
+    ROWS.write_parquet(path, row_group_size=9_000, data_page_size=20_000)
+    return path
+
+
+@given(rows=st.sets(st.integers(0, N_ROWS - 1), max_size=30))
+def test_any_set_of_rows_is_found_in_a_file_of_polars(written_by_polars, rows):
     wanted = np.array(sorted(rows), np.int64)
-    assert read_rows(path, ["text", "id"], wanted).equals(ROWS.select("text", "id")[wanted])
-
-
-def _written_by_polars(made: list[Path] = []) -> Path:  # noqa: B006 (written once)
-    if not made:
-        import tempfile
-
-        made.append(Path(tempfile.mkdtemp()) / "t.parquet")
-        ROWS.write_parquet(made[0], row_group_size=9_000, data_page_size=20_000)
-    return made[0]
+    assert read_rows(written_by_polars, ["text", "id"], wanted).equals(ROWS.select("text", "id")[wanted])
 
 
 def test_pages_are_decoded_a_few_at_a_time(tmp_path, monkeypatch):
