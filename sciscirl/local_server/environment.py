@@ -51,6 +51,7 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
             if not (folder / _COMPLETE).exists():
                 logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
                 _install(folder, pins, extra)
+                _name_others(folder)
     except OSError as error:
         msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
         raise LocalServerError(msg) from error
@@ -64,6 +65,17 @@ def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
     except Timeout:
         logger.warning("waiting for another process, which sets up the server's environment in %s", folder)
         return lock.acquire()
+
+
+def _name_others(folder: Path) -> None:
+    """Each upgrade may leave gigabytes behind, and another Python may still use them."""
+    others = sorted(mark.parent.name for mark in folder.parent.glob(f"skyrl-*/{_COMPLETE}") if mark.parent != folder)
+    if others:
+        logger.warning(
+            "%s also holds environments of other versions: %s. Delete what you no longer use.",
+            folder.parent,
+            ", ".join(others),
+        )
 
 
 def _install(folder: Path, pins: str, extra: Sequence[str]) -> None:

@@ -107,7 +107,7 @@ def test_impossible_settings_of_the_tiny_model_are_refused(wrong):
 # --- the environment ----------------------------------------------------------------------------------------------
 
 
-def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_path, monkeypatch):
+def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_path, monkeypatch, caplog):
     commands, quick = [], []
 
     def run(command, **_):
@@ -132,7 +132,9 @@ def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_pat
     assert set_up_environment(cache=tmp_path) == python
     assert len(commands) == 2 * n_commands
     assert not (folder / "half").exists()
+    assert "other versions" not in caplog.text
     assert set_up_environment(cuda=True, cache=tmp_path) != python
+    assert f"{tmp_path} also holds environments of other versions: {folder.name}. Delete" in caplog.text
     assert any("jax[cuda13]" in word for command in commands for word in command)
 
 
