@@ -28,6 +28,8 @@ logger = logging.getLogger("skyrl.sciscirl")
 READY_FILE = "SCISCIRL_READY_FILE"
 #: Models whose training ended, kept in adapter slots for sampling.
 REVIVED_MODELS = 1
+#: Tokens to which shorter texts are padded.
+SHORTEST = 256
 SECONDS_TO_STOP = 10
 
 
@@ -210,6 +212,14 @@ def pad_training_passes(batch_size: int) -> None:
     backend.pad_to_fsdp = lambda rows, _: pad(rows, batch_size)
 
 
+def pad_short_texts() -> None:
+    """Give short texts one length. SkyRL compiles each length for seconds; a longer pass of few tokens costs less."""
+    from skyrl.backends import jax as backend
+
+    round_up = backend.round_up_seq_len
+    backend.round_up_seq_len = lambda length: max(SHORTEST, round_up(length))
+
+
 def repeat_the_first_answer() -> None:
     """Fill a sampling pass with copies of its first answer, which end when it ends.
 
@@ -315,6 +325,7 @@ def run_engine() -> None:
     config = EngineConfig.model_validate(vars(parser.parse_args()))
     apply_adapters_cheaply_on_a_cpu()
     pad_training_passes(config.backend_config["train_micro_batch_size"])
+    pad_short_texts()
     repeat_the_first_answer()
     engine = Engine(config)
     with Session(engine.db_engine) as session:  # no client waits for requests to an earlier server

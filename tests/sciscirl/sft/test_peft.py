@@ -34,7 +34,7 @@ from sciscirl.task.papers import VOCABULARIES, read_split
 from tests.sciscirl.toy import RENDERER
 
 LABELS = VOCABULARIES["disruption_label"]
-N_PAPERS, N_STEPS, SAVE_EVERY = 8, 40, 16
+N_PAPERS, N_STEPS, SAVE_EVERY = 8, 28, 16
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("one_thread")]
 
 
@@ -69,7 +69,7 @@ def options_of(toy_slice, model, log_path) -> dict:
         "log_path": str(log_path), "n_train": N_PAPERS, "n_test": 3, "eval_split": "test",
         "n_epochs": N_STEPS, "batch_size": N_PAPERS,
         "micro_batch_size": 4, "learning_rate": 0.01, "lora_rank": 8, "max_tokens": 32, "eval_temperature": 0.0,
-        "save_every": SAVE_EVERY, "eval_every": 20, "quantize": "none", "dtype": "float32",
+        "save_every": SAVE_EVERY, "eval_every": 14, "quantize": "none", "dtype": "float32",
     }  # fmt: skip
 
 
@@ -116,12 +116,12 @@ def test_a_model_that_was_wrong_about_eight_papers_gets_them_all_right(run, toy_
 
 def test_the_folder_of_a_run_is_like_the_others(run):
     evaluated = [row["step"] for row in read_rows(run) if "test/macro_f1" in row]
-    assert evaluated == [0, 20, N_STEPS]
+    assert evaluated == [0, 14, N_STEPS]
     assert [row["step"] for row in read_rows(run) if "learning_rate" in row] == list(range(N_STEPS))
     rates = [row["learning_rate"] for row in read_rows(run) if "learning_rate" in row]
     assert rates == pytest.approx([0.01 * (1 - step / N_STEPS) for step in range(N_STEPS)])
     assert sorted(path.name for path in (run / "predictions").iterdir()) == [
-        "test_000000.parquet", "test_000020.parquet", "test_000040.parquet",
+        "test_000000.parquet", "test_000014.parquet", "test_000028.parquet",
     ]  # fmt: skip
     recorded = json.loads((run / "run.json").read_text("utf-8"))
     assert recorded["settings"]["backend"] == "peft"
