@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import tempfile
 import threading
 from collections.abc import Callable, Hashable, Iterator
 from contextlib import ExitStack
@@ -13,11 +14,12 @@ from typing import Final
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata.storage import scratch_folder
+from sciscidata.storage import ABOUT_TMPDIR, scratch_folder
+from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.paths import remove_folder
 
 _LOCK: Final = threading.Lock()
-_folders: dict[Hashable, Path] = {}
+_made: dict[Hashable, list[Path]] = {}  # each folder, then what was put into it
 _session: dict[int, Path] = {}  # by process: one that was forked makes its own
 
 
@@ -33,22 +35,24 @@ def make_once(key: Hashable, make: Callable[[Path], object]) -> Path:
         2
     """
     with _LOCK:
-        if (found := _folders.get((os.getpid(), key))) is not None and found.is_dir():
-            return found
-        folder = _session_folder() / str(len(_folders))
-        folder.mkdir()
-        try:
-            make(folder)
-        except BaseException:
-            remove_folder(folder)
-            raise
-        _folders[os.getpid(), key] = folder
+        if is_made(key):
+            return _made[os.getpid(), key][0]
+        home = _session_folder()
+        with errors_about(home, ABOUT_TMPDIR):
+            folder = Path(tempfile.mkdtemp(dir=home))
+            try:
+                make(folder)
+            except BaseException:
+                remove_folder(folder)
+                raise
+        _made[os.getpid(), key] = [folder, *folder.rglob("*")]
         return folder
 
 
 def is_made(key: Hashable) -> bool:
-    """Whether ``make_once`` would find its folder."""
-    return (os.getpid(), key) in _folders
+    """Whether ``make_once`` would find its folder whole: systems remove temporary files that were not used for days."""
+    made = _made.get((os.getpid(), key), [])
+    return bool(made) and all(path.exists() for path in made)
 
 
 def read_batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pl.DataFrame]:
@@ -60,7 +64,7 @@ def read_batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pl.Dat
 
 def _session_folder() -> Path:
     process = os.getpid()
-    if process not in _session:
+    if process not in _session or not _session[process].is_dir():
         stack = ExitStack()
         _session[process] = stack.enter_context(scratch_folder())
         atexit.register(lambda: stack.close() if os.getpid() == process else None)

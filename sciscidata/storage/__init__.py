@@ -3,6 +3,7 @@
 Nothing here knows about works or citations. Read first: ``atomic.py``.
 """
 
+from sciscidata.storage.atomic import ABOUT_TMPDIR as ABOUT_TMPDIR
 from sciscidata.storage.atomic import atomic_file as atomic_file
 from sciscidata.storage.atomic import atomic_folder as atomic_folder
 from sciscidata.storage.atomic import clear_leftovers as clear_leftovers

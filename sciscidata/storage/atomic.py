@@ -24,7 +24,7 @@ from sciscidata.storage.disk_errors import errors_about, storage_error
 from sciscidata.storage.lock import one_at_a_time, open_lock, try_lock
 from sciscidata.storage.paths import real_path, remove_folder
 
-_ABOUT_TMPDIR: Final = " Temporary files lie where TMPDIR says."
+ABOUT_TMPDIR: Final = " Temporary files lie where TMPDIR says."
 LOCK: Final = "lock"
 _OLD: Final = "old"
 _unfinished: dict[Path, Path] = {}  # the hidden folders of this process, and what each is to become
@@ -157,8 +157,8 @@ def scratch_folder() -> Generator[Path]:
             folder.mkdir(mode=0o700)  # others may look into the place, but not at what is read here
         except OSError as error:
             place = Path(os.environ.get("TMPDIR", "the folder for temporary files"))
-            raise storage_error(error, place, _ABOUT_TMPDIR) from error
-        with errors_about(folder, _ABOUT_TMPDIR):
+            raise storage_error(error, place, ABOUT_TMPDIR) from error
+        with errors_about(folder, ABOUT_TMPDIR):
             yield folder
 
 

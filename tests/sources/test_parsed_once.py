@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from concurrent.futures import ThreadPoolExecutor
 
 import polars as pl
 import pytest
 
-from sciscidata.errors import CorruptRecordError
-from sciscidata.sources import records
+from sciscidata.errors import CorruptRecordError, StorageError
+from sciscidata.sources import parsed_once, records
 from sciscidata.sources.records import RecordsConfig, scan_records
 
 
@@ -62,6 +65,36 @@ def test_a_changed_file_is_parsed_again(tmp_path, parses):
     write(tmp_path / "w.jsonl", 4, "A sea")
     assert corpus.works.collect()["title"].to_list() == ["A sea"] * 4
     assert len(parses) == 2
+
+
+def test_what_was_cleaned_away_is_parsed_again(tmp_path, parses, monkeypatch):
+    """Systems remove temporary files that were not used for days; a notebook stays open longer."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(parsed_once, "_session", {})
+    (tmp_path / "tmp").mkdir()
+    corpora = [scan_records(RecordsConfig(inputs=(write(tmp_path / f"{n}.jsonl", n),))) for n in (3, 4)]
+    assert [corpus.works.collect().height for corpus in corpora] == [3, 4]
+    [gone, _] = (tmp_path / "tmp").rglob("works.parquet")
+    gone.unlink()
+    assert [corpus.works.collect().height for corpus in corpora] == [3, 4]
+    assert [corpus.works.head(1).collect().height for corpus in corpora] == [1, 1]
+    assert len(parses) == 3
+    shutil.rmtree(tmp_path / "tmp")
+    (tmp_path / "tmp").mkdir()
+    assert corpora[0].works.head(1).collect().height == 1
+    assert [corpus.works.collect().height for corpus in corpora] == [3, 4]
+    assert len(parses) == 6
+
+
+def test_a_full_disk_for_what_is_parsed_is_a_storage_error(tmp_path, monkeypatch):
+    corpus = scan_records(RecordsConfig(inputs=(write(tmp_path / "w.jsonl", 3),)))
+
+    def fill(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(records, "_parse", fill)
+    with pytest.raises((StorageError, pl.exceptions.ComputeError), match=r"No space left.*TMPDIR"):
+        corpus.works.collect()
 
 
 def test_a_head_reads_no_more_than_it_needs(tmp_path, parses):
