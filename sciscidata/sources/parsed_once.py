@@ -50,9 +50,9 @@ def make_once(key: Hashable, make: Callable[[Path], object]) -> Path:
 
 
 def is_made(key: Hashable) -> bool:
-    """Whether ``make_once`` would find its folder whole: systems remove temporary files that were not used for days."""
-    made = _made.get((os.getpid(), key), [])
-    return bool(made) and all(path.exists() for path in made)
+    """Whether ``make_once`` would find its folder whole. Some systems remove temporary files after days."""
+    made = _made.get((os.getpid(), key))
+    return made is not None and all(path.exists() for path in made)
 
 
 def read_batches(path: Path, columns: list[str], n_rows: int) -> Iterator[pl.DataFrame]:

@@ -68,7 +68,7 @@ def test_a_changed_file_is_parsed_again(tmp_path, parses):
 
 
 def test_what_was_cleaned_away_is_parsed_again(tmp_path, parses, monkeypatch):
-    """Systems remove temporary files that were not used for days; a notebook stays open longer."""
+    """Some systems remove temporary files after days. A notebook stays open longer."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     monkeypatch.setattr(parsed_once, "_session", {})
     (tmp_path / "tmp").mkdir()
