@@ -1,6 +1,7 @@
 """Presets: the published experiments and our own, each a named set of options.
 
-Source of baseline to exp5, novelty, joint and adversarial: the notes "Tinker, smol-RL and QDoRA", parts 1 and 2 (2026).
+Source of baseline to exp5, novelty, joint and adversarial: A. P. Akella, "Tinker, smol-RL and QDoRA", parts 1 and 2,
+2026, https://akhilpandey95.github.io/notes/tinker/ and .../tinker_part2/. They print no prompts: the wording is ours.
 Values that the notes do not state are marked. The other presets are ours. A preset of your own is a TOML file
 (``read_preset_file``) or a call of ``register_preset``.
 """

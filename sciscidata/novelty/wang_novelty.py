@@ -52,8 +52,9 @@ class WangConfig:
         profile_years: years before that make the co-citation profiles and the citations of venues.
         reuse_years: years after in which the pair must be joined again. None: no such condition.
         min_reuses: fewest works that must join it again.
-        drop_least_cited: share of the venues cited in the profile years, those with the fewest references, that join no
-            new pair; ties at the cut are kept. 0.5 is novelpy's, for the paper: rare venues are easily new. 0: none.
+        drop_least_cited: the quantile, linearly interpolated, of the references that venues cited in the profile years
+            have; venues with fewer join no new pair. Ties are kept. With few venues it drops another share than it
+            says: 0.25 drops one of three. 0.5 is novelpy's, for the paper: rare venues are easily new. 0: none.
         burn_in_years: first years of the data that are undefined, because all pairs look new there; at least past_years
             and profile_years. Ten years are few: in a synthetic corpus of 45 years, 76 % of the works have a pair that
             counts after ten years of history, 51 % after 30. Compare works within a year.

@@ -32,6 +32,10 @@ from sciscirl.runs.folder import is_local
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
+#: Where the published runs are described.
+PUBLISHED_IN: Final = (
+    "A. P. Akella, Tinker, smol-RL and QDoRA (Part 2), 2026, https://akhilpandey95.github.io/notes/tinker_part2/"
+)
 #: After how many steps the runs of PUBLISHED_RUNS were judged.
 PUBLISHED_STEP: Final = 250
 _COLUMNS: Final = (
@@ -48,8 +52,7 @@ def _table(columns: tuple[str, ...], rows: Mapping[Any, tuple[float, ...]]) -> M
 
 
 #: Published metrics by preset, on 500 held-out papers (145 disruptive, 166 consolidating, 189 neutral, which follows
-#: from the recalls). Macro-F1 is approximate. Model: presets.HISTORICAL_MODEL. Source: the note "Tinker, smol-RL and
-#: QDoRA", part 2 (2026).
+#: from the recalls). Macro-F1 is approximate. Model: presets.HISTORICAL_MODEL. Source: PUBLISHED_IN.
 PUBLISHED_RUNS: Final[Mapping[str, Mapping[str, float]]] = _table(
     _COLUMNS,
     {
@@ -345,8 +348,8 @@ def view_published(runs: Sequence[Run]) -> Section | None:
     return Section(
         "published",
         "Beside the published runs",
-        "The published runs are of another model and other papers: a figure here that differs from theirs is not by "
-        "itself better or worse. Always saying one label gives a macro-F1 of 0.17 on balanced classes.",
+        f"The published runs ({PUBLISHED_IN}) are of another model and other papers: a figure here that differs from "
+        "theirs is not by itself better or worse. Always saying one label gives a macro-F1 of 0.17 on balanced classes.",
         [
             Table("Every run at its last evaluation", [*head, *_COLUMNS], rows),
             Table("Exp5: every correct disruptive answer paid three times", [*head, *_EXP5], trajectory),
