@@ -3,7 +3,7 @@
 Within every cell (citing year, cited year) the venues are dealt to the slots anew, so that each work keeps its
 references and their ages, and each venue its citations. docs/measures/atypicality.md derives the closed form, in the
 symbols that are used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums
-over four shares. The result lies within 0.5 % of thousands of shuffles, in sum over the pairs of a corpus, unless a few
+over four shares. The result lies within 1 % of thousands of shuffles, in sum over the pairs of most years, unless a few
 venues dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can
 vary, the exact sum is taken. A variance of zero leaves z undefined.
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
 
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 
-#: From this concentration of venues on, the closed form's variances are off by more than some half per cent in sum.
+#: From this concentration of venues on, the closed form's variances may be off by more than 2 % in sum over a year.
 DOMINATED = 0.2
+_HEAVILY = 0.3  # and from this one on by far more
 _LISTED = 12
 
 
@@ -63,19 +64,22 @@ def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
     Example:
         >>> print(*remark_on_concentration({1999: 0.05, 2000: 0.25, 2001: 0.4}))
         few venues dominate the references of 2 of 3 years (2000, 2001): two references of one age lead to the same
-        venue with a chance of 0.2 or more. There the closed form's variances sum to some per cent less than those of
-        shuffles, to a fifth less at the worst. To be sure, shuffle: NoveltyConfig.null='permutation',
-        NoveltyConfig.n_shuffles=1000.
+        venue with a chance of 0.2 or more, at most 0.40. There the variances of the closed form may sum to a fifth less
+        than those of shuffles, and that of one venue pair may be a third of theirs. To be sure, shuffle:
+        NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000.
     """
     years = sorted(year for year, share in concentrations.items() if share >= DOMINATED)
     if not years:
         return []
     listed = ", ".join(map(str, years[:_LISTED])) + (", ..." if len(years) > _LISTED else "")
+    worst = max(concentrations.values())
+    less, of_theirs = ("a fifth", "a third") if worst >= _HEAVILY else ("4 %", "two thirds")
     return [
         f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}): two references "
-        f"of one age lead to the same venue with a chance of {DOMINATED} or more. There the closed form's variances "
-        "sum to some per cent less than those of shuffles, to a fifth less at the worst. To be sure, shuffle: "
-        "NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
+        f"of one age lead to the same venue with a chance of {DOMINATED} or more, at most {worst:.2f}. There the "
+        f"variances of the closed form may sum to {less} less than those of shuffles, and that of one venue pair may "
+        f"be {of_theirs} of theirs. To be sure, shuffle: NoveltyConfig.null='permutation', "
+        "NoveltyConfig.n_shuffles=1000."
     ]
 
 
