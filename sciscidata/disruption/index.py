@@ -70,8 +70,8 @@ def compute_cd_index(
         +1 disruptive; null if the work has no reference or no year, or if all three counts are 0.
         With ``config.family`` also CD_FAMILY: n_refs (distinct references), n_j5 (citers that share at least 5 of
         them), n_shared (shared references summed over citers), mcd_index (cd_index times the citers up to the window's
-        end; with window_from="cited" times those inside it), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) / (n_i + n_j)), dependence
-        (n_shared / (n_i + n_j)).
+        end; with window_from="cited" those inside it), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index
+        ((n_i - n_j) / (n_i + n_j)), dependence (n_shared / (n_i + n_j)).
         With ``config.di_l`` of 3, n_j3 and di3_index instead of n_j5 and di5_index.
         With ``config.windows`` the counts and indices of each window too: n_i_10, n_j_10, n_k_10, cd_index_10.
 

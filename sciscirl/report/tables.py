@@ -349,7 +349,8 @@ def view_published(runs: Sequence[Run]) -> Section | None:
         "published",
         "Beside the published runs",
         f"The published runs ({PUBLISHED_IN}) are of another model and other papers: a figure here that differs from "
-        "theirs is not by itself better or worse. Always saying one label gives a macro-F1 of 0.17 on balanced classes.",
+        "theirs is not by itself better or worse. Always saying one label gives a macro-F1 of 0.17 on balanced "
+        "classes.",
         [
             Table("Every run at its last evaluation", [*head, *_COLUMNS], rows),
             Table("Exp5: every correct disruptive answer paid three times", [*head, *_EXP5], trajectory),
