@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Annotated, Final, Literal
 
 import msgspec
+import numpy as np
 import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
@@ -25,6 +28,9 @@ VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
 
+#: Bounds how far a difference of doubles lies from that of the printed numbers, as a share of their sizes.
+_ROUNDING: Final = 2.0**-50
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LabelThresholds:
@@ -35,7 +41,7 @@ class LabelThresholds:
         disruptive_min: lowest CD index that is disruptive.
         inclusive: a CD index equal to a cut-off is already disruptive or consolidating. False: it is still neutral.
         novelty_margin: how far apart novelty and conventionality score must be, with the rule ``"margin"``; the margin
-            itself is balanced.
+            itself is balanced. Numbers count as printed, so 0.5 and 0.35 differ by 0.15 exactly.
         novelty_rule: how novelty is labelled. ``"margin"``: by the distance of the two scores. ``"uzzi"``: by the two z
             as Uzzi et al. do; see compute_novelty_labels.
         uzzi_tail_max: highest z_p10 of tail novelty, itself excluded, with the rule ``"uzzi"``.
@@ -152,9 +158,10 @@ def compute_novelty_labels(
         stage="compute_novelty_labels",
         columns=["novelty_score", "conventionality_score"],
     )
-    excess = (pl.col("novelty_score") - pl.col("conventionality_score")).fill_nan(None)
-    novel, conventional = excess > rule.novelty_margin, excess < -rule.novelty_margin
-    return frame.with_columns(_novelty_label(excess.is_not_null(), novel, conventional).alias("novelty_label"))
+    sign = pl.struct("novelty_score", "conventionality_score").map_batches(
+        lambda scores: _compare_with_margin(scores, rule.novelty_margin), return_dtype=pl.Int8, is_elementwise=True
+    )
+    return frame.with_columns(_novelty_label(sign.is_not_null(), sign > 0, sign < 0).alias("novelty_label"))
 
 
 def compute_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
@@ -239,6 +246,28 @@ def _uzzi_halves(rule: LabelThresholds, cut: float | None = None) -> tuple[pl.Ex
     known = low.is_not_null() & middle.is_not_null()
     tail, high = low < rule.uzzi_tail_max, middle > (conventionality_cut(rule) if cut is None else cut)
     return pl.when(known).then(tail), pl.when(known).then(high)
+
+
+def _compare_with_margin(scores: pl.Series, margin: float) -> pl.Series:
+    """Return 1 where novelty is higher by more than the margin, -1 where it is lower by more, else 0; null if unknown.
+
+    Numbers count as printed: in binary, 0.5 - 0.35 is more than 0.15.
+    """
+    novelty, conventionality = (scores.struct.field(name).to_numpy() for name in scores.struct.fields)
+    with np.errstate(invalid="ignore"):  # infinity minus infinity is unknown
+        excess = novelty - conventionality
+    sign = np.sign(excess) * (np.abs(excess) > margin)
+    size = np.abs(novelty) + np.abs(conventionality) + margin
+    near = np.isfinite(excess) & (np.abs(np.abs(excess) - margin) <= _ROUNDING * size)
+    for row in np.flatnonzero(near):
+        sign[row] = _compare_as_printed(float(novelty[row]), float(conventionality[row]), float(margin))
+    return pl.Series(sign).fill_nan(None).cast(pl.Int8)
+
+
+@lru_cache(1 << 16)  # scores of few digits repeat
+def _compare_as_printed(novelty: float, conventionality: float, margin: float) -> int:
+    excess, needed = Fraction(repr(novelty)) - Fraction(repr(conventionality)), Fraction(repr(margin))
+    return (excess > needed) - (excess < -needed)
 
 
 def _novelty_label(known: pl.Expr, novel: pl.Expr, conventional: pl.Expr) -> pl.Expr:

@@ -50,7 +50,8 @@ class OwnLabel:
         file: file with the column and the ids of the works, if the works do not have it: CSV, TSV, Parquet, or JSON
             with one object per line.
         id: column of ``file`` with the ids. None: work_id, openalex_id or id.
-        sql: SQL expression for the class of a work, with window functions if you like.
+        sql: SQL expression for the class of a work, with window functions if you like. It reckons in binary, where
+            0.5 - 0.35 is more than 0.15.
         expression: the same as a Polars expression; in Python only.
         meanings: what each class means, in a few words, for prompts. Empty: the names say it.
         question: what the label asks about a paper, for prompts. None: which class fits.

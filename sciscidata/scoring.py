@@ -58,8 +58,9 @@ def compute_labels(
 
     Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``, with
     d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional if d < -``novelty_margin``,
-    else balanced. Rule ``"uzzi"``: novel is tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality
-    (z_median above the median of all rows); conventional is the reverse; balanced is both or neither.
+    else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule ``"uzzi"``: novel is tail novelty
+    (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the median of all rows); conventional is
+    the reverse; balanced is both or neither.
 
     Args:
         scores: CD_SCORES, ATYPICALITY, or both joined; other columns pass through. For the rule ``"uzzi"`` give all

@@ -57,8 +57,25 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def suggest(word: object, known: Iterable[str]) -> str:
     """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
-    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
+    close = find_close(word, known) if isinstance(word, str) else []
     return f" Did you mean {close[0]}?" if close else ""
+
+
+#: Names of options in tinker-cookbook, and the option here that does the same, if there is one.
+_COOKBOOK: Final = {"groups_per_batch": "batch_size", "max_steps_off_policy": None}
+
+
+def find_close(word: str, known: Iterable[str]) -> list[str]:
+    """Find the known word that means or resembles another; none or one, as names or flags.
+
+    Example:
+        >>> find_close("--groups-per-batch", ["--group-size", "--batch-size"])
+        ['--batch-size']
+    """
+    names = {one: one.strip("-").replace("-", "_") for one in (word, *known)}
+    if names[word] in _COOKBOOK:
+        return [one for one, name in names.items() if name == _COOKBOOK[names[word]]]
+    return get_close_matches(word, [*names][1:], n=1)
 
 
 def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:

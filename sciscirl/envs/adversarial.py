@@ -157,9 +157,8 @@ class AdversarialGroupBuilder(LabelGroupBuilder):
 
     opponents: Opponents = field(default_factory=Opponents)
 
-    async def make_envs(self) -> Sequence[Env]:
-        """Make one environment for each episode."""
-        return [AdversarialEnv(self.paper, self.rules, self.renderer, self.opponents) for _ in range(self.group_size)]
+    def _make_env(self) -> Env:
+        return AdversarialEnv(self.paper, self.rules, self.renderer, self.opponents)
 
 
 @chz.chz

@@ -60,6 +60,10 @@ def shares_in_row(row: Mapping[str, Any]) -> dict[str, float]:
     return {label: p for forecast in forecasts for label, p in forecast.items()} or dict.fromkeys(labels, 1.0)
 
 
+#: Valid answers over which the excess of a label is taken.
+SHARE_WINDOW: Final = 256
+
+
 class ShareTracker:
     """Counts which labels the answers of each batch say, and by how much each label is in excess.
 
@@ -81,7 +85,7 @@ class ShareTracker:
     """
 
     def __init__(
-        self, class_counts: Iterable[tuple[str, int]], window: int = 256, target: Target | None = None
+        self, class_counts: Iterable[tuple[str, int]], window: int = SHARE_WINDOW, target: Target | None = None
     ) -> None:
         check_positive(window=window)
         self.target = target

@@ -12,12 +12,13 @@ from itertools import product
 from typing import Any, Final, overload
 
 import chz
+from chz.mungers import if_none
 from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutResult, RolloutStrategy
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
 
-from sciscirl.envs.class_share_penalty import ShareTracker
+from sciscirl.envs.class_share_penalty import SHARE_WINDOW, ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
@@ -224,14 +225,15 @@ class DynamicSampling(RolloutStrategy):
 
     async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
         """Collect the answers to a paper, or to the first of its spares whose rewards differ."""
-        result = await self.inner.execute(env_group_builder, policy)
         if not isinstance(env_group_builder, LabelGroupBuilder):
-            return result
-        for paper in env_group_builder.spares:
+            return await self.inner.execute(env_group_builder, policy)
+        spares, alone = env_group_builder.spares, replace(env_group_builder, spares=())
+        result = await self.inner.execute(alone, policy)
+        for paper in spares:
             rewards = {sum(step.reward for step in trajectory.transitions) for trajectory in result.trajectories}
             if len(rewards) > 1:
                 break
-            result = await self.inner.execute(replace(env_group_builder, paper=paper), policy)
+            result = await self.inner.execute(replace(alone, paper=paper), policy)
         return result
 
 
@@ -271,12 +273,13 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         seed: of the order.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
         interleave: as in ``order_papers``.
-        n_spares: as in LabelDataset.
-        share_window: as ``window`` in ShareTracker, for a reward with a batch term.
+        n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop.
+        share_window: as ``window`` in ShareTracker, for a reward with a batch term only.
         run: the folder of the run; the answers of earlier steps are read back from its rollouts.
         first_step: the step at which the run begins or continues.
         collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.
-        eval_split: by which papers the run is judged; ``held_out``: training papers that it does not train on.
+        eval_split: by which papers the run is judged; ``held_out``: training papers that it does not train on. None:
+            dev if the release has one, else held_out.
         n_train: use a stratified head of the training papers, this many (``take_head``).
         n_test: use a stratified head of the papers that judge, this many.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
@@ -300,11 +303,11 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     n_epochs: int = 1
     interleave: bool = False
     n_spares: int = 0
-    share_window: int = 256
+    share_window: int = SHARE_WINDOW
     run: str | None = None
     first_step: int = 0
     collapse: CollapseAction = "off"
-    eval_split: EvalSplit = "test"
+    eval_split: EvalSplit = chz.field(default=None, munger=if_none(lambda own: choose_eval_split(own.release)))
     n_train: int | None = None
     n_test: int | None = None
     has_test: bool = True
@@ -390,9 +393,22 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         Raises:
             ReleaseError: the release is missing or was altered.
             PromptError: a paper does not fit under ``max_paper_tokens`` even without its abstract.
-            SciSciRLError: the release has too few papers for one batch, or the tokenizer cannot be loaded.
+            SciSciRLError: the release has too few papers for one batch, or the tokenizer cannot be loaded; or an option
+                has no effect here.
         """
+        if self.collapse != "off" and self.run is None:
+            msg = (
+                f"collapse is {self.collapse!r}, and it reads the answers of a run. "
+                "Set run to the folder that the loop writes to (its log_path), or collapse='off'."
+            )
+            raise SciSciRLError(msg)
         rules, renderer, make_group = self.rules(), self.renderer(), self.group_maker()
+        if self.share_window != SHARE_WINDOW and not rules.table.share_penalty:
+            msg = (
+                f"share_window is {self.share_window}, and reward {self.reward!r} has no batch term. "
+                "Leave share_window out, or choose a reward with a share_penalty, such as balanced_shares."
+            )
+            raise SciSciRLError(msg)
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
         watch = None

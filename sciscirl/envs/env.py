@@ -26,6 +26,7 @@ from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
 from sciscirl.envs.class_share_penalty import ShareTracker, batch_term
+from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE, merge_labels, tie_metrics
 from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
@@ -141,8 +142,17 @@ class LabelGroupBuilder(EnvGroupBuilder):
     batch: int = 0
 
     async def make_envs(self) -> Sequence[Env]:
-        """Make one environment for each answer."""
-        return [LabelEnv(self.paper, self.rules, self.renderer) for _ in range(self.group_size)]
+        """Make one environment for each answer; a SciSciRLError where spares would never be asked about."""
+        if self.spares:  # DynamicSampling takes them away before
+            msg = (
+                "n_spares is set, and this loop never samples a group again. "
+                "Give its configuration rollout_error_tolerance=DynamicSampling(), or leave n_spares out."
+            )
+            raise SciSciRLError(msg)
+        return [self._make_env() for _ in range(self.group_size)]
+
+    def _make_env(self) -> Env:
+        return LabelEnv(self.paper, self.rules, self.renderer)
 
     async def compute_group_rewards(
         self, trajectory_group: list[Trajectory], env_group: Sequence[Env]

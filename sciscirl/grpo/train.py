@@ -79,7 +79,8 @@ def train_locally(options: LocalTrainOptions) -> Path:
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
         )
-        dataset, _ = asyncio.run(chz.replace(builder, run=str(folder), first_step=step)())
+        watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)
+        dataset, _ = asyncio.run(watched())
         n_steps = min(options.max_steps, len(dataset))
         arguments = make_arguments(options, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None

@@ -44,7 +44,8 @@ def export_task(config: ExportConfig) -> Path:
     """Write a folder that verifiers, Inspect, lm-evaluation-harness and OpenAI evals can run.
 
     Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. The tools
-    sample, and ``sciscirl.harnesses.score`` judges: the same contract and reward as in training.
+    sample as the preset's evaluations do, and ``sciscirl.harnesses.score`` judges: the same contract and reward as in
+    training.
 
     Returns:
         The folder. It appears whole or not at all.
@@ -75,6 +76,8 @@ def export_task(config: ExportConfig) -> Path:
         "rules": describe_rules(rules),
         "class_counts": [[label, n] for label, n in rules.class_counts],
         "max_tokens": preset.max_tokens,
+        "temperature": preset.eval_temperature,
+        "top_p": preset.eval_top_p,
         "release": {"manifest_sha256": release.manifest["manifest_sha256"]},
         "papers": {split: len(papers) for split, papers in splits.items()},
     }
@@ -115,6 +118,9 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
         "NAME": name,
         "ID": name.replace("_", "-"),
         "MAX_TOKENS": str(preset.max_tokens),
+        "TEMPERATURE": str(preset.eval_temperature),
+        "TOP_P": str(preset.eval_top_p),
+        "SAMPLES": str(preset.eval_temperature > 0).lower(),
         "SPLIT": "test" if "test" in splits else splits[0],
     }
     parts = [_OPENAI_SPLIT.replace("@PART@", split) for split in splits]
@@ -139,14 +145,14 @@ _README: Final = """
 
 Predict a label of a paper from its record. Each answer is judged by sciscirl: its contract, its reward, and an answer
 that is not valid is wrong. `@NAME@/task.json` has the rules, `@NAME@/*.jsonl` the prompts and labels. No score is in
-them.
+them. Each tool asks once, with these messages, no tools, and the sampling of the preset's evaluations:
+max_tokens @MAX_TOKENS@, temperature @TEMPERATURE@, top_p @TOP_P@.
 
 The tools need sciscidata beside them, without its extras: `pip install FOLDER_OF_ITS_REPOSITORY`.
 
-- verifiers: `pip install .`, then `vf-eval @ID@`
+- verifiers: `pip install .`, then `vf-eval @ID@ -m MODEL --no-push`
 - Inspect: `inspect eval inspect_task.py --model MODEL`
-- lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`; it shows
-  the system message and the question as one message
+- lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`
 - OpenAI evals: `PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals`
 - others: `openai_evals/data/*.jsonl` has `input` (messages), `ideal` (the label) and `labels` (by column). Judge an
   answer as the files here do: `ideal` stands inside the JSON of a right answer, and perhaps in a wrong one.
@@ -167,9 +173,9 @@ build-backend = "hatchling.build"
 packages = ["@NAME@"]
 """
 _INIT: Final = """
-from @NAME@.taskset import PaperTaskset
+from @NAME@.taskset import PaperEnv, PaperTaskset
 
-__all__ = ["PaperTaskset"]
+__all__ = ["PaperEnv", "PaperTaskset"]
 """
 _VERIFIERS: Final = '''
 """The task as a taskset of verifiers v1."""
@@ -224,6 +230,26 @@ class PaperTaskset(vf.Taskset[PaperTask, PaperConfig]):
             data = PaperData(id=row["id"], system_prompt=system, prompt=user, labels=row["labels"])
             tasks.append(PaperTask(data, self.config.task))
         return tasks
+
+
+# By itself verifiers plays a coding agent with tools and no end; the task is one question and one short answer.
+AGENT = vf.AgentConfig(
+    harness={"id": "null"},
+    runtime=vf.SubprocessConfig(),
+    sampling=vf.SamplingConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@),
+)
+
+
+class PaperEnvConfig(vf.SingleAgentEnvConfig):
+    agent: vf.AgentConfig = AGENT
+    """Asks once, as the preset does in evaluations."""
+
+
+class PaperEnv(vf.Env[PaperEnvConfig]):
+    """One answer to one paper."""
+
+    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        await agents.agent.run(task)
 '''
 _INSPECT: Final = '''
 """The task for Inspect: inspect eval inspect_task.py --model MODEL [-T split=dev]."""
@@ -239,6 +265,7 @@ from sciscirl.harnesses.score import read_rules, score
 
 HERE = Path(__file__).parent / "@NAME@"
 METRICS = [mean(), stderr()]
+SAMPLING = GenerateConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@)
 
 
 def read_row(row):
@@ -259,20 +286,23 @@ def contract():
 @task
 def @NAME@(split: str = "@SPLIT@"):
     papers = json_dataset(str(HERE / f"{split}.jsonl"), read_row)
-    return Task(dataset=papers, solver=generate(), scorer=contract(), config=GenerateConfig(max_tokens=@MAX_TOKENS@))
+    return Task(dataset=papers, solver=generate(), scorer=contract(), config=SAMPLING)
 '''
 _LM_EVAL: Final = """
 task: @NAME@
 custom_dataset: !function utils.load
 test_split: @SPLIT@
 output_type: generate_until
+description: "{{messages[0].content}}"
 doc_to_text: !function utils.ask
 doc_to_target: "{{target}}"
 process_results: !function utils.judge
 generation_kwargs:
   until: []
   max_gen_toks: @MAX_TOKENS@
-  do_sample: false
+  do_sample: @SAMPLES@
+  temperature: @TEMPERATURE@
+  top_p: @TOP_P@
 metric_list:
   - metric: reward
     aggregation: mean
@@ -302,7 +332,7 @@ def load(**_):
 
 
 def ask(doc):
-    return "\\n\\n".join(message["content"] for message in doc["messages"])
+    return doc["messages"][1]["content"]
 
 
 def judge(doc, results):
@@ -318,11 +348,12 @@ from evals.record import record_metrics
 from sciscirl.harnesses.score import Score, read_rules, score
 
 HERE = Path(__file__).parent / "@NAME@"
+SAMPLING = {"max_tokens": @MAX_TOKENS@, "temperature": @TEMPERATURE@, "top_p": @TOP_P@}
 
 
 class Contract(Eval):
     def eval_sample(self, sample, rng):
-        answers = self.completion_fn(prompt=sample["input"], max_tokens=@MAX_TOKENS@).get_completions()
+        answers = self.completion_fn(prompt=sample["input"], **SAMPLING).get_completions()
         record_metrics(**score("".join(answers[:1]), sample["labels"], read_rules(HERE))._asdict())
 
     def run(self, recorder):

@@ -237,7 +237,7 @@ def run_engine() -> None:
 
     from skyrl.tinker import types
     from skyrl.tinker.config import EngineConfig, add_model
-    from skyrl.tinker.db_models import FutureDB, ModelDB, RequestStatus
+    from skyrl.tinker.db_models import FutureDB, ModelDB, RequestStatus, SessionDB
     from skyrl.tinker.engine import TinkerEngine
     from sqlmodel import Session, select, update
 
@@ -258,6 +258,14 @@ def run_engine() -> None:
                 if is_due or time.time() - self._last_cleanup_time > self.config.session_cleanup_interval_sec:
                     self.process_pending_requests_once()
                 time.sleep(0.1)
+
+        def cleanup_stale_sessions(self) -> int:
+            # A run of less than ten seconds sends no heartbeat. Its session would never end and keep its slot.
+            unheard = update(SessionDB).where(SessionDB.last_heartbeat_at.is_(None))
+            with Session(self.db_engine) as session:
+                session.exec(unheard.values(last_heartbeat_at=SessionDB.created_at))
+                session.commit()
+            return super().cleanup_stale_sessions()
 
         def process_create_model(self, model_id: str, request_data: types.CreateModelInput) -> object:
             try:

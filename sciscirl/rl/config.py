@@ -75,7 +75,6 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
         n_spares=preset.dynamic_sampling,
-        collapse=options.collapse,
     )
     if options.n_epochs is not None:
         return builder

@@ -127,7 +127,7 @@ async def train_preset(options: TrainOptions) -> Path:
         warn_of_other_release(begun_from, Path(options.release))
         settings = _settings(options, config)
         step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=begun_from)
-        builder = chz.replace(builder_of(config), run=str(folder), first_step=step)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(options, folder)
         stopped: CollapseError | None = None

@@ -24,7 +24,8 @@ _SHOWN: Final = {
     f"{_TRAIN}reward/total": ("reward", "{:.3f}"),
     f"{_TRAIN}format_strict_ok": ("valid", "{:.0%}"),
     f"{_TRAIN}label_match": ("match", "{:.3f}"),
-    f"{_TRAIN}reward_uniform_group_rate": ("ties", "{:.0%}"),
+    f"{_TRAIN}reward_tie_group_rate": ("ties", "{:.0%}"),
+    f"{_TRAIN}reward_uniform_group_rate": ("all equal", "{:.0%}"),
     "train_mean_nll": ("loss", "{:.4f}"),
     "label_nll": ("label", "{:.4f}"),
 }
@@ -40,7 +41,8 @@ _log = logging.getLogger(__name__)
 def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | None:
     """Write the line of a training step, from its row of metrics; None if the row is of no step.
 
-    ``ties`` is the share of groups whose rewards are all equal: they teach nothing. ``dollars`` are those so far.
+    ``ties`` is the share of groups in which a reward repeats, ``all equal`` of those that have one reward only and so
+    teach nothing. ``dollars`` are those so far.
 
     Example:
         >>> row = {"step": 3, "env/all/reward/total": 0.41, "env/all/format_strict_ok": 0.98, "time/total": 2.5}

@@ -11,6 +11,7 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, Final, Literal, cast, get_args
 
 from sciscirl.task.papers import Target, list_labels, name_gold
@@ -40,7 +41,6 @@ THINK: Final = "<think>"
 #: Forecasts are divided by their sum, so an answer gains nothing inside the tolerance.
 SUM_TOLERANCE: Final = 1e-3
 
-_ROUNDING: Final = 1e-9  # of sums of decimal fractions in binary
 # Possessive, and with the end optional: what was scanned is consumed, found or not, so that time stays linear.
 _STRING: Final = r'"(?:[^"\\]|\\.)*+"?'
 _BRACKETS: Final = re.compile(rf"{_STRING}|([\[{{])|([\]}}])", re.DOTALL)
@@ -246,8 +246,9 @@ def _find_problem(value: Any, contract: ContractName, target: Target) -> Problem
             return problem
     if contract != "probabilities":
         return ""
-    sums = (math.fsum(fields[label] for label in labels) for labels in list_labels(target).values())
-    if any(abs(total - 1) > SUM_TOLERANCE + _ROUNDING for total in sums):
+    # As written: in binary, three times 0.333 is further from 1 than 0.001.
+    sums = (sum(Fraction(repr(fields[label])) for label in labels) for labels in list_labels(target).values())
+    if any(abs(total - 1) > Fraction(repr(SUM_TOLERANCE)) for total in sums):
         return "bad_sum"
     return "tie" if _is_tied(fields, target) else ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from fractions import Fraction
 
 import polars as pl
 import pytest
@@ -21,6 +22,9 @@ from sciscidata.label_thresholds import (
     compute_uzzi_cells,
     count_labels,
 )
+from sciscidata.release.verify import _check_labels
+from sciscidata.scoring import compute_labels
+from sciscidata.sources.labelled import judge_labels
 
 finite = st.floats(allow_nan=False, allow_infinity=False)
 cuts = st.floats(min_value=-1, max_value=1)
@@ -116,12 +120,49 @@ def test_novelty_flips_just_beyond_the_margin(margin: float) -> None:
 
 @given(st.lists(st.tuples(scores, scores), min_size=1), st.floats(min_value=0, max_value=1))
 def test_novelty_equals_a_plain_reading_of_the_rule(pairs: list[tuple[float, float]], margin: float) -> None:
-    def rule(difference: float) -> str:
-        return "novel" if difference > margin else "conventional" if difference < -margin else "balanced"
+    def rule(novelty: float, conventionality: float) -> str:
+        apart, least = as_printed(novelty) - as_printed(conventionality), as_printed(margin)
+        return "novel" if apart > least else "conventional" if apart < -least else "balanced"
 
     got = novelty(list(pairs), LabelThresholds(novelty_margin=margin))
-    assert got == [rule(score - conventional) for score, conventional in pairs]
+    assert got == [rule(*pair) for pair in pairs]
     assert set(got) <= set(NOVELTY_LABELS)
+
+
+def as_printed(number: float) -> Fraction:
+    return Fraction(repr(number))
+
+
+@pytest.mark.parametrize("digits", [2, 3, 16])
+@pytest.mark.parametrize("margin", [0.15, 0.1, 0.3, 0.0])
+def test_scores_that_differ_by_exactly_the_margin_are_balanced(margin: float, digits: int) -> None:
+    step = Fraction(1, 10**digits)
+    apart = as_printed(margin)
+    lows = [apart + step * number for number in range(7, min(10**digits, 700), 7)]
+    pairs = [(float(low + apart + beyond), float(low)) for low in lows for beyond in (-step, Fraction(0), step)]
+    # Only where a double prints as the decimal that was meant.
+    pairs = [pair for pair in pairs if (as_printed(pair[0]) - as_printed(pair[1]) - apart) in (-step, 0, step)]
+    assert len(pairs) > 30
+
+    def rule(novelty: float, conventionality: float) -> str:
+        apart_by = as_printed(novelty) - as_printed(conventionality)
+        return "novel" if apart_by > apart else "conventional" if apart_by < -apart else "balanced"
+
+    cut = LabelThresholds(novelty_margin=margin)
+    assert novelty(list(pairs), cut) == [rule(*pair) for pair in pairs]
+    turned = {"novel": "conventional", "conventional": "novel", "balanced": "balanced"}
+    assert novelty([(low, high) for high, low in pairs], cut) == [turned[rule(*pair)] for pair in pairs]
+
+
+def test_the_margin_of_an_example_is_decided_alike_when_labelled_verified_and_read_back() -> None:
+    scores = {"novelty_score": [0.5, 0.35, 0.51], "conventionality_score": [0.35, 0.5, 0.35]}
+    rows = pl.DataFrame({"work_id": [1, 2, 3], "openalex_id": ["W1", "W2", "W3"], "cd_index": [0.0] * 3, **scores})
+    labelled = compute_labels(rows).collect()
+    assert labelled["novelty_label"].to_list() == ["balanced", "balanced", "novel"]
+    assert list(_check_labels("train", labelled, LabelThresholds(), None)) == []
+    assert judge_labels(labelled.lazy(), "check", LabelThresholds())[1] == {}
+    wrong = labelled.with_columns(novelty_label=pl.lit("novel"))
+    assert "novelty_label of 2 rows" in next(_check_labels("train", wrong, LabelThresholds(), None))
 
 
 def uzzi(pairs: list[tuple[float | None, float | None]], **options: float) -> list[str | None]:

@@ -159,9 +159,9 @@ def judge(text: str, contract: str, target: str = "disruption", max_depth: int =
         if not all(map(is_share, fields.values())):
             return broken
         for column in columns:
-            chances = {label: Fraction(fields[label]) for label in VOCABULARIES[column]}
+            chances = {label: Fraction(repr(fields[label])) for label in VOCABULARIES[column]}
             total = sum(chances.values())
-            if abs(total - 1) > Fraction(1, 1000) + Fraction(1, 10**9):
+            if abs(total - 1) > Fraction(1, 1000):
                 return broken
             likeliest = [label for label in chances if chances[label] == max(chances.values())]
             if len(likeliest) > 1:

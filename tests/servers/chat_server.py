@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
 
 
 def answer_to(question: str) -> str:
@@ -20,7 +21,7 @@ class ChatServer(ThreadingHTTPServer):
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
-        self.asked: list[list[dict[str, str]]] = []
+        self.asked: list[dict[str, Any]] = []  # whole requests
 
     @property
     def url(self) -> str:
@@ -35,7 +36,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        self.server.asked.append(body["messages"])
+        self.server.asked.append(body)
         content = body["messages"][-1]["content"]
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
         # Tools may show system message and question as one: the record and the question are its last three lines.

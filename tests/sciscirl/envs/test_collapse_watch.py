@@ -132,7 +132,8 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
     dataset.watch = told.append
     dataset.get_batch(2)
     assert told == [2]
-    alone, _ = asyncio.run(chz.replace(build(toy_slice, toy_model, KINDS[0], tmp_path), run=None)())
+    unwatched = chz.replace(build(toy_slice, toy_model, KINDS[0], tmp_path), run=None, collapse="off")
+    alone, _ = asyncio.run(unwatched())
     assert alone.watch is None
 
 

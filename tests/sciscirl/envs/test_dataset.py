@@ -23,6 +23,7 @@ paper_lists = st.lists(
 
 
 def builder_of(toy_slice, toy_model, **options):
+    options = {"eval_split": "test", **options}
     return LabelDatasetBuilder(release=str(toy_slice), model_name=toy_model, renderer_name=RENDERER, **options)
 
 
@@ -251,6 +252,32 @@ def test_only_the_training_split_has_spares_and_a_batch_term(toy_slice, toy_mode
     other, _ = asyncio.run(builder_of(toy_slice, toy_model, reward="balanced", **options)())
     assert other.tracker is None
     assert other.get_batch(0)[0].excess == {}
+
+
+def test_a_builder_is_judged_by_dev_or_by_held_out_papers_unless_test_is_asked_for(toy_slice, toy_model, tmp_path):
+    with_dev = make_slice(tmp_path / "dev", n_dev=6)
+    for release, split in ((toy_slice, "held_out"), (with_dev, "dev")):
+        builder = LabelDatasetBuilder(
+            release=str(release), model_name=toy_model, renderer_name=RENDERER, batch_size=4, contract="two_keys"
+        )
+        assert builder.eval_split == split == builder.state_eval_split()["eval_split"]
+        assert pickle.loads(pickle.dumps(builder)) == chz.replace(builder, eval_split=split) == builder
+        judged = {group.paper.openalex_id for group in asyncio.run(builder())[1].get_batch(0)}
+        assert not judged & ({*ids(read_split(release, "test"))} | {*ids(builder.train_papers().papers)})
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"collapse": "stop"}, "collapse is 'stop'.* Set run to the folder"),
+        ({"collapse": "warn"}, "collapse is 'warn'.* Set run to the folder"),
+        ({"share_window": 64}, "share_window is 64, and reward 'soft' has no batch term. Leave share_window out"),
+        ({"share_window": 64, "reward": "balanced"}, "reward 'balanced' has no batch term"),
+    ],
+)
+def test_an_option_of_a_builder_that_would_do_nothing_is_refused(toy_slice, toy_model, options, said):
+    with pytest.raises(SciSciRLError, match=said):
+        asyncio.run(builder_of(toy_slice, toy_model, contract="two_keys", **options)())
 
 
 def builder_counts(folder):

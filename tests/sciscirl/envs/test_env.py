@@ -15,6 +15,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, read_action
+from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
 from sciscirl.presets import PRESETS
@@ -282,6 +283,13 @@ def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(
     assert group.get_total_rewards() == [1.05, -0.55]
     assert last(group).logs["openalex_id"] == spares[1].openalex_id
     assert group.metrics_G[0]["spares_used"] == 2
+
+
+def test_spares_are_refused_by_a_loop_that_never_asks_about_them(papers, toy_renderer):
+    builder = LabelGroupBuilder(papers[0], RULES, toy_renderer, 2, tuple(papers[1:3]))
+    policy = Scripted(toy_renderer.tokenizer, [])
+    with pytest.raises(SciSciRLError, match=r"rollout_error_tolerance=DynamicSampling\(\), or leave n_spares out"):
+        asyncio.run(do_group_rollout(builder, policy))
 
 
 def test_a_group_whose_spares_all_tie_is_left_to_be_dropped(papers, toy_renderer):

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -112,6 +113,33 @@ def model() -> Generator[ChatServer]:
         yield server
 
 
+def words_of(tool: str, exported: Path, model: str = "model") -> list[str]:
+    """Read what the exported README says to type."""
+    (line,) = [line for line in (exported / "README.md").read_text().splitlines() if line.startswith(f"- {tool}: ")]
+    words = shlex.split(re.findall("`(.*?)`", line)[-1].replace("MODEL", model))
+    return words[1:] if words[0] == "PYTHONPATH=." else words
+
+
+def check_requests(model: ChatServer, release: Path) -> None:
+    """Check that each paper was asked about once, exactly as an evaluation of the preset asks."""
+    preset = PRESETS["exp4"]
+    messages = [preset.rules.render(paper.view) for paper in read_split(release, "test")]
+    assert sorted(map(json.dumps, messages)) == sorted(json.dumps(body["messages"]) for body in model.asked)
+    sampling = {"max_tokens": 64, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
+    assert preset.max_tokens == 64
+    for body in model.asked:
+        assert {name: body.get(name) for name in sampling} == sampling
+        assert not body.keys() & {"tools", "functions", "n", "response_format", "logit_bias"}
+        assert not body.get("stop")
+
+
+def test_the_page_says_to_type_what_the_export_says(exported: Path) -> None:
+    page = (REPOSITORY / "docs" / "rl" / "harnesses.md").read_text("utf-8")
+    for tool in ("verifiers", "Inspect", "lm-evaluation-harness", "OpenAI evals"):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| [{tool}]")]
+        assert shlex.join(words_of(tool, exported, "MODEL")) in row
+
+
 def run(command: str, *words: object, needs: Sequence[str], cwd: Path, drops: Sequence[str] = ()) -> None:
     """Run a tool of ``needs[0]`` in an environment that uv makes and keeps, without the packages ``drops``.
 
@@ -137,21 +165,12 @@ def run(command: str, *words: object, needs: Sequence[str], cwd: Path, drops: Se
 
 
 @pytest.mark.slow
-def test_verifiers_runs_the_taskset_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
-    options = [
-        "--env.agent.harness.id",
-        "null",
-        "--env.agent.runtime.type",
-        "subprocess",
-        "--no-push",
-        "--no-rich",
-        "-m",
-        "model",
-        "-n",
-        "9",
-    ]
+def test_verifiers_runs_the_taskset_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
     client = ["--client.base-url", model.url, "--client.api-key-var", "OPENAI_API_KEY"]
-    run("vf-eval", "sciscirl-exp4", *options, *client, "-o", tmp_path, needs=["verifiers==0.4.0"], cwd=exported)
+    run(*words_of("verifiers", exported), *client, "-o", tmp_path, needs=["verifiers==0.4.0"], cwd=exported)
+    check_requests(model, release)
     (traces,) = tmp_path.rglob("traces.jsonl")
     found = [row["traces"][0] for row in rows_of(traces)]
     assert len(found) == N_TEST
@@ -163,26 +182,30 @@ def test_verifiers_runs_the_taskset_with_our_reward(exported: Path, model: ChatS
 
 
 @pytest.mark.slow
-def test_inspect_runs_the_task_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
-    options = ["--model", "openai/model", "-M", "responses_api=false", "--model-base-url", model.url]
+def test_inspect_runs_the_task_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    words = words_of("Inspect", exported, "openai/gpt-4o")  # it takes an unknown name for a model without temperature
+    options = ["-M", "responses_api=false", "--model-base-url", model.url]
     logs = ["--log-dir", tmp_path, "--log-format", "json", "--display", "plain"]
     needs = ["inspect-ai==0.3.285", "openai>=3.4"]
-    run("inspect", "eval", "inspect_task.py", *options, *logs, needs=needs, cwd=exported)
+    run(*words, *options, *logs, needs=needs, cwd=exported)
     (log,) = tmp_path.glob("*.json")
     results = json.loads(log.read_text())["results"]["scores"]
     found = {one["name"]: one["metrics"]["mean"]["value"] for one in results}
     assert found == pytest.approx(expected(exported))
-    asked = [[message["content"] for message in messages] for messages in model.asked]
-    rows = rows_of(exported / "sciscirl_exp4" / "test.jsonl")
-    assert sorted(asked) == sorted([message["content"] for message in row["messages"]] for row in rows)
+    check_requests(model, release)
 
 
 @pytest.mark.slow
-def test_lm_evaluation_harness_runs_the_task_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
+def test_lm_evaluation_harness_runs_the_task_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    words = words_of("lm-evaluation-harness", exported, "local-chat-completions")
     arguments = f"model=model,base_url={model.url}/chat/completions,num_concurrent=1"
-    options = ["--model", "local-chat-completions", "--model_args", arguments, "--apply_chat_template"]
-    task = ["--include_path", "lm_eval", "--tasks", "sciscirl_exp4", "--output_path", tmp_path]
-    run("lm_eval", "run", *task, *options, needs=["lm-eval[api]==0.4.13"], cwd=exported)
+    options = ["--model_args", arguments, "--output_path", tmp_path]
+    run(*words, *options, needs=["lm-eval[api]==0.4.13"], cwd=exported)
+    check_requests(model, release)
     (results,) = tmp_path.rglob("results_*.json")
     found = json.loads(results.read_text())["results"]["sciscirl_exp4"]
     means = expected(exported)
@@ -190,11 +213,13 @@ def test_lm_evaluation_harness_runs_the_task_with_our_reward(exported: Path, mod
 
 
 @pytest.mark.slow
-def test_openai_evals_runs_the_task_with_our_reward(exported: Path, model: ChatServer, tmp_path: Path) -> None:
-    options = ["--registry_path", "openai_evals", "--record_path", tmp_path / "log.jsonl"]
-    client = ["--completion_args", f"api_base={model.url}"]
-    words = ["gpt-4-of-the-tests", "sciscirl_exp4", *options, *client]  # it takes another name for a completion model
-    run("oaieval", *words, needs=["evals==3.0.1.post1"], cwd=exported, drops=UNUSED_BY_OPENAI_EVALS)
+def test_openai_evals_runs_the_task_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    words = words_of("OpenAI evals", exported, "gpt-4-of-the-tests")  # it takes another name for a completion model
+    options = ["--record_path", tmp_path / "log.jsonl", "--completion_args", f"api_base={model.url}"]
+    run(*words, *options, needs=["evals==3.0.1.post1"], cwd=exported, drops=UNUSED_BY_OPENAI_EVALS)
+    check_requests(model, release)
     (report,) = [row["final_report"] for row in rows_of(tmp_path / "log.jsonl") if "final_report" in row]
     means = expected(exported)
     assert {name: report[name] for name in means} == pytest.approx(means)

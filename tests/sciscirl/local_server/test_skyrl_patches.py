@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import io
 import runpy
+import sqlite3
 import subprocess
 import tarfile
+import time
+from contextlib import closing
 
+import httpx
 import pytest
 
 from sciscirl.local_server import server
 from sciscirl.local_server.environment import set_up_environment
+from sciscirl.local_server.server import LocalServerConfig, serve
+from sciscirl.local_server.tiny_model import TinyModelConfig, get_tiny_model
 
 #: Runs in the server's interpreter: prints how many results and gradients were compared, and the largest relative
 #: difference between SkyRL's way of applying adapters and ours.
@@ -84,6 +90,48 @@ def test_adapters_are_applied_as_skyrl_applies_them(server_environment, tmp_path
     n_compared, largest = done.stdout.split()[-2:]
     assert int(n_compared) >= 20
     assert float(largest) < 1e-5
+
+
+@pytest.mark.slow
+def test_a_run_too_short_for_a_heartbeat_gives_its_slot_back_and_one_that_is_heard_keeps_it(
+    server_environment, tmp_path, monkeypatch
+):
+    command, quick = server._command, {"--session-timeout-sec": "4", "--session-cleanup-interval-sec": "1"}
+
+    def expire_quickly(*arguments):
+        words = command(*arguments)
+        return [quick.get(before, word) for before, word in zip(["", *words], words, strict=False)]
+
+    monkeypatch.setattr(server, "_command", expire_quickly)
+    tiny = get_tiny_model(config=TinyModelConfig(priming_steps=0), cache=tmp_path)
+    sizes = {"max_lora_rank": 8, "max_lora_adapters": 2, "sample_batch": 8, "train_batch": 8}  # one besides the base
+    config = LocalServerConfig(model=tiny, state=tmp_path / "state", port=0, **sizes)
+    with serve(config, set_up_environment()) as running, httpx.Client(base_url=running.base_url, timeout=120) as client:
+
+        def ask(path, **body):
+            return client.post(f"/api/v1/{path}", json=body).raise_for_status().json()
+
+        def begin():
+            return ask("create_session", tags=[], sdk_version="0.38.0")["session_id"]
+
+        def take_slot(session):
+            lora = {"rank": 8, "seed": 0}
+            asked = ask("create_model", session_id=session, base_model=running.model, lora_config=lora)
+            return ask("retrieve_future", request_id=asked["request_id"])
+
+        def status(session):
+            with closing(sqlite3.connect(config.state / "server.db")) as database:
+                return database.execute("SELECT status FROM sessions WHERE session_id = ?", [session]).fetchone()[0]
+
+        short = begin()
+        assert "error" not in take_slot(short)
+        heard = begin()
+        deadline = time.monotonic() + 60
+        while status(short) == "active" and time.monotonic() < deadline:
+            ask("session_heartbeat", session_id=heard)
+            time.sleep(0.2)
+        assert (status(short), status(heard)) == ("expired", "active")
+        assert "error" not in take_slot(heard)
 
 
 def test_checkpoints_are_unpacked_where_tarfile_has_no_filter_and_nothing_lands_outside(tmp_path, monkeypatch):

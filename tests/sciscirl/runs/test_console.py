@@ -19,7 +19,8 @@ from tests.sciscirl.made_runs import make_predictions, make_run
 MODEL = "Qwen/Qwen3-8B"
 STEP = {
     "env/all/reward/total": 0.41, "env/all/format_strict_ok": 0.98, "env/all/label_match": 0.4,
-    "env/all/reward_uniform_group_rate": 0.25, "env/all/total_ob_tokens": 1_000_000, "env/all/total_ac_tokens": 0,
+    "env/all/reward_tie_group_rate": 0.75, "env/all/reward_uniform_group_rate": 0.25,
+    "env/all/total_ob_tokens": 1_000_000, "env/all/total_ac_tokens": 0,
     "time/total": 2.5, "progress/done_frac": 0.5,
 }  # fmt: skip
 
@@ -50,8 +51,8 @@ def test_each_step_is_one_line_with_the_dollars_so_far(tmp_path, capsys):
             file.write('{"step": 2, "env/all/rew')  # half a line is no line yet
     assert capsys.readouterr().err.splitlines() == [
         "evaluated before step 0: match 0.300, macro-F1 0.200, valid 100%",
-        "step 0 of 2: reward 0.410, valid 98%, match 0.400, ties 25%, 2.5 s, $0.64 so far",
-        "step 1 of 2: reward 0.410, valid 98%, match 0.400, ties 25%, 2.5 s, $1.27 so far",
+        "step 0 of 2: reward 0.410, valid 98%, match 0.400, ties 75%, all equal 25%, 2.5 s, $0.64 so far",
+        "step 1 of 2: reward 0.410, valid 98%, match 0.400, ties 75%, all equal 25%, 2.5 s, $1.27 so far",
     ]
 
 
@@ -103,7 +104,7 @@ def test_what_the_cookbook_logs_is_in_the_file_and_not_on_the_console(tmp_path, 
     assert shown.out == ""
     assert sorted(shown.err.splitlines()) == [
         "WARNING: careful",
-        "step 0 of 2: reward 0.410, valid 98%, match 0.400, ties 25%, 2.5 s, $0.64 so far",
+        "step 0 of 2: reward 0.410, valid 98%, match 0.400, ties 75%, all equal 25%, 2.5 s, $0.64 so far",
     ]
     kept = (tmp_path / "logs.log").read_text("utf-8")
     assert all(said in kept for said in ("careful", "env/all/reward/total", "step 0 of 2: reward 0.410"))

@@ -164,6 +164,8 @@ def test_a_prompt_that_makes_no_sense_is_one_clear_error(system, user, message):
     ("text", "message"),
     [
         ("lerning_rate = 1", r"a preset has no 'lerning_rate'\. Did you mean learning_rate\?"),
+        ("groups_per_batch = 4", r"a preset has no 'groups_per_batch'\. Did you mean batch_size\?"),
+        ("max_steps_off_policy = 4", r"a preset has no 'max_steps_off_policy'\. It has "),
         ("[reward]\nwrnog = 1", r"a reward has no number 'wrnog'\. Did you mean wrong\?"),
         ("[prompt]\nsistem = 'x'", r"\[prompt\] of a preset has no 'sistem'\. Did you mean system\?"),
         ("base = 'exp44'", r"no preset 'exp44'\. Did you mean exp4\?"),
