@@ -130,7 +130,8 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     for key, found in described.items():
         yield from _compare(found, manifest.get(key), key)
     try:
-        yield from _check_counts(manifest.get("counts", {}), described["class_counts"])
+        has_gaps = _has_trusted_labels(manifest) or _lacks_scores(manifest)
+        yield from _check_counts(manifest.get("counts", {}), described["class_counts"], has_gaps=has_gaps)
     except (AttributeError, KeyError, TypeError) as error:
         yield f"counts cannot be read: {error!r}"
     try:
@@ -240,17 +241,18 @@ def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _check_counts(
-    counts: Mapping[str, Mapping[str, Any]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]]
+    counts: Mapping[str, Mapping[str, Any]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]], *, has_gaps: bool
 ) -> Iterator[str]:
-    """Check that the numbers of works add up, as far as the manifest states them."""
+    """Check that the numbers of works add up; with ``has_gaps`` eligible works may lack a disruption label."""
     if "filters" in counts:
         works, *parts = counts["filters"]["works"], *(n for name, n in counts["filters"].items() if name != "works")
         if sum(parts) != works:
             yield f"counts: filters: removals and eligible add up to {sum(parts):,}, not to {works:,} works"
     if "eligible" in counts:
         total = sum(counts["eligible"]["disruption_label"].values())
-        if "filters" in counts and total != counts["filters"]["eligible"]:
-            yield f"counts: eligible: the classes add up to {total:,}, not to {counts['filters']['eligible']:,}"
+        eligible = counts["filters"]["eligible"] if "filters" in counts else total
+        if total > eligible or (total < eligible and not has_gaps):
+            yield f"counts: eligible: the classes add up to {total:,}, not to {eligible:,}"
         for column, labels in counts["eligible"].items():
             for label, eligible in labels.items():
                 n_drawn = sum(split[column][label] for split in drawn.values())
@@ -263,6 +265,13 @@ def _has_trusted_labels(manifest: Mapping[str, Any]) -> bool:
     """Whether the labels were taken from files as they were (``LabelledConfig.labels``), whatever their scores."""
     source = manifest.get("source")
     return isinstance(source, dict) and cast("dict[str, Any]", source).get("labels") == "trust"
+
+
+def _lacks_scores(manifest: Mapping[str, Any]) -> bool:
+    """Whether the works came from files without scores, so that no disruption label follows."""
+    source = manifest.get("source")
+    left_out = cast("dict[str, Any]", source).get("filters_left_out") if isinstance(source, dict) else None
+    return isinstance(left_out, list) and "undefined_score" in left_out
 
 
 def _check_labels(

@@ -183,7 +183,7 @@ def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[
         >>> needed_columns(SplitConfig(balance="none"))
         ('disruption_label',)
     """
-    columns = balanced_columns(config, label) or ("disruption_label",)
+    columns = balanced_columns(config, label) or ("disruption_label" if label is None else label.name,)
     return columns if label is None or label.name in columns else (*columns, label.name)
 
 

@@ -6,9 +6,10 @@ import gzip
 import json
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
@@ -21,6 +22,7 @@ from sciscidata import (
     LabelledConfig,
     LabelThresholds,
     NoveltyConfig,
+    OwnLabel,
     RecordsConfig,
     SplitConfig,
     SyntheticConfig,
@@ -37,10 +39,13 @@ from sciscidata.errors import (
     CorruptRecordError,
     EmptyInputError,
     LabelMismatchError,
+    NotEnoughWorksError,
     SchemaMismatchError,
     WorkIdError,
 )
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.sampling.eligibility import count_references
+from sciscidata.sampling.split import Balance
 from sciscidata.stages import ingest
 
 WORLD = SyntheticConfig(n_works=3_000)
@@ -152,6 +157,30 @@ def test_labels_are_checked_trusted_or_computed_again(home: Path, export: Path, 
     stated = json.loads((tmp_path / "trusted" / "manifest.json").read_bytes())["source"]
     assert stated["labels"] == "trust"
     assert stated["contradicting"]["disruption_label"] > 100
+
+
+@pytest.mark.parametrize("balance", get_args(Balance))
+@pytest.mark.parametrize("labels", ["check", "trust", "recompute"])
+def test_what_is_built_by_any_labels_and_any_balance_is_verified(
+    home: Path, export: Path, tmp_path: Path, labels: str, balance: Any
+) -> None:
+    rows = pl.read_ndjson(export / "labelled.jsonl", infer_schema_length=None).with_columns(own=pl.col("cd_index") > 0)
+    row = pl.int_range(pl.len())
+    gaps = [pl.when(row % 3 < n).then(name).alias(name) for n, name in enumerate(VOCABULARIES, 1)]
+    names = [*VOCABULARIES]
+    files = {"whole": rows, "gaps": rows.with_columns(gaps), "none": rows.drop(names)}
+    files["swapped"] = rows.with_columns(pl.col(name).shuffle(seed=3) for name in names)
+    label = OwnLabel(classes=("true", "false"), column="own")
+    split, settings = SplitConfig(n_train=9, n_test=9, balance=balance), {"labels": labels, "label": label}
+    built = list[str]()
+    for name, frame in files.items():
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+        with suppress(LabelMismatchError, NotEnoughWorksError):
+            draw(home, tmp_path / name, tmp_path / f"{name}.parquet", split=split, **settings)  # verifies it, too
+            built.append(name)
+    can_lack_labels = labels == "recompute" or balance in ("label", "none")
+    expected = ["whole", "gaps", *(["none"] if can_lack_labels else []), "swapped"]
+    assert built == (["whole"] if labels == "check" else expected)
 
 
 def test_of_uzzis_rule_only_the_presence_of_labels_is_checked(home: Path, tmp_path: Path) -> None:
