@@ -111,7 +111,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result, checks),
             overwrite=config.overwrite,
-            scores_file=config.scores_file,
+            scores_file=config.scores_file and "undefined_score" not in source.left_out,
             extra=lambda folder: _plot_pictures(result, source, config, novelty, folder),
         )
 
@@ -119,7 +119,9 @@ def build(config: BuildConfig) -> Release:
 def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw. Where there are too many texts to read, draw by structure first."""
     labelled = _label(source, config)
-    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, _data_date(source), config.label)
+    rules = DrawRules(
+        source.eligibility, config.split, config.cd.window_years, _data_date(source), config.label, source.left_out
+    )
     if source.read_works is not None:
         result = draw_before_text(labelled, source.read_works, rules, names=source.names)
         drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
@@ -140,7 +142,7 @@ def _label(source: ScoredSource, config: BuildConfig) -> pl.LazyFrame:
     columns = [*source.works.collect_schema(), *scored.collect_schema()]
     files, ids = find_label_files(config.label, config.source, columns)
     if files:
-        own = read_label_files(config.label, files, ids)
+        own = read_label_files(config.label, files, ids, config.source)
         source.provenance["label_files"] = state_files(files)
     else:
         own = compute_own_labels(source.works, scored, config.label)
@@ -311,9 +313,10 @@ def _plot_pictures(
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )
     cd, data = result.eligible.select("cd_index"), source.provenance
-    plot_disruption(
-        cd, thresholds, eligible=disruption[0], drawn=disruption[1], data=data, path=folder / "disruption.png"
-    )
+    if "undefined_score" not in source.left_out:
+        plot_disruption(
+            cd, thresholds, eligible=disruption[0], drawn=disruption[1], data=data, path=folder / "disruption.png"
+        )
     if not result.scored.head(1).collect().is_empty():
         counts = {"eligible_counts": atypicality[0], "drawn_counts": atypicality[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"

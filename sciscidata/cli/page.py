@@ -34,7 +34,7 @@ from sciscidata.plots import plot_by_field, plot_by_year, plot_cd_sweep, plot_di
 from sciscidata.plots.figure import name_data
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import PICTURES
+from sciscidata.release.manifest import PICTURES, lacks_scores
 from sciscidata.release.release import read_release
 from sciscidata.release.verify import kind_of
 from sciscidata.sampling.manifest_entries import remark_on_release
@@ -168,7 +168,7 @@ def _describe_release(path: Path) -> _Page:
     manifest = release.manifest
     frames: dict[str, pl.DataFrame] = {split: getattr(release, split) for split in release.splits}
     works = pl.concat(frame.with_columns(split=pl.lit(split)) for split, frame in frames.items())
-    tables = [tabulate_classes(manifest, "disruption_label")]
+    tables = [] if lacks_scores(manifest) else [tabulate_classes(manifest, "disruption_label")]
     if manifest["novelty"]["available"]:
         tables.append(tabulate_classes(manifest, "novelty_label"))
     label = stated_label(manifest)

@@ -21,7 +21,7 @@ from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_file, list_splits
+from sciscidata.release.manifest import MANIFEST, describe_file, lacks_scores, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.eligibility import FILTER_NOTES
@@ -44,11 +44,12 @@ def print_release(release: Release) -> None:
             console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
         if "filters" in manifest.get("counts", {}):
             console.print(tabulate_filters(manifest))
-        console.print(tabulate_classes(manifest, "disruption_label"))
+        if not lacks_scores(manifest):
+            console.print(tabulate_classes(manifest, "disruption_label"))
         if manifest["novelty"]["available"]:
             console.print(tabulate_classes(manifest, "novelty_label"))
             _print_null_model(console, manifest.get("atypicality"))
-        else:
+        elif not lacks_scores(manifest):
             console.print("novelty fields: null in every row")
         label = stated_label(manifest)
         if label is not None:

@@ -22,7 +22,7 @@ class DrawRules(NamedTuple):
     """Which works may be drawn, how many, and what decides whether a citation window is complete.
 
     ``window_years`` and ``data_date`` as in ``mark_removals``. ``label`` is the own label of the works, if they have
-    one.
+    one. ``without`` names filters that are not applied, because the source has not what they read.
     """
 
     eligibility: EligibilityConfig
@@ -30,6 +30,7 @@ class DrawRules(NamedTuple):
     window_years: int | None
     data_date: str | None = None
     label: OwnLabel | None = None
+    without: tuple[str, ...] = ()
 
 
 class Drawn(NamedTuple):
@@ -70,7 +71,7 @@ def draw_after_text(
         >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
         ([1], 1)
     """
-    eligibility, split, window_years, data_date, label = rules
+    eligibility, split, window_years, data_date, label, _ = rules
     words = vocabularies(label)
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()

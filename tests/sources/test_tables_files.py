@@ -5,6 +5,8 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import random
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -77,6 +79,14 @@ KINDS = {
     "jsonl": write_json,
     "jsonl.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_ndjson().encode())),
     "list": write_list,
+    "list on one line": lambda frame, path: frame.write_json(path),
+    "list laid out over lines": lambda frame, path: path.write_text(json.dumps(frame.to_dicts(), indent=2)),
+    "feather": lambda frame, path: frame.write_ipc(path, compression="zstd"),
+    "arrow stream": lambda frame, path: frame.write_ipc_stream(path),
+    "index of pandas": lambda frame, path: frame.with_row_index("").write_csv(path),
+    "row names of R": lambda frame, path: frame.with_row_index("").write_csv(path, quote_style="non_numeric"),
+    "trailing comma": lambda frame, path: frame.with_columns(pl.lit(None).alias("")).write_csv(path),
+    "index in parquet": lambda frame, path: frame.with_row_index("").write_parquet(path),
 }
 
 
@@ -259,17 +269,44 @@ def test_a_file_that_was_cut_off_is_named(tmp_path):
         ingest_tables(TablesConfig(**files | {"citations": (str(archive),)}, **NAMES), tmp_path / "corpus")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize(
+    "flags", ["--works {0} --references refs", "--input {0}", "--labelled {0}", "--config {0} --source synthetic"]
+)
+def test_text_in_another_encoding_is_an_error_that_names_it(tmp_path, capsys, encoding, flags):
+    works = {"--input": '{"id": "W1"}', "--config": "seed = 1"}.get(flags.split()[0], "work_id,publication_year,refs\n")
+    (tmp_path / "file").write_bytes(works.encode(encoding))
+    words = [word.format(tmp_path / "file") for word in flags.split()]
+    status = main(["build", *words, "--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path / "cache")])
+    assert status == 1
+    name = encoding[:6].upper()
+    assert f"{name} text, needs UTF-8: iconv -f {name} -t UTF-8" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["feather", "arrow stream"])
+def test_a_damaged_arrow_file_is_named_and_never_ends_the_process(tmp_path, kind):
+    KINDS[kind](WORKS[:50], tmp_path / "works")
+    whole, path = (tmp_path / "works").read_bytes(), tmp_path / "damaged"
+    for seed in range(100):
+        chance, damaged = random.Random(seed), bytearray(whole)
+        damaged[chance.randrange(8, len(whole))] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged if seed % 2 else damaged[: chance.randrange(8, len(whole))])
+        with suppress(CorruptRecordError):
+            list(TableFile(path).read(["pid", "title"]))
+
+
 def test_repeated_ids_far_apart_are_found(tmp_path):
     files = csv_files(tmp_path)
     pl.concat([WORKS, WORKS[:1]]).write_csv(tmp_path / "works.csv")
-    with pytest.raises(WorkIdError, match=r"1 ids occur more than once, for example 'P0'"):
+    with pytest.raises(WorkIdError, match=r"1 id occurs more than once, for example 'P0'"):
         ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
 
 
 def test_a_work_without_an_id_is_named_by_file_and_row(tmp_path):
     files = csv_files(tmp_path)
     WORKS.with_columns(pid=pl.when(pl.int_range(N) != N - 7).then("pid")).write_csv(tmp_path / "works.csv")
-    with pytest.raises(WorkIdError, match=rf"works\.csv: 1 works have no id, the first in row {N - 6:,}: "):
+    with pytest.raises(WorkIdError, match=rf"works\.csv: 1 work has no id, the first in row {N - 6:,}: "):
         ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
 
 

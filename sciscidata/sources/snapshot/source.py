@@ -22,6 +22,7 @@ import polars as pl
 from sciscidata._support.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata._support.progress import Advance
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
@@ -191,7 +192,7 @@ def ingest_snapshot(
         if corrupt and config.corrupt == "fail":
             again = "Run again to download them again" if is_url(config.folder) else "Copy them again and run again"
             msg = (
-                f"{len(corrupt)} corrupt part(s): {'; '.join(corrupt)}. {again} (all other parts "
+                f"{counted(len(corrupt), 'corrupt part')}: {'; '.join(corrupt)}. {again} (all other parts "
                 "are done and kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
             )
             raise CorruptRecordError(msg)
@@ -269,8 +270,8 @@ def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
     free = shutil.disk_usage(there).free
     if needed > free:
         msg = (
-            f"{out} may need {needed / 1e9:,.1f} GB for {len(jobs):,} part(s), and the disk has {free / 1e9:,.1f} GB "
-            "free. Free some disk space, or choose a folder on a larger disk."
+            f"{out} may need {needed / 1e9:,.1f} GB for {counted(len(jobs), 'part')}, and the disk has "
+            f"{free / 1e9:,.1f} GB free. Free some disk space, or choose a folder on a larger disk."
         )
         raise StorageError(msg)
 
@@ -287,9 +288,9 @@ def _seal(
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     if not totals["works"]:
         msg = (
-            f"no work in {len(receipts):,} part(s) of {layout.folder}: {totals['lines']:,} lines, "
+            f"no work in {counted(len(receipts), 'part')} of {layout.folder}: {counted(totals['lines'], 'line')}, "
             f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt; "
-            f"{len(implausible):,} part(s) implausible. Check the folder."
+            f"{counted(len(implausible), 'part')} implausible. Check the folder."
         )
         raise EmptyInputError(msg)
     stems = {part.name: part.stem for part in layout.parts}
