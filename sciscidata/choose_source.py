@@ -306,13 +306,18 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
         structure,
         eligibility,
         provenance | {"filters_left_out": left_out},
-        partial(diagnose_works, known) if "publication_year" in columns else lambda **_: [],
+        partial(diagnose_works, known) if "publication_year" in columns else _find_nothing,
         read_works,
         works.select("work_id", "title", "doi"),
         has_labels=True,
         vocabulary=works,
         left_out=tuple(left_out),
     )
+
+
+def _find_nothing(**_: object) -> list[Check]:
+    """Check no data: of works without a year there is nothing to say."""
+    return []
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:

@@ -18,6 +18,7 @@ from sciscidata._support.quantiles import counted_quantiles
 from sciscidata._support.terminal import printable
 from sciscidata.cli.summary import (
     print_path,
+    remarks_by_flags,
     shown,
     standard_output,
     tabulate_classes,
@@ -37,7 +38,6 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import PICTURES, lacks_scores
 from sciscidata.release.release import read_release
 from sciscidata.release.verify import kind_of
-from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import EXAMPLE
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.storage import atomic_file, real_path
@@ -176,7 +176,7 @@ def _describe_release(path: Path) -> _Page:
         tables.append(tabulate_classes(manifest, label.name))
     if "filters" in manifest.get("counts", {}):
         tables.insert(0, tabulate_filters(manifest))
-    remarks = "".join(f'<p class="warning">{_text(remark)}</p>' for remark in remark_on_release(manifest))
+    remarks = "".join(f'<p class="warning">{_text(remark)}</p>' for remark in remarks_by_flags(manifest))
     stored = [_show_stored((path / name).read_bytes(), name) for name in PICTURES if name in manifest["files"]]
     # The same number of each class first: the order within a class is that of the draw.
     column = label.name if label is not None and manifest["split"]["balance"] == "label" else "disruption_label"

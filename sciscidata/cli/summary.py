@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sciscidata._support.options import translate
 from sciscidata._support.terminal import discard, printable
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
@@ -56,13 +57,21 @@ def print_release(release: Release) -> None:
             console.print(tabulate_classes(manifest, label.name))
             for word, meaning in label.meanings.items():
                 console.print(f"  {word}: {meaning}")
-        for remark in remark_on_release(manifest):
+        for remark in remarks_by_flags(manifest):
             console.print(f"warning: {remark}", style="bold")
         _print_place(console, "release", release.folder)
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
         console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
+
+
+def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
+    """Return the remarks on a release, with the flags of a build for its options."""
+    from sciscidata.cli.commands import list_options
+
+    options = list_options("build")
+    return [translate(remark, options) for remark in remark_on_release(manifest)]
 
 
 def print_background(table: Background, seconds: float | None = None) -> None:

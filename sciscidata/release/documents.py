@@ -181,6 +181,8 @@ _OF_TEXTS: Final = (
     ("A label is as good as the files that it comes from. Nothing here checks it.",),
     "Texts are as their files have them, and may name persons.",
 )
+#: What a remark says of options of a build, which a reader of the release does not run: "(A.b)", " To be sure: A.b=1."
+_OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
 _MAINTENANCE: Final = (
     "A release never changes. Corrections are a new release with another manifest. The documents beside it may change."
 )
@@ -394,7 +396,8 @@ class _About:
         if self.kind == "synthetic":
             lines.append("The works are invented: nothing here holds for science.")
         with suppress(AttributeError, KeyError, TypeError, ValueError):
-            lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remark_on_release(self.manifest)]
+            remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
+            lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
         return lines
 
     def references(self) -> list[Mapping[str, Any]]:

@@ -256,7 +256,7 @@ def draw_before_text(
         >>> draw.counts["filters"]["works"]
         60
     """
-    eligibility, split, window_years, data_date, label, without = rules
+    eligibility, split, window_years, data_date, label, without, texts = rules
     words = vocabularies(label)
     needed = {**STRUCTURE, **{name: WORKS[name] for name in names_read(eligibility)}}
     frame = require_columns(structure, needed, frame_name="STRUCTURE", stage="draw_before_text")
@@ -287,7 +287,8 @@ def draw_before_text(
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
         pool = remaining.select("work_id", *labels)
-    drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread, label=label)
+    pool = pool.collect(engine="streaming")
+    drawn = draw_or_explain(pool, split, filters, n_unread=n_unread, label=label, texts=texts)
     rejected = queue.facts(queue.rejected)
     read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
     by_text = rejected.join(read, on="work_id").group_by("removed_by", *labels).len()

@@ -111,7 +111,7 @@ class LabelledRows(NamedTuple):
 def read_labelled_files(
     config: LabelledConfig,
     cache_dir: Path,
-    advance: Callable[[float], None] | None = None,
+    advance: Callable[[float], None] = lambda _: None,
     *,
     is_scored: bool = True,
 ) -> LabelledRows:
@@ -126,7 +126,7 @@ def read_labelled_files(
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)
     key = hashlib.sha256(json.dumps([_READER_VERSION, inputs, config.text, is_scored]).encode()).hexdigest()
-    read = _Reader(config, is_scored, advance)
+    read = _Reader(config, advance, is_scored=is_scored)
     folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: read.write_rows(files, new))
     found = json.loads((folder / "columns.json").read_text("utf-8"))
     rows = pl.scan_parquet(folder / _ROWS, glob=False)
@@ -284,8 +284,8 @@ def name_texts(rows: pl.DataFrame, texts: Mapping[str, str]) -> pl.Series:
 class _Reader:
     """Reads files of labelled works into one file."""
 
-    def __init__(self, config: LabelledConfig, is_scored: bool, advance: Callable[[float], None] | None) -> None:
-        self._config, self._is_scored, self._advance = config, is_scored, advance or (lambda _: None)
+    def __init__(self, config: LabelledConfig, advance: Callable[[float], None], *, is_scored: bool) -> None:
+        self._config, self._is_scored, self._advance = config, is_scored, advance
 
     def write_rows(self, files: Sequence[Path], folder: Path) -> None:
         """Write the rows of all files, and how many there are of which columns."""

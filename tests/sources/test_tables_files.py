@@ -6,6 +6,7 @@ import gzip
 import json
 import logging
 import random
+import re
 from contextlib import suppress
 from pathlib import Path
 
@@ -185,9 +186,9 @@ def build(folder: Path, *flags: str) -> int:
     names = [word for role, name in NAMES.items() for word in (f"--{role}", name)]
     return main(
         [
-            *("build", "--works", *files["works"], "--citations", *files["citations"], *names, *flags),
+            *("build", "--works", *files["works"], "--citations", *files["citations"], *names),
             *("--no-require-abstract", "--n-train", "30", "--n-test", "9", "--cache-dir", str(folder / "cache")),
-            *("--balance", "none", "--out", str(folder / "slice")),
+            *("--balance", "none", "--out", str(folder / "slice"), *flags),
         ]
     )
 
@@ -206,6 +207,29 @@ def test_a_release_names_works_by_their_original_ids_and_is_verified(tmp_path):
     numbers = dict(again.works.select("original_id", "work_id").collect().iter_rows())
     keys = split_keys(pl.Series([numbers[name] for name in release.train["openalex_id"]]))
     assert keys.is_sorted()
+
+
+def test_works_without_abstracts_are_drawn_by_the_flag_that_the_error_names(tmp_path, capsys):
+    assert build(tmp_path, "--require-abstract") == 1
+    error = capsys.readouterr().err
+    remedy = "Name its texts (--title, --abstract), or draw without them: --no-require-abstract."
+    assert error.splitlines()[-1].endswith(remedy)
+    assert build(tmp_path) == 0
+    assert verify(tmp_path / "slice").kind == "release"
+
+
+def test_remarks_name_flags_in_the_summary_and_no_option_in_the_card(tmp_path, capsys):
+    late = pl.DataFrame({"pid": ["Q1"], "year": [2090], "court": ["Court"], "title": ["On time"]})
+    late.write_csv(tmp_path / "late.csv")
+    assert build(tmp_path, "--works", str(tmp_path / "works.csv"), str(tmp_path / "late.csv")) == 0
+    summary, card = capsys.readouterr().out, (tmp_path / "slice" / "README.md").read_text("utf-8")
+    assert main(["describe", str(tmp_path / "slice")]) == 0
+    for text in (summary, capsys.readouterr().out):
+        assert "1 work is dated after" in text
+        assert "name the last year: --last-year." in text
+        assert "EligibilityConfig" not in text
+    assert "1 work is dated after" in card
+    assert not re.search(r"[A-Z]\w+Config|LabelThresholds|--[a-z]", card.replace("---", ""))
 
 
 def test_an_export_names_works_by_their_original_ids(tmp_path, capsys):
