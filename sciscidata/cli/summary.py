@@ -16,6 +16,7 @@ from rich.text import Text
 
 from sciscidata._support.options import translate
 from sciscidata._support.terminal import discard, printable
+from sciscidata.cli.settings import list_settings
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.graph.graph import CitationGraph, read_graph
@@ -68,9 +69,7 @@ def print_release(release: Release) -> None:
 
 def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
     """Return the remarks on a release, with the flags of a build for its options."""
-    from sciscidata.cli.commands import list_options
-
-    options = list_options("build")
+    options = list_settings()
     return [translate(remark, options) for remark in remark_on_release(manifest)]
 
 
