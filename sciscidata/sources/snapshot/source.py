@@ -238,8 +238,8 @@ def _reach(config: SnapshotConfig) -> Reach:
 
 def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
     if layout.unlisted:
-        left_over = "%d part(s) are not in the manifest and not read: they are from an older copy; the first: %s"
-        _LOG.warning(left_over, len(layout.unlisted), layout.unlisted[0])
+        left_over = "%s not in the manifest and not read, of an older copy; the first: %s"
+        _LOG.warning(left_over, counted(len(layout.unlisted), "part is", "parts are"), layout.unlisted[0])
     if layout.problems and config.corrupt == "fail":
         name, reason = next(iter(layout.problems.items()))
         msg = (
@@ -257,7 +257,8 @@ def _report_implausible(implausible: Mapping[str, str], config: SnapshotConfig) 
     remedy = "kept, as SnapshotConfig.implausible='keep' says"
     if config.implausible == "skip":
         remedy = "left out; if you trust them, set SnapshotConfig.implausible='keep', which reads nothing again"
-    _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
+    parts = counted(len(implausible), "part with implausible works is", "parts with implausible works are")
+    _LOG.warning("%s %s", parts, remedy)
     for line in list_left_out(implausible):
         _LOG.warning("%s", line)
 
