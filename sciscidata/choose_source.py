@@ -17,6 +17,7 @@ import polars as pl
 
 from sciscidata._support.object_store import is_url
 from sciscidata._support.progress import begin_step, progress_bar
+from sciscidata._support.terminal import counted
 from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works
@@ -78,7 +79,7 @@ class ScoredSource:
     ``draw_before_texts``) without the labels, one row per work. Where the source has published scores too,
     ``plot_comparison`` draws published against computed ones into a PNG file. With ``has_labels``, ``scores`` holds the
     labels too, and no null model is known. ``vocabulary`` has the primary fields and the venues (both columns) that
-    there are; None where only the chosen ones were asked for.
+    there are; None where only the chosen ones were asked for. ``left_out`` names filters that cannot be applied.
     """
 
     works: pl.LazyFrame
@@ -93,6 +94,7 @@ class ScoredSource:
     plot_comparison: Callable[[Path], None] | None = None
     has_labels: bool = False
     vocabulary: pl.LazyFrame | None = None
+    left_out: tuple[str, ...] = ()
 
 
 def list_steps(config: BuildConfig) -> tuple[str, ...]:
@@ -269,10 +271,22 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
     """Take scores and labels from the files, and draw by structure before texts are read."""
     n_bytes = sum(file.stat().st_size for file in find_labelled_files(source.inputs))
     with progress_bar("read labelled works", n_bytes, unit="bytes") as advance:
-        rows, columns, report = read_labelled_files(source, config.cache_dir, advance)
+        rows, columns, report = read_labelled_files(source, config.cache_dir, advance, is_scored=config.label is None)
     eligibility, left_out = leave_out_filters(config.eligibility, columns)
-    if left_out:
-        logger.warning("labelled files lack the columns for %s: not applied", ", ".join(left_out))
+    is_scored = "cd_index" in columns
+    if not is_scored and config.split.balance not in ("label", "none"):
+        msg = (
+            f"SplitConfig.balance is {config.split.balance!r}, and the labelled files have no cd_index, so no work has "
+            "such a label. Set SplitConfig.balance='label'."
+        )
+        raise ConfigError(msg)
+    if left_out:  # of texts with a label nobody expects them
+        level = logging.WARNING if is_scored else logging.INFO
+        logger.log(level, "labelled files lack the columns for %s: not applied", ", ".join(left_out))
+    if n_repeated := report.get("repeated_texts"):
+        logger.warning(
+            "labelled files: %s; only the first of equal texts is read", counted(n_repeated, "repeated text")
+        )
     if config.novelty is None:
         rows = rows.with_columns(pl.lit(None, EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS)
     judged, contradicting = judge_labels(rows, source.labels, config.thresholds)
@@ -281,7 +295,7 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
         logger.warning("labels that contradict their scores, taken as they are: %s", found)
     provenance = {"kind": "labelled", "labels": source.labels, "contradicting": contradicting, **report}
     works, structure = make_works(rows), make_structure(judged, names_read(eligibility))
-    counted = structure.drop({"n_references", "n_citers"} - columns)
+    known = structure.drop({"n_references", "n_citers"} - columns)
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect(engine="streaming").sort("work_id")
@@ -292,12 +306,18 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
         structure,
         eligibility,
         provenance | {"filters_left_out": left_out},
-        partial(diagnose_works, counted),
+        partial(diagnose_works, known) if "publication_year" in columns else _find_nothing,
         read_works,
         works.select("work_id", "title", "doi"),
         has_labels=True,
         vocabulary=works,
+        left_out=tuple(left_out),
     )
+
+
+def _find_nothing(**_: object) -> list[Check]:
+    """Check no data: of works without a year there is nothing to say."""
+    return []
 
 
 def _open_sciscinet(config: BuildConfig, tables: SciSciNet, scratch: ExitStack) -> ScoredSource:

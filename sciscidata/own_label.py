@@ -47,8 +47,8 @@ class OwnLabel:
         name: column of the release, such as ``impact_label``; it ends in ``_label``.
         classes: its classes, in label order; 2 to 20.
         column: column with the classes, of the works or of ``file``.
-        file: file with the column and the ids of the works, if the works do not have it: CSV, TSV, Parquet, or JSON
-            with one object per line.
+        file: file with the column and the ids of the works, if the works do not have it: CSV, TSV, Parquet, Arrow, or
+            JSON.
         id: column of ``file`` with the ids. None: work_id, openalex_id or id.
         sql: SQL expression for the class of a work, with window functions if you like. It reckons in binary, where
             0.5 - 0.35 is more than 0.15.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import polars as pl
 
@@ -41,13 +41,21 @@ from sciscidata.sampling.manifest_entries import describe_background, describe_n
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import compute_labels
 from sciscidata.sources.label_files import find_label_files, read_label_files
+from sciscidata.sources.labelled import LabelledConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.record_files import state_files
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
+from sciscidata.sources.tables.source import TablesConfig
 
 logger = logging.getLogger(__name__)
 
+#: The options that name the texts of a source.
+_TEXTS: Final[Mapping[type, tuple[str, ...]]] = {
+    SciSciNetConfig: ("SciSciNetConfig.texts",),
+    TablesConfig: ("TablesConfig.title", "TablesConfig.abstract"),
+    LabelledConfig: ("LabelledConfig.text",),
+}
 _EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
 
 
@@ -111,7 +119,7 @@ def build(config: BuildConfig) -> Release:
             config.out,
             manifest=_describe(config, source.provenance, novelty, result, checks),
             overwrite=config.overwrite,
-            scores_file=config.scores_file,
+            scores_file=config.scores_file and "undefined_score" not in source.left_out,
             extra=lambda folder: _plot_pictures(result, source, config, novelty, folder),
         )
 
@@ -119,7 +127,8 @@ def build(config: BuildConfig) -> Release:
 def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
     """Label, filter and draw. Where there are too many texts to read, draw by structure first."""
     labelled = _label(source, config)
-    rules = DrawRules(source.eligibility, config.split, config.cd.window_years, _data_date(source), config.label)
+    facts = (config.split, config.cd.window_years, _data_date(source), config.label, source.left_out)
+    rules = DrawRules(source.eligibility, *facts, _TEXTS.get(type(config.source), ()))
     if source.read_works is not None:
         result = draw_before_text(labelled, source.read_works, rules, names=source.names)
         drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
@@ -140,7 +149,7 @@ def _label(source: ScoredSource, config: BuildConfig) -> pl.LazyFrame:
     columns = [*source.works.collect_schema(), *scored.collect_schema()]
     files, ids = find_label_files(config.label, config.source, columns)
     if files:
-        own = read_label_files(config.label, files, ids)
+        own = read_label_files(config.label, files, ids, config.source)
         source.provenance["label_files"] = state_files(files)
     else:
         own = compute_own_labels(source.works, scored, config.label)
@@ -311,9 +320,10 @@ def _plot_pictures(
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )
     cd, data = result.eligible.select("cd_index"), source.provenance
-    plot_disruption(
-        cd, thresholds, eligible=disruption[0], drawn=disruption[1], data=data, path=folder / "disruption.png"
-    )
+    if "undefined_score" not in source.left_out:
+        plot_disruption(
+            cd, thresholds, eligible=disruption[0], drawn=disruption[1], data=data, path=folder / "disruption.png"
+        )
     if not result.scored.head(1).collect().is_empty():
         counts = {"eligible_counts": atypicality[0], "drawn_counts": atypicality[1]}
         n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"

@@ -20,7 +20,7 @@ from msgspec import Meta
 
 from sciscidata._support.terminal import align_columns, find_unknown, suggest
 from sciscidata._support.validate import PositiveInt, Share, check_fields, check_value
-from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
+from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rewards import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
@@ -383,7 +383,7 @@ def read_preset_file(path: Path) -> Preset:
         sciscirl.errors.SciSciRLError: no-such.toml cannot be read: No such file or directory. Check the path.
     """
     try:
-        content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
+        content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}. Check the path."
         raise SciSciRLError(msg) from error

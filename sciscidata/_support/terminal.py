@@ -55,6 +55,16 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
+def counted(n: int, one: str, many: str = "") -> str:
+    """Write a number and what it counts: ``many`` for any number but 1, by default ``one`` with an s.
+
+    Example:
+        >>> counted(1, "id occurs", "ids occur"), counted(1_000, "work")
+        ('1 id occurs', '1,000 works')
+    """
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
 def suggest(word: object, known: Iterable[str]) -> str:
     """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
     close = find_close(word, known) if isinstance(word, str) else []

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
+from sciscidata._support.terminal import counted
 from sciscidata.cli.summary import shown
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
@@ -109,12 +110,12 @@ def _measure(config: BuildConfig) -> _Amount:
         files = find_record_files(source.inputs)
         packed = sum(file.stat().st_size / (1 if file.suffix in (".gz", ".zst") else _PLAIN) for file in files)
         works, n_bytes = round(packed / _BYTES_PER_WORK), sum(file.stat().st_size for file in files)
-        line = f"{len(files):,} file{'s' * (len(files) != 1)} of records, {n_bytes:,} bytes: about {works:,} works"
+        line = f"{counted(len(files), 'file')} of records, {n_bytes:,} bytes: about {works:,} works"
         return _Amount(line, works, works * _REFERENCES_PER_WORK, packed)
     if isinstance(source, LabelledConfig):
         files = find_labelled_files(source.inputs)
         n_bytes = sum(file.stat().st_size for file in files)
-        line = f"{len(files):,} file{'s' * (len(files) != 1)} of labelled works, {n_bytes:,} bytes"
+        line = f"{counted(len(files), 'file')} of labelled works, {n_bytes:,} bytes"
         return _Amount(line, None, 0, n_bytes)
     if isinstance(source, SnapshotConfig):
         n_bytes = snapshot_bytes(source)
@@ -207,5 +208,5 @@ def _describe_pull(config: BuildConfig, source: OpenAlexConfig) -> list[str]:
         f"classes of candidates, {_ELSEWHERE}: {_list_shares(published_shares())}",
         f"calls: about {calls:,.0f}, at {rate:g} a second {_format_seconds(calls / rate)} or more",
         f"cost: about ${cost:.2f}; {describe_days(cost, has_key=config.api.api_key is not None)}{today}",
-        f"this look took {asked} call{'s' * (asked != 1)}, ${paid:.4f}; the answers are kept",
+        f"this look took {counted(asked, 'call')}, ${paid:.4f}; the answers are kept",
     ]

@@ -18,6 +18,7 @@ from sciscidata._support.quantiles import counted_quantiles
 from sciscidata._support.terminal import printable
 from sciscidata.cli.summary import (
     print_path,
+    remarks_by_flags,
     shown,
     standard_output,
     tabulate_classes,
@@ -34,10 +35,9 @@ from sciscidata.plots import plot_by_field, plot_by_year, plot_cd_sweep, plot_di
 from sciscidata.plots.figure import name_data
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import PICTURES
+from sciscidata.release.manifest import PICTURES, lacks_scores
 from sciscidata.release.release import read_release
 from sciscidata.release.verify import kind_of
-from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import EXAMPLE
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.storage import atomic_file, real_path
@@ -168,7 +168,7 @@ def _describe_release(path: Path) -> _Page:
     manifest = release.manifest
     frames: dict[str, pl.DataFrame] = {split: getattr(release, split) for split in release.splits}
     works = pl.concat(frame.with_columns(split=pl.lit(split)) for split, frame in frames.items())
-    tables = [tabulate_classes(manifest, "disruption_label")]
+    tables = [] if lacks_scores(manifest) else [tabulate_classes(manifest, "disruption_label")]
     if manifest["novelty"]["available"]:
         tables.append(tabulate_classes(manifest, "novelty_label"))
     label = stated_label(manifest)
@@ -176,7 +176,7 @@ def _describe_release(path: Path) -> _Page:
         tables.append(tabulate_classes(manifest, label.name))
     if "filters" in manifest.get("counts", {}):
         tables.insert(0, tabulate_filters(manifest))
-    remarks = "".join(f'<p class="warning">{_text(remark)}</p>' for remark in remark_on_release(manifest))
+    remarks = "".join(f'<p class="warning">{_text(remark)}</p>' for remark in remarks_by_flags(manifest))
     stored = [_show_stored((path / name).read_bytes(), name) for name in PICTURES if name in manifest["files"]]
     # The same number of each class first: the order within a class is that of the draw.
     column = label.name if label is not None and manifest["split"]["balance"] == "label" else "disruption_label"

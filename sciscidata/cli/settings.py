@@ -19,7 +19,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.label_thresholds import PRESETS
 from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
-from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
+from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]
@@ -121,14 +121,14 @@ def read_toml(path: Path) -> Settings:
     An InputNotFoundError says that it cannot be opened, a ConfigError that it is not TOML.
     """
     try:
-        content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
+        content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except OSError as error:
         msg = f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
         raise InputNotFoundError(msg) from error
     except RecursionError:
         msg = f"--config {path}: not a file of settings: its values are nested too deeply. Write names and values."
         raise ConfigError(msg) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         # TOML calls it so when `novelty = false` and `[novelty]` stand in one file.
         remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""
         msg = f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names."

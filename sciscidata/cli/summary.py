@@ -14,14 +14,16 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from sciscidata._support.options import translate
 from sciscidata._support.terminal import discard, printable
+from sciscidata.cli.settings import list_settings
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_file, list_splits
+from sciscidata.release.manifest import MANIFEST, describe_file, lacks_scores, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.eligibility import FILTER_NOTES
@@ -44,24 +46,31 @@ def print_release(release: Release) -> None:
             console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
         if "filters" in manifest.get("counts", {}):
             console.print(tabulate_filters(manifest))
-        console.print(tabulate_classes(manifest, "disruption_label"))
+        if not lacks_scores(manifest):
+            console.print(tabulate_classes(manifest, "disruption_label"))
         if manifest["novelty"]["available"]:
             console.print(tabulate_classes(manifest, "novelty_label"))
             _print_null_model(console, manifest.get("atypicality"))
-        else:
+        elif not lacks_scores(manifest):
             console.print("novelty fields: null in every row")
         label = stated_label(manifest)
         if label is not None:
             console.print(tabulate_classes(manifest, label.name))
             for word, meaning in label.meanings.items():
                 console.print(f"  {word}: {meaning}")
-        for remark in remark_on_release(manifest):
+        for remark in remarks_by_flags(manifest):
             console.print(f"warning: {remark}", style="bold")
         _print_place(console, "release", release.folder)
         width = max(map(len, manifest["files"]))
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
         console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
+
+
+def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
+    """Return the remarks on a release, with the flags of a build for its options."""
+    options = list_settings()
+    return [translate(remark, options) for remark in remark_on_release(manifest)]
 
 
 def print_background(table: Background, seconds: float | None = None) -> None:

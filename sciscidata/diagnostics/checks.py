@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import Year, check_value
 from sciscidata.disruption.config import WindowYears
 from sciscidata.graph.graph import CitationGraph, build_graph
@@ -436,8 +437,9 @@ def _check_merged(graph: CitationGraph, works: pl.LazyFrame, earlier: pl.LazyFra
     n_missing = int(graph.citer_offsets[-1] - graph.citer_offsets[graph.n_known])
     if earlier is None:
         text = (
-            f"{n_missing:,} citations name a work that is not in works. Which of these were merged cannot be inferred "
-            "from one release of OpenAlex; diagnose(earlier=...) compares it with another"
+            f"{counted(n_missing, 'citation names', 'citations name')} a work that is not in works. Which of these "
+            "were merged cannot be inferred from one release of OpenAlex; diagnose(earlier=...) compares it with "
+            "another"
         )
         return Check("merged", None, n_missing, text)
     successors = find_successors(works, earlier)
@@ -451,8 +453,8 @@ def _check_merged(graph: CitationGraph, works: pl.LazyFrame, earlier: pl.LazyFra
         return Check("merged", 0, n_missing, "no citation names a work that was merged since, as far as DOIs tell")
     old, new = successors.filter(pl.Series(is_cited)).row(0)
     text = (
-        f"{n:,} citations name a work that was merged into another one since (W{old} is now W{new}); "
-        "find_successors names them all"
+        f"{counted(n, 'citation names', 'citations name')} a work that was merged into another one since "
+        f"(W{old} is now W{new}); find_successors names them all"
     )
     return Check("merged", n, n_missing, text, warns=True)
 

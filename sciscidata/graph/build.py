@@ -26,6 +26,7 @@ from isal import isal_zlib
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata._support.progress import progress_bar
+from sciscidata._support.terminal import counted
 from sciscidata.errors import ONE_ROW_EACH, EmptyInputError, WorkIdError
 from sciscidata.storage import file_checksum, note_finished, quick_checksum, whole_when_done
 
@@ -265,7 +266,7 @@ def read_nodes(works: pl.LazyFrame) -> Nodes:
         msg = "build_graph: WORKS has no row. Check the source and the filters before this stage."
         raise EmptyInputError(msg)
     if n_null := rows["work_id"].null_count():
-        msg = f"build_graph: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
+        msg = f"build_graph: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
         raise WorkIdError(msg)
     refuse_reserved(rows["work_id"])
     by_day = "publication_date" in rows.columns

@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
-from sciscidata.hubs.zenodo import Deposition, Zenodo, find_zenodo, md5_of
+from sciscidata.hubs.zenodo import Deposition, Zenodo, check_licence, find_zenodo, md5_of
 from sciscidata.release.documents import Publication, describe_publication, find_publication, render_documents
 from sciscidata.release.manifest import CITATION, DOCUMENTS, MANIFEST
 from sciscidata.release.release import Release, check_target
@@ -202,6 +202,7 @@ def _to_zenodo(
             "the licence of this release is not known here. Give Zenodo's name of it, for example licence='cc-by-4.0'."
         )
         raise ConfigError(msg)
+    check_licence(licence)
     if not known.creators:
         msg = "Zenodo needs to know who made the release. Name them by creators=..., each 'Family name, Given name'."
         raise ConfigError(msg)

@@ -18,7 +18,7 @@ from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.urls import check_address
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import ConfigError
-from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
+from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 
 BASE_URL: Final = "https://api.openalex.org"
 KEY_VARIABLE: Final = "OPENALEX_API_KEY"
@@ -165,7 +165,7 @@ def _first(*candidates: Any) -> Any:  # noqa: ANN401 (check_fields says what is 
 
 def _read_config_file(path: Path) -> dict[str, str]:
     try:
-        content = tomllib.loads(read_whole(path, SETTINGS_BYTES).decode())
+        content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
@@ -174,6 +174,9 @@ def _read_config_file(path: Path) -> dict[str, str]:
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         # Without the parser's message, which may quote the line that holds the key.
         msg = f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".'
+        raise ConfigError(msg) from None
+    except ValueError as error:  # in another encoding
+        msg = f"{path} is {error}."
         raise ConfigError(msg) from None
     for name, value in content.items():
         if name not in ("api_key", "base_url", "email") or not isinstance(value, str):

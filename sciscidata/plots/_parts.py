@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import polars as pl
 
+from sciscidata._support.terminal import counted
 from sciscidata.plots.figure import COLOURS, INK
 
 if TYPE_CHECKING:
@@ -76,7 +77,7 @@ def count_works(n: int) -> str:
         >>> count_works(1), count_works(2_000)
         ('1 work', '2,000 works')
     """
-    return "1 work" if n == 1 else f"{n:,} works"
+    return counted(n, "work")
 
 
 def write_share(share: float, _: object = None) -> str:

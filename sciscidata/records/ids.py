@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.strings import string_buffers
+from sciscidata._support.terminal import counted
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
@@ -108,7 +109,8 @@ def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
         )
         raise WorkIdError(msg)
     msg = (
-        f"{what}: {pairs['work_id'].n_unique():,} ids occur more than once, for example {pairs['first'][0]!r}. Keep "
+        f"{what}: {counted(pairs['work_id'].n_unique(), 'id occurs', 'ids occur')} more than once, for example "
+        f"{pairs['first'][0]!r}. Keep "
         "one row for each work."
     )
     raise WorkIdError(msg)
@@ -125,7 +127,7 @@ def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
         row each: .sort(pl.all()).unique('work_id', keep='first', maintain_order=True).
     """
     if n_null := work_ids.null_count():
-        msg = f"{stage}: WORKS has {n_null:,} rows without a work_id. Drop them: .drop_nulls('work_id')."
+        msg = f"{stage}: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
         raise WorkIdError(msg)
     repeated = work_ids.filter(work_ids.is_duplicated())
     if len(repeated):

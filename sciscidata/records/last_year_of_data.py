@@ -12,6 +12,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata._support.terminal import counted
+
 #: The years of all works but one in so many are the data's: more cannot have mistaken dates.
 _ONE_IN: Final = 10
 #: One in so many of the fullest of the years before makes a later year the data's too. Mistaken dates put some works
@@ -96,7 +98,7 @@ def remark_on_later_works(later: Mapping[str, Any] | None, last_year: int | None
     if not later:
         return []
     first, last = later["first_year"], later["last_year"]
-    works = "1 work is" if later["works"] == 1 else f"{later['works']:,} works are"
+    works = counted(later["works"], "work is", "works are")
     years = f"{first}" if first == last else f"{first} to {last}"
     return [
         f"{works} dated after {last_year}, the last year of the data: {years}. A mistaken date, or a year that has "

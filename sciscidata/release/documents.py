@@ -24,6 +24,8 @@ from sciscidata.release.manifest import (
     MANIFEST,
     PICTURES,
     SCORES_FILE,
+    lacks_scores,
+    list_left_out,
     list_splits,
     read_settings,
 )
@@ -52,6 +54,7 @@ _HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
     pl.Float64(): "float64",
 }
 _KEYWORDS: Final = ("science of science", "CD index", "disruption")
+_TAGS: Final = ("science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption")
 _CC0: Final = "https://creativecommons.org/publicdomain/zero/1.0/"
 
 
@@ -171,6 +174,15 @@ _LIMITS: Final = (
 _PERSONAL: Final = (
     "No names or addresses of persons are recorded. Titles and abstracts are published texts, and may name persons."
 )
+#: The same four of a release that has a label from files, and no score: uses, no uses, limits, and what names persons.
+_OF_TEXTS: Final = (
+    ("To train and judge models that predict the label from the text, by a reward that anyone can verify.",),
+    ("Not for prompts that show a column that the label follows from: the answer would be in the question.",),
+    ("A label is as good as the files that it comes from. Nothing here checks it.",),
+    "Texts are as their files have them, and may name persons.",
+)
+#: What a remark says of options of a build, which a reader of the release does not run: "(A.b)", " To be sure: A.b=1."
+_OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
 _MAINTENANCE: Final = (
     "A release never changes. Corrections are a new release with another manifest. The documents beside it may change."
 )
@@ -232,7 +244,9 @@ def describe_publication(manifest: Mapping[str, Any]) -> Description:
     """
     about = _About(manifest, Publication())
     licence = "cc-zero" if about.licence.url == _CC0 else None
-    return Description(about.title, about.summary(), _KEYWORDS, licence, [work["doi"] for work in about.references()])
+    return Description(
+        about.title, about.summary(), about.keywords, licence, [work["doi"] for work in about.references()]
+    )
 
 
 class _About:
@@ -251,8 +265,15 @@ class _About:
         what = " and ".join(
             ["disruption", *(["novelty"] if self.is_novel else [])] if self.label is None else [self._own_name()]
         )
-        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} works ({data})"
-        self.data = data
+        self.is_scored = not lacks_scores(manifest)
+        self.noun = "works" if self.is_scored else "texts"
+        self.data = data if self.is_scored else "labelled files"
+        self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
+        self.uses, self.not_for, self.limits, self.personal = _USES, _NOT_FOR, _LIMITS, _PERSONAL
+        self.keywords, self.tags = _KEYWORDS, _TAGS
+        if not self.is_scored:
+            self.uses, self.not_for, self.limits, self.personal = _OF_TEXTS
+            self.keywords = self.tags = (self._own_name(),)
 
     def _part(self, name: str) -> dict[str, Any]:
         """Return an entry of the manifest that is an object; empty if it is anything else: a caller may state it."""
@@ -268,6 +289,8 @@ class _About:
         """Say in two sentences what the release is."""
         counts = ", ".join(f"{rows:,} {split}" for split, rows in self.rows.items())
         own = f", and {self._own_name()} labels" if self.label is not None else ""
+        if not self.is_scored:
+            return f"Texts with {self._own_name()} labels, as their files have them. {counts} texts."
         return (
             f"Scientific works with labels computed from the citation record: disruption by the CD index"
             f"{', novelty by atypical combinations of venues' if self.is_novel else ''}{own}. "
@@ -278,6 +301,9 @@ class _About:
         """Say how scores became labels."""
         lines: list[str] = []
         cd = self._part("cd")
+        if not self.is_scored:
+            is_read = "column" in self._part("label")
+            return [self._describe_own(), *(["The labels were read from files."] if is_read else [])]
         is_published = str(self.source.get("scores", "")).startswith("as published")
         if self.kind == "labelled":
             lines.append(
@@ -323,13 +349,20 @@ class _About:
                 f"conventionality score: from their median. Null model: {config.get('null', 'as published')}."
             )
         if self.label is not None:
-            meanings = "; ".join(f"{word}: {meaning}" for word, meaning in self.label.meanings.items())
-            lines.append(
-                f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {self.label.question or ''} "
-                f"{meanings}"
-            )
+            lines.append(self._describe_own())
         lines.append("No label comes from an annotator.")
         return [" ".join(line.split()) for line in lines]
+
+    def _describe_own(self) -> str:
+        assert self.label is not None
+        meanings = "; ".join(f"{word}: {meaning}" for word, meaning in self.label.meanings.items())
+        text = f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {self.label.question or ''} {meanings}"
+        return " ".join(text.split())
+
+    def _languages(self) -> list[str]:
+        """List the languages that were kept; none where labelled files do not say the language."""
+        found = [] if "languages" in list_left_out(self.manifest) else self._part("eligibility").get("languages")
+        return [str(code) for code in found or ()]
 
     def drawn(self) -> str:
         """Say how works came into the splits."""
@@ -358,19 +391,20 @@ class _About:
             "Works without an abstract in the source are left out where the filter says so. Some large publishers "
             "do not pass on abstracts, so their works are rare here."
         ] * (self.kind in ("openalex", "snapshot", "records", "sciscinet"))
-        languages = self._part("eligibility").get("languages")
-        if languages:
-            lines.append(f"Languages kept: {', '.join(map(str, languages))}. Works in other languages are left out.")
+        if languages := self._languages():
+            lines.append(f"Languages kept: {', '.join(languages)}. Works in other languages are left out.")
         if self.kind == "synthetic":
             lines.append("The works are invented: nothing here holds for science.")
         with suppress(AttributeError, KeyError, TypeError, ValueError):
-            lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remark_on_release(self.manifest)]
+            remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
+            lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
         return lines
 
     def references(self) -> list[Mapping[str, Any]]:
         """List what to cite besides the release."""
         source = {"openalex": ["openalex"], "sciscinet": ["openalex", "sciscinet"]}
         names = [*source.get(_LICENCE_OF.get(self.kind, ""), []), "cd", *(["novelty"] if self.is_novel else [])]
+        names = names if self.is_scored else []
         return [_WORKS_CITED[name] for name in names]
 
     # README.md
@@ -386,7 +420,8 @@ class _About:
             *(line for name in pictures for line in (f"![{name.removesuffix('.png').replace('_', ' ')}]({name})", "")),
             *("## Contents", ""),
             *_table(
-                ("split", "works", "file"), [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()]
+                ("split", self.noun, "file"),
+                [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()],
             ),
             "",
             f"Each row has the columns {', '.join(f'`{name}`' for name in example_schema(self.label))}. Null means "
@@ -410,9 +445,9 @@ class _About:
         lines += ["## How the labels were made", "", *_bullets(self.made())]
         lines += ["", "## Which works", "", self.drawn()]
         if filters:
-            lines += ["", *_table(("works", "number"), [(name, f"{n:,}") for name, n in filters])]
-        lines += ["", "## Intended use", "", *_bullets((*_USES, *_NOT_FOR))]
-        lines += ["", "## Known biases and limits", "", *_bullets((*self.biases(), *_LIMITS, _PERSONAL))]
+            lines += ["", *_table((self.noun, "number"), [(name, f"{n:,}") for name, n in filters])]
+        lines += ["", "## Intended use", "", *_bullets((*self.uses, *self.not_for))]
+        lines += ["", "## Known biases and limits", "", *_bullets((*self.biases(), *self.limits, self.personal))]
         lines += [
             "",
             "## Licence",
@@ -426,13 +461,14 @@ class _About:
             "```",
             "",
         ]
-        lines += [f"Cite what it follows from, too{' (disruption' + ''.join(f' and {n}' for n in novel) + ')'}:", ""]
-        return "\n".join([*lines, *_bullets(_name_work(work) for work in self.references()), "", _MAINTENANCE])
+        if cited := self.references():
+            follows = f" (disruption{''.join(f' and {n}' for n in novel)})"
+            lines += [f"Cite what it follows from, too{follows}:", "", *_bullets(map(_name_work, cited)), ""]
+        return "\n".join([*lines, _MAINTENANCE])
 
     def _header(self) -> dict[str, Any]:
         n_rows = sum(self.rows.values())
-        languages = [str(code) for code in self._part("eligibility").get("languages") or ()]
-        tags = ["science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption"]
+        languages = self._languages()
         # By configuration: its columns, and the file and the rows of each of its splits.
         files = {split: (f"{split}.parquet", rows) for split, rows in self.rows.items()}
         configs = {"default": (example_schema(self.label), files)}
@@ -444,7 +480,7 @@ class _About:
             **({"license_name": "see-the-section-licence"} if self.licence.name == "other" else {}),
             **({"language": languages} if languages else {}),
             "tags": [
-                *tags,
+                *self.tags,
                 *(["novelty"] if self.is_novel else []),
                 *(["synthetic"] if self.kind == "synthetic" else []),
             ],
@@ -521,8 +557,8 @@ class _About:
                     "version": self._version() or "1",
                     **({"license": "CC0-1.0"} if self.licence.name == "cc0-1.0" else {}),
                     **{name: value for name, value in known.items() if value},
-                    "keywords": [*_KEYWORDS],
-                    "references": self.references(),
+                    "keywords": [*self.keywords],
+                    **({"references": cited} if (cited := self.references()) else {}),
                 }
             )
         )
@@ -548,11 +584,12 @@ class _About:
                 "creator": [{"@type": "sc:Person", "name": name} for name in facts.creators]
                 or [{"@type": "sc:Organization", "name": _MAKER}],
                 "citeAs": "\n".join(self._bibtex()),
-                "keywords": [*_KEYWORDS],
-                "inLanguage": [str(code) for code in self._part("eligibility").get("languages") or ()] or ["und"],
+                "keywords": [*self.keywords],
+                "inLanguage": self._languages() or ["und"],
                 **{name: value for name, value in known.items() if value},
                 **({} if self.licence.url else {"license": self.licence.text}),
-                "rai:dataCollection": f"Works, texts and citations of {self.data}. {self.drawn()}",
+                "rai:dataCollection": f"{'Works, texts and citations' if self.is_scored else 'Texts'} of {self.data}. "
+                f"{self.drawn()}",
                 "rai:dataCollectionType": ["Web API" if self.kind == "openalex" else "Others"],
                 "rai:dataCollectionMissingData": "Null means undefined or not known; it is never 0.",
                 "rai:dataPreprocessingProtocol": [
@@ -560,11 +597,11 @@ class _About:
                 ],
                 "rai:dataAnnotationProtocol": self.made(),
                 "rai:machineAnnotationTools": [f"sciscidata {version}".strip()],
-                "rai:dataBiases": self.biases() or [_LIMITS[0]],
-                "rai:dataLimitations": [*_LIMITS, *_NOT_FOR],
-                "rai:dataUseCases": [*_USES],
-                "rai:dataSocialImpact": _NOT_FOR[0],
-                "rai:personalSensitiveInformation": [_PERSONAL],
+                "rai:dataBiases": self.biases() or [self.limits[0]],
+                "rai:dataLimitations": [*self.limits, *self.not_for],
+                "rai:dataUseCases": [*self.uses],
+                "rai:dataSocialImpact": self.not_for[0],
+                "rai:personalSensitiveInformation": [self.personal],
                 "rai:dataReleaseMaintenancePlan": _MAINTENANCE,
                 "distribution": [
                     {

@@ -58,6 +58,23 @@ def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     return tuple(split for split in SPLITS if split != "dev" or (isinstance(sides, dict) and split in sides))
 
 
+def lacks_scores(manifest: Mapping[str, Any]) -> bool:
+    """Whether the works of a release came from files without scores, so that it has its own label only.
+
+    Example:
+        >>> lacks_scores({"source": {"filters_left_out": ["no_year", "undefined_score"]}}), lacks_scores({})
+        (True, False)
+    """
+    return "undefined_score" in list_left_out(manifest)
+
+
+def list_left_out(manifest: Mapping[str, Any]) -> list[str]:
+    """Name the filters whose columns labelled files lacked, so that they were not applied."""
+    source = manifest.get("source")
+    left_out = cast("dict[str, Any]", source).get("filters_left_out") if isinstance(source, dict) else None
+    return cast("list[str]", left_out) if isinstance(left_out, list) else []
+
+
 def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
     """Name the files of the splits of a release, and the file of scores if the manifest lists it.
 

@@ -8,11 +8,12 @@ from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
+from sciscidata._support.terminal import counted
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import add_scores
-from sciscidata.release.manifest import SCORES_FILE, list_data_files
+from sciscidata.release.manifest import SCORES_FILE, lacks_scores, list_data_files
 
 #: Each score of novelty, the z that it follows from, and whether it rises with it.
 _Z_OF: Final = {"novelty_score": ("z_p10", False), "conventionality_score": ("z_median", True)}
@@ -34,6 +35,8 @@ def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) ->
         ({'disruption_label': 'cd_index'}, {'cd_index': 'there is no scores.parquet'})
     """
     done, left = dict[str, str](), dict[str, str]()
+    if lacks_scores(manifest):
+        return Recomputed(done, left)
     has_file = SCORES_FILE in list_data_files(manifest)
     missing = f"there is no {SCORES_FILE}"
     source = cast("dict[str, Any]", manifest.get("source") or {})
@@ -80,7 +83,7 @@ def check_rows(scores: pl.DataFrame, examples: Mapping[str, pl.DataFrame]) -> It
     places = [frame.select("openalex_id", pl.lit(split).alias("split")) for split, frame in examples.items()]
     expected, found = pl.concat(places), scores.select("openalex_id", "split")
     if found.height != expected.height:
-        yield f"{SCORES_FILE}: {found.height:,} rows, the splits have {expected.height:,}"
+        yield f"{SCORES_FILE}: {counted(found.height, 'row')}, the splits have {expected.height:,}"
     common = min(found.height, expected.height)
     same = [found[name][:common].eq_missing(expected[name][:common]) for name in found.columns]
     wrong = (~(same[0] & same[1])).arg_true()
@@ -104,11 +107,12 @@ def check_scores(rows: pl.DataFrame, manifest: Mapping[str, Any], done: Mapping[
             ranks = rows.select(found=_place(pl.col(name)), by_z=_place(order))
             wrong = rows.filter(~ranks["found"].eq_missing(ranks["by_z"]))["openalex_id"]
             if len(wrong):
-                yield f"{name} of {len(wrong):,} rows is not in the order of {z}, first {wrong[0]}"
+                yield f"{name} of {counted(len(wrong), 'row')} is not in the order of {z}, first {wrong[0]}"
     for name, column in expected.items():
         wrong = rows.filter(~rows[name].eq_missing(column))["openalex_id"]
         if len(wrong):
-            yield f"{name} of {len(wrong):,} rows does not follow from {done[name]} in {SCORES_FILE}, first {wrong[0]}"
+            n_wrong = counted(len(wrong), "row")
+            yield f"{name} of {n_wrong} does not follow from {done[name]} in {SCORES_FILE}, first {wrong[0]}"
 
 
 def _cd_index(rows: pl.DataFrame, stated: Mapping[str, Any]) -> pl.Series:

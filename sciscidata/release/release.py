@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._support.short_repr import html_facts
+from sciscidata._support.terminal import counted
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -344,7 +345,7 @@ def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None)
     missing = rows["work_id"].filter(~rows["work_id"].is_in(found["work_id"].implode()))
     if len(missing):
         msg = (
-            f"{len(missing):,} drawn works are not in WORKS, for example W{missing.min()}. "
+            f"{counted(len(missing), 'drawn work is', 'drawn works are')} not in WORKS, for example W{missing.min()}. "
             "Give the frame that they were drawn from."
         )
         raise WorkIdError(msg)

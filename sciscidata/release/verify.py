@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._kernels.portable_math import sigmoid
+from sciscidata._support.terminal import counted
 from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
 from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
@@ -38,6 +39,7 @@ from sciscidata.release.manifest import (
     SCORES_FILE,
     describe_examples,
     describe_file,
+    lacks_scores,
     list_data_files,
     list_files,
     list_splits,
@@ -130,7 +132,8 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     for key, found in described.items():
         yield from _compare(found, manifest.get(key), key)
     try:
-        yield from _check_counts(manifest.get("counts", {}), described["class_counts"])
+        has_gaps = _has_trusted_labels(manifest) or lacks_scores(manifest)
+        yield from _check_counts(manifest.get("counts", {}), described["class_counts"], has_gaps=has_gaps)
     except (AttributeError, KeyError, TypeError) as error:
         yield f"counts cannot be read: {error!r}"
     try:
@@ -240,17 +243,18 @@ def _compare_jsonl(path: Path, frame: pl.DataFrame) -> Iterator[str]:
 
 
 def _check_counts(
-    counts: Mapping[str, Mapping[str, Any]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]]
+    counts: Mapping[str, Mapping[str, Any]], drawn: Mapping[str, Mapping[str, Mapping[str, int]]], *, has_gaps: bool
 ) -> Iterator[str]:
-    """Check that the numbers of works add up, as far as the manifest states them."""
+    """Check that the numbers of works add up; with ``has_gaps`` eligible works may lack a disruption label."""
     if "filters" in counts:
         works, *parts = counts["filters"]["works"], *(n for name, n in counts["filters"].items() if name != "works")
         if sum(parts) != works:
             yield f"counts: filters: removals and eligible add up to {sum(parts):,}, not to {works:,} works"
     if "eligible" in counts:
         total = sum(counts["eligible"]["disruption_label"].values())
-        if "filters" in counts and total != counts["filters"]["eligible"]:
-            yield f"counts: eligible: the classes add up to {total:,}, not to {counts['filters']['eligible']:,}"
+        eligible = counts["filters"]["eligible"] if "filters" in counts else total
+        if total > eligible or (total < eligible and not has_gaps):
+            yield f"counts: eligible: the classes add up to {total:,}, not to {eligible:,}"
         for column, labels in counts["eligible"].items():
             for label, eligible in labels.items():
                 n_drawn = sum(split[column][label] for split in drawn.values())
@@ -286,7 +290,7 @@ def _check_labels(
     for column in VOCABULARIES:
         wrong = frame.filter(~frame[column].eq_missing(expected[column]))["openalex_id"]
         if len(wrong):
-            yield f"{split}: {column} of {len(wrong):,} rows contradicts their score, first {wrong[0]}"
+            yield f"{split}: {column} of {counted(len(wrong), 'row')} contradicts the score, first {wrong[0]}"
 
 
 def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> pl.Expr:
@@ -333,10 +337,11 @@ def _from_neighbours(score: pl.Expr, has: pl.Expr, has_not: pl.Expr) -> pl.Expr:
 def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Iterator[str]:
     ids = number_ids(frame["openalex_id"])
     if ids.null_count():
-        yield f"{split}: {ids.null_count():,} works have no id"
+        yield f"{split}: {counted(ids.null_count(), 'work has', 'works have')} no id"
         return
     if repeated := len(ids) - ids.n_unique():
-        yield f"{split}: {repeated:,} works have the id of another, first {ids.filter(ids.is_duplicated())[0]}"
+        first = ids.filter(ids.is_duplicated())[0]
+        yield f"{split}: {counted(repeated, 'work has', 'works have')} the id of another, first {first}"
     keys = split_keys(ids, settings.seed)
     places = pl.DataFrame([keys, ids.alias("work_id")])
     if not places.equals(places.sort("split_key", "work_id")):
@@ -345,9 +350,9 @@ def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Ite
     strays = frame.filter(group_of_keys(keys, settings) != group)["openalex_id"]
     if len(strays):
         what = "the other split" if settings.is_stratified else "dev or to the other two"
-        yield f"{split}: {len(strays):,} rows belong to {what} by their id, first {strays[0]}"
+        yield f"{split}: {counted(len(strays), 'row belongs', 'rows belong')} to {what} by id, first {strays[0]}"
     if not settings.is_stratified and frame.height != settings.sizes[split]:
-        yield f"{split}: {frame.height:,} rows, the split asks for {settings.sizes[split]:,}"
+        yield f"{split}: {counted(frame.height, 'row')}, the split asks for {settings.sizes[split]:,}"
 
 
 def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel, given: OwnLabel | None) -> Iterator[str]:
@@ -355,11 +360,12 @@ def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel, given: Ow
     ids, own = frame["openalex_id"], frame[label.name]
     strays = ids.filter(~own.is_in(label.classes).fill_null(value=False))
     if len(strays):
-        yield f"{split}: {label.name} of {len(strays):,} rows is none of {', '.join(label.classes)}, first {strays[0]}"
+        classes = ", ".join(label.classes)
+        yield f"{split}: {label.name} of {counted(len(strays), 'row')} is none of {classes}, first {strays[0]}"
     expected = recompute(frame, given or label)
     wrong = [] if expected is None else ids.filter(~own.eq_missing(expected))
     if len(wrong):
-        yield f"{split}: {label.name} of {len(wrong):,} rows contradicts its expression, first {wrong[0]}"
+        yield f"{split}: {label.name} of {counted(len(wrong), 'row')} contradicts its expression, first {wrong[0]}"
 
 
 def _list_all_recomputed(release: Release, given: OwnLabel | None) -> Recomputed:
@@ -383,14 +389,15 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
         for cell, quota in class_quotas(size, quota_cells(columns, label)).items():
             if found.get(cell, 0) != quota:
                 name = " + ".join(cell)
-                yield f"{group}: {found.get(cell, 0):,} rows of class {name}, the split asks for {quota:,}"
+                yield f"{group}: {counted(found.get(cell, 0), 'row')} of class {name}, the split asks for {quota:,}"
     ids = number_ids(pl.concat([examples["train"], examples["test"]])["openalex_id"])
     if not settings.is_stratified and not ids.null_count():
         keyed = pl.DataFrame([ids.alias("work_id"), split_keys(ids, settings.seed)])
         divided, n_train = divide_pool(keyed, settings), examples["train"].height
         n_wrong = int(pl.concat([divided.head(n_train) != "train", divided.slice(n_train) != "test"]).sum())
         if n_wrong:
-            yield f"{BOTH}: {n_wrong:,} works belong to the other split by the order of their keys"
+            works = counted(n_wrong, "work belongs", "works belong")
+            yield f"{BOTH}: {works} to the other split by the order of their keys"
 
 
 def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
@@ -398,7 +405,7 @@ def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
         left, right = (frame.select(key).to_series().drop_nulls().unique() for frame in (train, test))
         shared = left.filter(left.is_in(right.implode())).sort()
         if len(shared):
-            yield f"{len(shared):,} works lie in both splits by {what}, first {shared[0]!r}"
+            yield f"{counted(len(shared), 'work lies', 'works lie')} in both splits by {what}, first {shared[0]!r}"
 
 
 Kind: TypeAlias = Literal["release", "corpus", "graph", "export", "cache", "scores", "background"]

@@ -15,14 +15,15 @@ from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_re
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
-_CHECK: Final = "Check that the source has what they ask for: texts (SciSciNetConfig.texts), references, years."
+_CHECK: Final = "Check that the source has what they ask for: references, years."
 
 
 class DrawRules(NamedTuple):
     """Which works may be drawn, how many, and what decides whether a citation window is complete.
 
     ``window_years`` and ``data_date`` as in ``mark_removals``. ``label`` is the own label of the works, if they have
-    one.
+    one. ``without`` names filters that are not applied, because the source has not what they read. ``texts`` are the
+    options that name its texts, for messages.
     """
 
     eligibility: EligibilityConfig
@@ -30,6 +31,8 @@ class DrawRules(NamedTuple):
     window_years: int | None
     data_date: str | None = None
     label: OwnLabel | None = None
+    without: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
 
 
 class Drawn(NamedTuple):
@@ -70,7 +73,7 @@ def draw_after_text(
         >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
         ([1], 1)
     """
-    eligibility, split, window_years, data_date, label = rules
+    eligibility, split, window_years, data_date, label, _, texts = rules
     words = vocabularies(label)
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
@@ -82,7 +85,7 @@ def draw_after_text(
         "removed": count_removed(marked.group_by("removed_by", *words).len(), label),
         **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),
     }
-    drawn = draw_or_explain(eligible, split, counts["filters"], label=label)
+    drawn = draw_or_explain(eligible, split, counts["filters"], label=label, texts=texts)
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
 
@@ -94,12 +97,14 @@ def draw_or_explain(
     *,
     n_unread: int = 0,
     label: OwnLabel | None = None,
+    texts: tuple[str, ...] = (),
 ) -> pl.DataFrame:
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
     ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``; ``n_unread`` counts the
-    eligible works whose text was not read. An EmptyInputError says that there is no work. A NotEnoughWorksError says
-    how many works each filter removed. Other errors are as of ``draw_split``.
+    eligible works whose text was not read; ``texts`` are the options that name the texts of the source. An
+    EmptyInputError says that there is no work. A NotEnoughWorksError says how many works each filter removed. Other
+    errors are as of ``draw_split``.
 
     Example:
         >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})
@@ -113,7 +118,10 @@ def draw_or_explain(
     found = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
     removed = f"The filters removed: {found}."
     if not filters["eligible"]:
-        msg = f"no work of {filters['works']:,} may be drawn. {removed} {_CHECK}"
+        off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
+        named = f"Name its texts ({', '.join(texts)}), or draw" if texts else "Draw"
+        remedy = f"{named} without them: {', '.join(off)}." if off else _CHECK
+        msg = f"no work of {filters['works']:,} may be drawn. {removed} {remedy}"
         raise NotEnoughWorksError(msg)
     try:
         return draw_split(eligible, split, label=label)

@@ -11,7 +11,7 @@ The works that are read and drawn are the same as from the whole list.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Final
 
@@ -256,7 +256,7 @@ def draw_before_text(
         >>> draw.counts["filters"]["works"]
         60
     """
-    eligibility, split, window_years, data_date, label = rules
+    eligibility, split, window_years, data_date, label, without, texts = rules
     words = vocabularies(label)
     needed = {**STRUCTURE, **{name: WORKS[name] for name in names_read(eligibility)}}
     frame = require_columns(structure, needed, frame_name="STRUCTURE", stage="draw_before_text")
@@ -266,17 +266,17 @@ def draw_before_text(
         last_year = years["last_year"]
         for remark in remark_on_later_works(years["later_works"], last_year):
             logger.warning("%s", remark)
-    marked = _mark_structure(frame, eligibility, window_years, last_year)
+    marked = _mark_structure(frame, eligibility, window_years, last_year, without)
     labels = list(words)
     counted = marked.group_by("removed_by", "publication_year", *labels).agg(pl.len()).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     queue = Queue(eligible, split, passed, label)
-    papers = None if names is None else _Papers(names, eligible, read_works, eligibility)
+    papers = None if names is None else _Papers(names, eligible, read_works, eligibility, without)
     with progress_bar("read texts", unit="works") as advance:
         while (wanted := queue.next_reading()).len():
             logger.info("reading the text of %s works", f"{wanted.len():,}")
-            judged = _judge(read_works(wanted), queue.facts(wanted), eligibility)
+            judged = _judge(read_works(wanted), queue.facts(wanted), eligibility, without)
             queue.take(judged, papers.repeated_after(judged) if papers else None)
             advance(wanted.len())
     filters = _count_filters(counted, queue)
@@ -287,7 +287,8 @@ def draw_before_text(
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
         pool = remaining.select("work_id", *labels)
-    drawn = draw_or_explain(pool.collect(engine="streaming"), split, filters, n_unread=n_unread, label=label)
+    pool = pool.collect(engine="streaming")
+    drawn = draw_or_explain(pool, split, filters, n_unread=n_unread, label=label, texts=texts)
     rejected = queue.facts(queue.rejected)
     read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
     by_text = rejected.join(read, on="work_id").group_by("removed_by", *labels).len()
@@ -326,8 +327,9 @@ class _Papers:
         eligible: pl.LazyFrame,
         read_works: Callable[[pl.Series], pl.DataFrame],
         eligibility: EligibilityConfig,
+        without: Collection[str],
     ) -> None:
-        self._names, self._read_works, self._eligibility = names, read_works, eligibility
+        self._names, self._read_works, self._rules = names, read_works, (eligibility, without)
         self._eligible = eligible.select("work_id", "publication_year")
         self._passed = pl.DataFrame(schema={name: WORKS[name] for name in _NAMES})
         self._judged: set[int] = set()
@@ -343,7 +345,7 @@ class _Papers:
             facts = self._eligible.filter(pl.col("work_id").is_in(same.implode())).collect(engine="streaming")
             facts = facts.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
             facts = facts.sort("work_id")
-            judged = _judge(self._read_works(facts["work_id"]), facts, self._eligibility)
+            judged = _judge(self._read_works(facts["work_id"]), facts, *self._rules)
         return find_duplicates(self._passed)
 
 
@@ -352,7 +354,11 @@ def _sum_labels(counted: pl.DataFrame, name: str, labels: tuple[str, ...]) -> di
 
 
 def _mark_structure(
-    frame: pl.LazyFrame, eligibility: EligibilityConfig, window_years: int | None, last_year: int | None
+    frame: pl.LazyFrame,
+    eligibility: EligibilityConfig,
+    window_years: int | None,
+    last_year: int | None,
+    without: Collection[str],
 ) -> pl.LazyFrame:
     """Name the first filter that removes a work, without the filters that read text."""
     config = replace(eligibility, require_title=False, require_abstract=False, languages=())
@@ -361,10 +367,12 @@ def _mark_structure(
     if "n_i" not in frame.collect_schema():
         absent |= {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
     seen = frame.with_columns(**absent)
-    return seen.with_columns(first_reason(config, window_years, last_year).alias("removed_by")).drop(*absent)
+    return seen.with_columns(first_reason(config, window_years, last_year, without).alias("removed_by")).drop(*absent)
 
 
-def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig) -> pl.DataFrame:
+def _judge(
+    works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig, without: Collection[str]
+) -> pl.DataFrame:
     """Name the filter of text that removes each work read; a work without a row has no title."""
     # Structure has passed; asked again it would pass again, but for the year that is the last of these few only.
     config = replace(
@@ -382,7 +390,7 @@ def _judge(works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityCon
     known = facts.select("work_id", "publication_year", pl.lit(0.0).alias("cd_index"))
     rows = known.join(works.drop("publication_year"), on="work_id", how="left")
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CANDIDATES.items() if name not in rows.columns]
-    reason = first_reason(config, None, None).alias("removed_by")
+    reason = first_reason(config, None, None, without).alias("removed_by")
     return rows.with_columns(absent).with_columns(reason).select(*WORKS.names(), "removed_by")
 
 

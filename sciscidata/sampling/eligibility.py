@@ -6,7 +6,7 @@ The order is part of the manifest's meaning: a retracted work without a title co
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Final
 
@@ -363,10 +363,13 @@ def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: st
     )
 
 
-def first_reason(config: EligibilityConfig, window_years: int | None, last_year: int | None) -> pl.Expr:
+def first_reason(
+    config: EligibilityConfig, window_years: int | None, last_year: int | None, without: Collection[str] = ()
+) -> pl.Expr:
     """Name the first filter that removes a row of CANDIDATES, null if none does; ``duplicate`` is not among them.
 
-    A ``last_year`` of None leaves ``window_incomplete`` without effect; that of ``config`` is not read.
+    A ``last_year`` of None leaves ``window_incomplete`` without effect; that of ``config`` is not read. Filters in
+    ``without`` are left out.
 
     Example:
         >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}
@@ -403,4 +406,6 @@ def first_reason(config: EligibilityConfig, window_years: int | None, last_year:
     if config.complete_window and window_years is not None and last_year is not None:
         # A year and a window each fit their 32 bits; their sum may not.
         removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
-    return pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes)
+    return pl.coalesce(
+        pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes and name not in without
+    )

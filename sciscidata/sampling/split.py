@@ -17,6 +17,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import check_fields, checked_config
 from sciscidata.errors import (
     ONE_ROW_EACH,
@@ -183,7 +184,7 @@ def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[
         >>> needed_columns(SplitConfig(balance="none"))
         ('disruption_label',)
     """
-    columns = balanced_columns(config, label) or ("disruption_label",)
+    columns = balanced_columns(config, label) or ("disruption_label" if label is None else label.name,)
     return columns if label is None or label.name in columns else (*columns, label.name)
 
 
@@ -198,7 +199,9 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
         [16563466640324700710]
     """
     if work_ids.null_count():
-        msg = f"{work_ids.null_count():,} works have no work_id. Drop them: .drop_nulls('work_id')."
+        msg = (
+            f"{counted(work_ids.null_count(), 'work has', 'works have')} no work_id. Drop them: .drop_nulls('work_id')."
+        )
         raise WorkIdError(msg)
     sha256, from_bytes = hashlib.sha256, int.from_bytes
     digests = (sha256(f"{seed}:{work_id}".encode()).digest() for work_id in work_ids)
@@ -322,7 +325,7 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str], label: OwnLabel | 
     repeated = works.filter(pl.col("work_id").is_duplicated())["work_id"]
     if len(repeated):
         msg = (
-            f"draw_split: {repeated.n_unique():,} works appear more than once, for example "
+            f"draw_split: {counted(repeated.n_unique(), 'work appears', 'works appear')} more than once, for example "
             f"W{repeated.min()}. Keep one row each: {ONE_ROW_EACH}."
         )
         raise WorkIdError(msg)

@@ -8,11 +8,11 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata._support.terminal import suggest
+from sciscidata._support.terminal import counted, suggest
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.own_label import OwnLabel, check_classes
 from sciscidata.records.ids import number_ids
-from sciscidata.sources.labelled import LabelledConfig, find_labelled_files
+from sciscidata.sources.labelled import IDS, LabelledConfig, find_labelled_files, find_texts, name_texts
 from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.columns import OF_WORKS
 from sciscidata.sources.tables.files import TableFile
@@ -39,7 +39,7 @@ def find_label_files(label: OwnLabel, source: object, there: Sequence[str]) -> t
     if label.column in there:
         return [], ()
     if isinstance(source, LabelledConfig):
-        return find_labelled_files(source.inputs), ("openalex_id",)
+        return find_labelled_files(source.inputs), IDS
     if isinstance(source, TablesConfig):
         given = source.columns["id"]
         return find_table_files(source)["works"], (given,) if isinstance(given, str) else tuple(
@@ -48,8 +48,8 @@ def find_label_files(label: OwnLabel, source: object, there: Sequence[str]) -> t
     return [], ()
 
 
-def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str]) -> pl.DataFrame:
-    """Read ``work_id`` and the label from files, without works that have none.
+def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str], source: object) -> pl.DataFrame:
+    """Read ``work_id`` and the label from files, without works that have none. A text of ``source`` may be the id.
 
     A SchemaMismatchError says that a column is missing or a value is no class; a WorkIdError, that a work has two
     classes. Other errors are those of ``TableFile``.
@@ -59,26 +59,29 @@ def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str])
     for path in files:
         table = TableFile(path)
         at = next((name for name in ids if name in table.columns), None)
-        for name, needed in ((at, " or ".join(ids)), (column if column in table.columns else None, column)):
-            if name is None:
+        texts = find_texts(table.columns, source) if isinstance(source, LabelledConfig) and label.file is None else {}
+        for name, needed in ((at or texts, " or ".join(ids)), (column if column in table.columns else None, column)):
+            if not name:
                 msg = (
                     f"{printable_name(path)} has no column {needed}; it has {', '.join(table.columns)}. Name it: "
                     f"OwnLabel.{'column' if needed == column else 'id'}.{suggest(needed, table.columns)}"
                 )
                 raise SchemaMismatchError(msg)
-        assert at is not None
-        for batch in table.read([at, column]):
+        for batch in table.read([*([at] if at else texts.values()), column]):
             values = batch[column]
             if values.dtype == pl.String:
                 values = values.set(values == "", None)  # an empty field of a text file
-            tables.append(pl.DataFrame({"work_id": number_ids(batch[at]), label.name: values}))
+            tables.append(
+                pl.DataFrame({"work_id": number_ids(batch[at] if at else name_texts(batch, texts)), label.name: values})
+            )
     rows = pl.concat(tables, how="vertical_relaxed") if tables else pl.DataFrame(schema={"work_id": pl.Int64})
     found = check_classes(rows, label).unique(maintain_order=True)
     twice = found.filter(pl.col("work_id").is_duplicated())["work_id"]
     if len(twice):
         msg = (
-            f"{twice.n_unique():,} works have two classes in {', '.join(map(printable_name, files))}, for example the "
-            f"one with number {twice.min()}. Keep one row for each work."
+            f"{counted(twice.n_unique(), 'work has', 'works have')} two classes in "
+            f"{', '.join(map(printable_name, files))}, for example the one with number {twice.min()}. "
+            "Keep one row for each work."
         )
         raise WorkIdError(msg)
     return found

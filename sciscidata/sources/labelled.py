@@ -1,6 +1,7 @@
 """The source "labelled": rows of a release in any number, with their scores and labels, as ``export`` writes them.
 
-There are no citations, so nothing is scored. Labels are compared with the scores, and works are drawn.
+There are no citations, so nothing is scored. Labels are compared with the scores, and works are drawn. With a label of
+one's own, a text is all that a row needs: then there may be no score, no year and no id.
 """
 
 from __future__ import annotations
@@ -8,8 +9,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
@@ -20,6 +23,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import check_fields
 from sciscidata.errors import (
     ConfigError,
@@ -36,13 +40,13 @@ from sciscidata.label_thresholds import (
     compute_novelty_labels,
 )
 from sciscidata.records.ids import ORIGINAL_ID, number_ids, refuse_shared_numbers
-from sciscidata.records.read_lines import DEFAULT_LIMITS, is_blank
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.draw_before_texts import STRUCTURE
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS
-from sciscidata.sources.record_files import find_record_files, printable_name, read_pieces, state_files
+from sciscidata.sources.record_files import find_record_files, printable_name, read_values, state_files
+from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED, is_parquet
 
@@ -53,6 +57,8 @@ _ROWS: Final = "rows.parquet"
 _READER_VERSION: Final = 2  # grows when the same files give other rows
 _SHOWN: Final = 3
 _NEEDED: Final = ("openalex_id", "publication_year", "cd_index")
+#: Names that a column of ids may have.
+IDS: Final = ("openalex_id", "work_id", "id")
 #: Columns beyond those of a release, read where a file has them: filters need them.
 _OF_FILTERS: Final = {
     **{name: WORKS[name] for name in ("language", "work_type", "is_retracted", "doi", "source_id", "source_name")},
@@ -66,10 +72,11 @@ class LabelledConfig:
     """Files of labelled works, to draw a release from.
 
     Attributes:
-        inputs: files, patterns, or folders of exports: JSON lines (.gz, .zst too) or Parquet, with the fields of a
-            release.
+        inputs: files, patterns, or folders of exports: JSON, CSV or TSV (.gz, .zst too), Parquet or Arrow, with the
+            fields of a release. With a label of your own (OwnLabel) a text is enough.
         labels: ``"check"``: stop where a label does not follow from its scores under LabelThresholds. ``"recompute"``:
             take the labels that follow. ``"trust"``: take the labels of the files as they are.
+        text: column with the text that a model reads, released as abstract. None: abstract, or text.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type.
@@ -81,6 +88,7 @@ class LabelledConfig:
 
     inputs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
     labels: Literal["check", "trust", "recompute"] = "check"
+    text: Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")] | None = None
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -101,20 +109,29 @@ class LabelledRows(NamedTuple):
 
 
 def read_labelled_files(
-    config: LabelledConfig, cache_dir: Path, advance: Callable[[float], None] | None = None
+    config: LabelledConfig,
+    cache_dir: Path,
+    advance: Callable[[float], None] = lambda _: None,
+    *,
+    is_scored: bool = True,
 ) -> LabelledRows:
     """Read the files once into one Parquet file of the cache, in bounded memory, or use again what a run made of them.
+
+    Without ``is_scored``, a row needs a title or an abstract, and nothing else. Where files have no ids, the text is
+    the id: of equal texts only the first row is read, and the report counts the others.
 
     ``advance`` gets the bytes read. A CorruptRecordError names the first line that is no row, a WorkIdError a work
     without an id or two with one, a SchemaMismatchError a column that is missing or mistyped.
     """
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)
-    key = hashlib.sha256(json.dumps([_READER_VERSION, inputs]).encode()).hexdigest()
-    folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: _write_rows(files, new, advance))
+    key = hashlib.sha256(json.dumps([_READER_VERSION, inputs, config.text, is_scored]).encode()).hexdigest()
+    read = _Reader(config, advance, is_scored=is_scored)
+    folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: read.write_rows(files, new))
     found = json.loads((folder / "columns.json").read_text("utf-8"))
     rows = pl.scan_parquet(folder / _ROWS, glob=False)
-    return LabelledRows(rows, frozenset(found["columns"]), {"rows": found["rows"], "inputs": inputs})
+    report = {name: found[name] for name in ("rows", "repeated_texts") if name in found}
+    return LabelledRows(rows, frozenset(found["columns"]), {**report, "inputs": inputs})
 
 
 def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
@@ -139,7 +156,7 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
         >>> judge_labels(rows, "check", LabelThresholds())
         Traceback (most recent call last):
         ...
-        sciscidata.errors.LabelMismatchError: the labels of 1 works contradict their scores: 1 disruption_label
+        sciscidata.errors.LabelMismatchError: the labels of 1 work contradict the scores: 1 disruption_label
         'neutral' should be 'disruptive' (W7). Name the LabelThresholds by which they were made, or set
         LabelledConfig.labels='recompute' (or 'trust', to take them as they are).
     """
@@ -175,7 +192,7 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
             for name, was, should, n, works in wrong
         )
         msg = (
-            f"the labels of {sum(n for *_, n, _ in wrong):,} works contradict their scores: {shown}. Name the "
+            f"the labels of {counted(sum(n for *_, n, _ in wrong), 'work')} contradict the scores: {shown}. Name the "
             "LabelThresholds by which they were made, or set LabelledConfig.labels='recompute' (or 'trust', to take "
             "them as they are)."
         )
@@ -190,7 +207,8 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
     Raise ConfigError if one of them differs from its default: somebody asked for it, and it cannot be applied.
 
     Example:
-        >>> kept, left_out = leave_out_filters(EligibilityConfig(), frozenset({"n_references"}))
+        >>> columns = frozenset({"n_references", "title", "abstract", "publication_year", "cd_index"})
+        >>> kept, left_out = leave_out_filters(EligibilityConfig(), columns)
         >>> kept.min_references, left_out
         (1, ['exclude_retracted', 'languages', 'min_citations'])
     """
@@ -202,6 +220,9 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
         "venues": (("source_id", "source_name"), ()),
         "min_references": (("n_references",), 0),
         "min_citations": (("n_citers",), 0),
+        "require_title": (("title",), False),
+        "require_abstract": (("abstract",), False),
+        "complete_window": (("publication_year",), False),
     }
     default, off = EligibilityConfig(), dict[str, Any]()
     for name, (any_of, value) in needs.items():
@@ -215,7 +236,8 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
             )
             raise ConfigError(msg)
         off[name] = value
-    return replace(config, **off), list(off)
+    always = {"no_year": "publication_year", "undefined_score": "cd_index"}
+    return replace(config, **off), [*off, *(name for name, column in always.items() if column not in columns)]
 
 
 def make_structure(rows: pl.LazyFrame, more: Sequence[str] = ()) -> pl.LazyFrame:
@@ -233,36 +255,184 @@ def make_works(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.with_columns(*absent, *filled, named).select(*WORKS.names(), ORIGINAL_ID)
 
 
-def _write_rows(files: Sequence[Path], folder: Path, advance: Callable[[float], None] | None) -> None:
-    n_rows, columns, ids = 0, set[str](), list[pl.Series]()
-    schema = pl.DataFrame(schema={"work_id": WORKS["work_id"], **_COLUMNS}).to_arrow(
-        compat_level=pl.CompatLevel.oldest()
-    )
-    with pq.ParquetWriter(folder / _ROWS, schema.schema, **CHECKED) as writer:
-        for file in files:
-            read = _parquet_batches if is_parquet(file) else _json_batches
-            for batch, found in read(file, advance):
-                columns |= found
-                rows = _numbered(batch, file)
-                ids.append(rows["work_id"])
-                n_rows += rows.height
-                writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
-    if not n_rows:
-        msg = f"no labelled work in {len(files)} file(s). Check that each line is a row of a release."
-        raise EmptyInputError(msg)
-    twice = pl.concat(ids).to_frame().filter(pl.col("work_id").is_duplicated())["work_id"]
-    if len(twice):
-        named = pl.scan_parquet(folder / _ROWS, glob=False).select("work_id", pl.col("openalex_id").alias(ORIGINAL_ID))
-        repeated = named.filter(pl.col("work_id").is_in(twice.implode())).collect(engine="streaming")
-        refuse_shared_numbers(repeated.sort("work_id", ORIGINAL_ID), "labelled files")
-    (folder / "columns.json").write_text(json.dumps({"rows": n_rows, "columns": sorted(columns)}), "utf-8")
+def find_ids(names: Collection[str]) -> str | None:
+    """Return the column of ids among the columns of a file."""
+    return next((name for name in IDS if name in names), None)
+
+
+def find_texts(names: Collection[str], config: LabelledConfig) -> dict[str, str]:
+    """Return where title and abstract stand among the columns of a file."""
+    text = config.text or ("abstract" if "abstract" in names else "text")
+    return {ours: theirs for ours, theirs in (("title", "title"), ("abstract", text)) if theirs in names}
+
+
+def name_texts(rows: pl.DataFrame, texts: Mapping[str, str]) -> pl.Series:
+    """Make an id of the title and the abstract of each row, which ``find_texts`` has found.
+
+    Example:
+        >>> name_texts(pl.DataFrame({"text": ["We sleep.", "We ask."]}), {"abstract": "text"}).to_list()
+        ['text-6262036474550269550', 'text-7999729644637252085']
+    """
+    parts = [
+        pl.col(texts[name]).cast(pl.String).fill_null("") if name in texts else pl.lit("")
+        for name in ("title", "abstract")
+    ]
+    whole = rows.select(pl.concat_str(*parts, separator="\n").alias("openalex_id")).to_series()
+    return ("text-" + number_ids("text " + whole).cast(pl.String)).alias("openalex_id")
+
+
+class _Reader:
+    """Reads files of labelled works into one file."""
+
+    def __init__(self, config: LabelledConfig, advance: Callable[[float], None], *, is_scored: bool) -> None:
+        self._config, self._is_scored, self._advance = config, is_scored, advance
+
+    def write_rows(self, files: Sequence[Path], folder: Path) -> None:
+        """Write the rows of all files, and how many there are of which columns."""
+        n_rows, columns, ids, texts, n_repeated = 0, set[str](), list[pl.Series](), pl.Series(dtype=pl.Int64()), 0
+        schema = pl.DataFrame(schema={"work_id": WORKS["work_id"], **_COLUMNS}).to_arrow(
+            compat_level=pl.CompatLevel.oldest()
+        )
+        with pq.ParquetWriter(folder / _ROWS, schema.schema, **CHECKED) as writer:
+            for file in files:
+                for batch, found in self._read(file):
+                    columns |= found
+                    if "openalex_id" not in found:
+                        batch = batch.with_columns(name_texts(batch, {"title": "title", "abstract": "abstract"}))
+                    rows = _numbered(batch, file)
+                    if "openalex_id" not in found:  # the text is the id
+                        n_before = rows.height
+                        rows = rows.unique("work_id", keep="first", maintain_order=True)
+                        rows = rows.filter(~pl.col("work_id").is_in(texts.implode()))
+                        texts, n_repeated = texts.append(rows["work_id"]), n_repeated + n_before - rows.height
+                    ids.append(rows["work_id"])
+                    n_rows += rows.height
+                    writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
+        if not n_rows:
+            msg = f"no labelled work in {counted(len(files), 'file')}. Check that each line is a row of a release."
+            raise EmptyInputError(msg)
+        twice = pl.concat(ids).to_frame().filter(pl.col("work_id").is_duplicated())["work_id"]
+        if len(twice):
+            named = pl.scan_parquet(folder / _ROWS, glob=False).select(
+                "work_id", pl.col("openalex_id").alias(ORIGINAL_ID)
+            )
+            repeated = named.filter(pl.col("work_id").is_in(twice.implode())).collect(engine="streaming")
+            refuse_shared_numbers(repeated.sort("work_id", ORIGINAL_ID), "labelled files")
+        facts = {"rows": n_rows, "columns": sorted(columns)} | ({"repeated_texts": n_repeated} if n_repeated else {})
+        (folder / "columns.json").write_text(json.dumps(facts), "utf-8")
+
+    def _read(self, file: Path) -> Iterator[tuple[pl.DataFrame, set[str]]]:
+        """Yield batches of _COLUMNS, and which of them the file has."""
+        if is_parquet(file):
+            with _naming(file):
+                names: list[str] = pq.read_schema(file).names
+            read = partial(self._parquet_batches, file)
+            yield from self._table_batches(file, self._find_columns(file, names), read)
+            return
+        try:
+            table = TableFile(file)
+        except EmptyInputError:
+            return
+        at = self._find_columns(file, table.columns, is_json=table.is_json)
+        yield from (
+            self._json_batches(file, at)
+            if table.is_json
+            else self._table_batches(file, at, lambda columns: table.read(columns, self._advance))
+        )
+
+    def _find_columns(self, file: Path, names: Sequence[str], *, is_json: bool = False) -> dict[str, str]:
+        """Return where the columns stand in a file; of JSON, whose rows may differ, those of the first rows."""
+        at = {name: name for name in _COLUMNS if name in names} | find_texts(names, self._config)
+        if not self._is_scored and (ids := find_ids(names)):
+            at["openalex_id"] = ids
+        missing = [name for name in _NEEDED if name not in at] if self._is_scored and not is_json else []
+        missing += [text] if (text := self._config.text) and text not in names else []
+        there = f"labelled input {printable_name(file)} lacks {', '.join(missing)}; it has {', '.join(names)}."
+        if missing:
+            msg = f"{there} Rename or add them."
+            if self._is_scored and text not in missing:
+                msg += " Works with a label of your own need no score: name its column, OwnLabel.column."
+            raise SchemaMismatchError(msg)
+        if not self._is_scored and not {"title", "abstract"} & {*at}:
+            msg = (
+                f"labelled input {printable_name(file)} has no text for a model to read; it has {', '.join(names)}. "
+                "Name the column: LabelledConfig.text."
+            )
+            raise SchemaMismatchError(msg)
+        return at
+
+    def _json_batches(self, file: Path, at: Mapping[str, str]) -> Iterator[tuple[pl.DataFrame, set[str]]]:
+        rows = self._decode(file, at)
+        while batch := list(islice(rows, _BATCH_ROWS)):
+            values = {name: [getattr(row, name) for row in batch] for name in _COLUMNS}
+            found = {name for name, column in values.items() if any(value is not msgspec.UNSET for value in column)}
+            kept = {
+                name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
+            }
+            for name, number in (("source_id", True), ("openalex_id", False)):
+                texts = pl.Series([None if value is None else str(value) for value in kept[name]], dtype=pl.String())
+                kept[name] = (number_ids(texts, "S") if number else texts).to_list()
+            try:
+                yield pl.DataFrame(kept, schema=_COLUMNS), found
+            except (TypeError, OverflowError) as error:
+                msg = f"labelled input {printable_name(file)}: a number is too large for its column. {error}"
+                raise CorruptRecordError(msg.partition("\n")[0]) from error
+
+    def _decode(self, file: Path, at: Mapping[str, str]) -> Iterator[msgspec.Struct]:
+        decoder, line = msgspec.json.Decoder(_row_type(at, is_scored=self._is_scored)), 1
+        needed = "the fields of a release, as `sciscidata export` writes them" if self._is_scored else "a text"
+        try:
+            for number, piece in read_values(file, self._advance):
+                line = number
+                if isinstance(piece, CorruptRecordError):
+                    raise piece
+                yield decoder.decode(piece)
+        except (CorruptRecordError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            msg = f"labelled input {printable_name(file)}, line {line:,}: {error}. Each line needs {needed}."
+            raise CorruptRecordError(msg) from error
+
+    def _table_batches(
+        self, file: Path, at: Mapping[str, str], read: Callable[[list[str]], Iterator[pl.DataFrame]]
+    ) -> Iterator[tuple[pl.DataFrame, set[str]]]:
+        absent = [pl.lit(None, _COLUMNS[name]).alias(name) for name in _COLUMNS if name not in at]
+        with _naming(file):
+            for batch in read([*at.values()]):
+                rows = pl.DataFrame([batch[theirs].alias(ours) for ours, theirs in at.items()])
+                if "source_id" in at:
+                    rows = rows.with_columns(number_ids(rows["source_id"], "S"))
+                if rows.schema.get("concepts") == pl.String():
+                    rows = rows.with_columns(pl.col("concepts").str.split("|"))
+                if rows.schema.get("is_retracted") == pl.String():
+                    is_true = pl.col("is_retracted").str.to_lowercase().is_in(["true", "1"])
+                    rows = rows.with_columns(is_true.alias("is_retracted"))
+                yield (
+                    rows.cast({name: _COLUMNS[name] for name in at}).with_columns(absent).select(_COLUMNS.names()),
+                    {*at},
+                )
+
+    def _parquet_batches(self, file: Path, columns: list[str]) -> Iterator[pl.DataFrame]:
+        with pq.ParquetFile(file) as read:
+            size = file.stat().st_size / max(read.metadata.num_rows, 1)
+            for part in read.iter_batches(_BATCH_ROWS, columns=columns):
+                yield pl.DataFrame(pl.from_arrow(part))
+                self._advance(part.num_rows * size)
+
+
+@contextmanager
+def _naming(file: Path) -> Generator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+        msg = f"labelled input {printable_name(file)} cannot be read: {error}. Check it, or write it anew."
+        raise SchemaMismatchError(msg) from error
 
 
 def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
     floats = [pl.col(name).fill_nan(None) for name, dtype in EXAMPLE.items() if dtype == pl.Float64()]
     rows = batch.select(number_ids(batch["openalex_id"]).alias("work_id"), pl.all()).with_columns(floats)
     if n_missing := rows["work_id"].null_count():
-        msg = f"labelled input {printable_name(file)}: {n_missing:,} rows have no openalex_id. Give each work an id."
+        n_rows = counted(n_missing, "row has", "rows have")
+        msg = f"labelled input {printable_name(file)}: {n_rows} no openalex_id. Give each work an id."
         raise WorkIdError(msg)
     return rows
 
@@ -275,82 +445,17 @@ _TYPES: Final[dict[pl.DataType, Any]] = {
     pl.Boolean(): bool,
     EXAMPLE["concepts"]: list[str | None],
 }
-#: One line: the columns, of which only the needed ones must be there. The id of a venue may be text too.
-_Row = msgspec.defstruct(
-    "_Row",
-    [
-        ("openalex_id", str),
-        *((name, _TYPES[_COLUMNS[name]] | None) for name in _NEEDED if name != "openalex_id"),
-        *(
-            (name, _TYPES[dtype] | (str if name == "source_id" else None) | None | msgspec.UnsetType, msgspec.UNSET)
-            for name, dtype in _COLUMNS.items()
-            if name not in _NEEDED
-        ),
-    ],
-    gc=False,
-)
 
 
-def _json_batches(file: Path, advance: Callable[[float], None] | None) -> Iterator[tuple[pl.DataFrame, set[str]]]:
-    rows = _decode(file, advance)
-    while batch := list(islice(rows, _BATCH_ROWS)):
-        values = {name: [getattr(row, name) for row in batch] for name in _COLUMNS}
-        found = {name for name, column in values.items() if any(value is not msgspec.UNSET for value in column)}
-        kept = {
-            name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
-        }
-        texts = [None if value is None else str(value) for value in kept["source_id"]]
-        kept["source_id"] = number_ids(pl.Series(texts, dtype=pl.String()), "S").to_list()
-        try:
-            yield pl.DataFrame(kept, schema=_COLUMNS), found
-        except (TypeError, OverflowError) as error:
-            msg = f"labelled input {printable_name(file)}: a number is too large for its column. {error}"
-            raise CorruptRecordError(msg.partition("\n")[0]) from error
-
-
-def _decode(file: Path, advance: Callable[[float], None] | None) -> Iterator[msgspec.Struct]:
-    decoder, line = msgspec.json.Decoder(_Row), 1
-    pieces = read_pieces(file, advance, DEFAULT_LIMITS)
-    try:
-        for number, piece in pieces:
-            line = number
-            if isinstance(piece, CorruptRecordError):
-                raise piece
-            if not is_blank(piece):
-                yield decoder.decode(piece)
-    except (CorruptRecordError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        msg = (
-            f"labelled input {printable_name(file)}, line {line:,}: {error}. Each line needs the fields of a release, "
-            "as `sciscidata export` writes them."
-        )
-        raise CorruptRecordError(msg) from error
-
-
-def _parquet_batches(file: Path, advance: Callable[[float], None] | None) -> Iterator[tuple[pl.DataFrame, set[str]]]:
-    try:
-        with pq.ParquetFile(file) as read:
-            names = set(read.schema_arrow.names)
-            missing = [name for name in _NEEDED if name not in names]
-            if missing:
-                msg = (
-                    f"labelled input {printable_name(file)} lacks {', '.join(missing)}; it has "
-                    f"{', '.join(read.schema_arrow.names)}. Rename or add them."
-                )
-                raise SchemaMismatchError(msg)
-            there = [name for name in _COLUMNS if name in names]
-            size = file.stat().st_size / max(read.metadata.num_rows, 1)
-            for part in read.iter_batches(_BATCH_ROWS, columns=there):
-                rows = pl.DataFrame(pl.from_arrow(part))
-                if "source_id" in there:
-                    rows = rows.with_columns(number_ids(rows["source_id"], "S"))
-                rows = rows.cast({name: _COLUMNS[name] for name in there})
-                absent = [pl.lit(None, _COLUMNS[name]).alias(name) for name in _COLUMNS if name not in names]
-                if advance is not None:
-                    advance(rows.height * size)
-                yield rows.with_columns(absent).select(_COLUMNS.names()), set(there)
-    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        msg = f"labelled input {printable_name(file)} cannot be read: {error}. Check it, or write it anew."
-        raise SchemaMismatchError(msg) from error
+def _row_type(at: Mapping[str, str], *, is_scored: bool) -> type[msgspec.Struct]:
+    """Make the class of one line, of which only the needed columns must be there. Ids may be numbers, too."""
+    needed = {name for name in (_NEEDED if is_scored else ("openalex_id",)) if is_scored or name in at}
+    fields: list[tuple[Any, ...]] = []
+    for name, dtype in _COLUMNS.items():
+        kind = _TYPES[dtype] | (str if name == "source_id" else None) | (int if name == "openalex_id" else None)
+        fields.append((name, kind) if name in needed else (name, kind | msgspec.UnsetType, msgspec.UNSET))
+    fields.sort(key=len)
+    return msgspec.defstruct("_Row", fields, rename=dict(at), gc=False)
 
 
 def _check_vocabularies(rows: pl.LazyFrame) -> None:

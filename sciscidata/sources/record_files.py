@@ -30,6 +30,7 @@ from sciscidata.records.read_lines import (
 from sciscidata.records.work_row import Work, parse_work
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.decompression import Opener, decompress, open_gzip, open_zstd, skip
+from sciscidata.storage.small_files import OTHER_ENCODING, name_encoding
 
 T = TypeVar("T")
 
@@ -137,6 +138,18 @@ def read_pieces(
         for piece in split_lines(block):
             yield number, piece
             number += count_lines(piece) if is_blank(piece) else 1
+
+
+def read_values(
+    path: Path, advance: Callable[[float], None] | None = None
+) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
+    """Cut a file into JSON values, as ``read_pieces`` does, without blank lines; the entries of a list are values."""
+    for number, piece in read_pieces(path, advance):
+        if isinstance(piece, CorruptRecordError) or not _LIST.match(piece):
+            if isinstance(piece, CorruptRecordError) or not is_blank(piece):
+                yield number, piece
+        else:
+            yield from ((number, bytes(entry)) for entry in _entries(piece))
 
 
 def _breaks_off(block: bytes, at: int) -> bool:
@@ -273,7 +286,15 @@ def _is_json(document: bytes) -> bool:
 def decompressed_chunks(
     path: Path, advance: Callable[[float], None] | None = None, limits: ReadLimits = DEFAULT_LIMITS
 ) -> Iterator[bytes]:
-    """Read and decompress a file; all bytes before a damage are yielded before the error."""
+    """Read and decompress a file of text; all bytes before a damage are yielded before the error."""
+    chunks = _decompressed(path, advance, limits)
+    first = next(chunks, b"")
+    if encoding := name_encoding(first):
+        raise CorruptRecordError(OTHER_ENCODING.format(encoding))
+    yield from chain([first] * bool(first), chunks)
+
+
+def _decompressed(path: Path, advance: Callable[[float], None] | None, limits: ReadLimits) -> Iterator[bytes]:
     beginning = next(raw_chunks(path), b"")[:2]
     opener: Opener | None = None
     if beginning == b"\x1f\x8b":

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import Megabytes, check_fields, require_config
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
@@ -303,9 +304,8 @@ def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
                 writers[name].write_table(_to_arrow(frame))
     report = reading.report()
     _log_skipped(report)
-    count = "1 file" if len(files) == 1 else f"{len(files):,} files"
     told = "records: parsed %s works of %s once; later queries of this session read the result"
-    _LOG.info(told, f"{report['works']:,}", count)
+    _LOG.info(told, f"{report['works']:,}", counted(len(files), "file"))
 
 
 def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types)
@@ -363,7 +363,7 @@ def _ingest(
         _log_skipped(report)
         first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in reading.problems[:1])
         msg = (
-            f"no OpenAlex work in {len(files)} file(s), {report['lines']:,} lines read, "
+            f"no OpenAlex work in {counted(len(files), 'file')}, {counted(report['lines'], 'line')} read, "
             f"{report['corrupt']:,} corrupt.{first} Check that each line of the files is a Work."
         )
         raise EmptyInputError(msg)

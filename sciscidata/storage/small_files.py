@@ -8,6 +8,8 @@ import stat
 from pathlib import Path
 from typing import Any, Final
 
+#: What is wrong with a text in another encoding, by the name of it.
+OTHER_ENCODING: Final = "{0} text, needs UTF-8: iconv -f {0} -t UTF-8"
 #: Most levels of lists and objects. Python reads a thousand, and then fails in the next function that follows them.
 MAX_DEPTH: Final = 100
 
@@ -19,7 +21,7 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
     pair, which cannot be written to a file.
 
     Example:
-        >>> for text in ("[" * 100_000, b"\xff\xfe", '"\\ud800"', ""):
+        >>> for text in ("[" * 100_000, b"\xe9", '"\\ud800"', ""):
         ...     try:
         ...         parse_json(text)
         ...     except ValueError as error:
@@ -31,7 +33,7 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
     """
     problem = ""
     try:
-        whole = text if isinstance(text, str) else text.decode("utf-8-sig")
+        whole = text if isinstance(text, str) else decode_text(text, "utf-8-sig")
         value = json.loads(whole)
         if r"\u" in whole:
             json.dumps(value, ensure_ascii=False).encode()
@@ -46,6 +48,28 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
     else:
         return value
     raise ValueError(problem)
+
+
+def name_encoding(beginning: bytes) -> str:
+    r"""Name the encoding of a text by its first bytes, its mark or its zeros, if it is UTF-16 or UTF-32; else "".
+
+    Example:
+        >>> name_encoding("id,year".encode("utf-16")), name_encoding(b"id,year")
+        ('UTF-16', '')
+    """
+    is_zero = [not byte for byte in beginning[:256]]  # in UTF-16 half of every sign of ASCII is zero
+    if beginning[:4] in (b"\xff\xfe\0\0", b"\0\0\xfe\xff") or (len(is_zero) > 3 and sum(is_zero[:4]) == 3):
+        return "UTF-32"
+    is_little = beginning[:2] == b"\xff\xfe" and any(is_zero[3::2])
+    is_big = beginning[:2] == b"\xfe\xff" and any(is_zero[2::2])
+    return "UTF-16" if is_little or is_big or is_zero[:4] in ([False, True] * 2, [True, False] * 2) else ""
+
+
+def decode_text(content: bytes, encoding: str = "utf-8") -> str:
+    """Decode a text; a ValueError names another encoding, and is a UnicodeDecodeError where there is no name for it."""
+    if other := name_encoding(content):
+        raise ValueError(OTHER_ENCODING.format(other))
+    return content.decode(encoding)
 
 
 def _is_flat(value: Any) -> bool:  # noqa: ANN401 (JSON)

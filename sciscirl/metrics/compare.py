@@ -12,6 +12,7 @@ from typing import Annotated, Any, Final
 import polars as pl
 from msgspec import Meta
 
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_intervals, percentile_interval, resample_metrics
@@ -222,7 +223,8 @@ def align(tables: Mapping[str, pl.DataFrame], *, at_least: int = 2) -> dict[str,
             raise PredictionsError(msg)
         golds = zip(split_by_label(reference).values(), split_by_label(table).values(), strict=True)
         if n_other := sum(int((left["gold"] != right["gold"]).sum()) for left, right in golds):
-            msg = f"{first} and {name} differ in the gold label of {n_other:,} papers. Evaluate both on one release."
+            papers = counted(n_other, "paper")
+            msg = f"{first} and {name} differ in the gold label of {papers}. Evaluate both on one release."
             raise PredictionsError(msg)
     return aligned
 

@@ -14,6 +14,7 @@ from typing import Any, Final, Literal, cast, get_args
 import polars as pl
 
 from sciscidata._support.progress import progress_bar
+from sciscidata._support.terminal import counted
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
@@ -396,7 +397,7 @@ def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
         step = numbers.get("step")
         by_step[step] = by_step.get(step, {}) | numbers
     if n_damaged:
-        problems.append(f"{path.name}: {n_damaged:,} damaged lines left out")
+        problems.append(f"{path.name}: {counted(n_damaged, 'damaged line')} left out")
     return [by_step[step] for step in sorted(by_step, key=lambda step: -1.0 if step is None else step)]
 
 

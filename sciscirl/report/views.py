@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import polars as pl
 
+from sciscidata._support.terminal import counted
 from sciscidata.plots import COLOURS
 from sciscirl.metrics.compare import Estimate
 from sciscirl.metrics.metrics import GROUP_SQUARE, bin_by_confidence, find_right, group_error
@@ -453,7 +454,7 @@ def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> 
     if release is None:
         text += " With --release, the papers are shown too."
     elif n_without:
-        text += f" The papers of {n_without:,} runs are not shown: {release.name} is not their release."
+        text += f" The papers of {counted(n_without, 'run')} are not shown: {release.name} is not their release."
     return Section("examples", "Examples", text, examples=examples)
 
 

@@ -17,7 +17,7 @@ from typing import Any, Final, get_args
 import msgspec
 import polars as pl
 
-from sciscidata._support.terminal import align_columns, printable, suggest
+from sciscidata._support.terminal import align_columns, counted, printable, suggest
 from sciscidata._support.validate import field_hints
 from sciscidata.errors import SciSciDataError
 from sciscidata.storage import atomic_file
@@ -489,7 +489,7 @@ def render_plan(options: SweepOptions) -> str:
         [run.name, str(run.seed), run.folder.as_posix(), "ended" if is_over(run.folder) else ""]
         for run in plan_sweep(options)
     ]
-    return "\n".join([*_columns([["run", "seed", "folder", ""], *rows]), f"{len(rows):,} runs"])
+    return "\n".join([*_columns([["run", "seed", "folder", ""], *rows]), counted(len(rows), "run")])
 
 
 def render_sweep(result: SweepResult) -> str:

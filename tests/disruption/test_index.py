@@ -269,7 +269,7 @@ def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
     works, citations = frames({1: 2000}, [(1, 2)])
     with pytest.raises(WorkIdError, match="work_id 1 occurs more than once"):
         compute_cd_index(pl.concat([works, works]), citations).collect()
-    with pytest.raises(WorkIdError, match="1 rows without a work_id"):
+    with pytest.raises(WorkIdError, match="1 row without a work_id"):
         compute_cd_index(works.with_columns(work_id=pl.lit(None, pl.Int64)), citations).collect()
     with pytest.raises(EmptyInputError, match="WORKS has no row"):
         compute_cd_index(works.clear(), citations).collect()

@@ -263,6 +263,13 @@ def test_refusals_say_what_is_needed_and_never_the_token(
         ("Zenodo", {}, "Did you mean zenodo"),
         ("hf:ada/slices@v1", {}, "names a revision"),
         ("zenodo", {}, "who made the release"),
+        (
+            "zenodo",
+            {"licence": "cc-by", "dry_run": True},
+            r"'cc-by' is none that Zenodo knows.*Did you mean cc-by-4\.0",
+        ),
+        ("zenodo", {"licence": "my own", "dry_run": True}, "'my own' is none that Zenodo knows"),
+        ("zenodo", {"licence": "CC-BY-4.0"}, r"Did you mean cc-by-4\.0"),
         (str(tmp_path), {}, "already exists"),
     ):
         with pytest.raises((ConfigError, ReleaseExistsError), match=says):

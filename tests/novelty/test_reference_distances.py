@@ -132,5 +132,5 @@ def test_wrong_arguments_are_one_clear_error():
         compute_shibayama_novelty(works, citations, vector="title_vector")
     with pytest.raises(WorkIdError, match="work_id 1 occurs more than once in WORKS"):
         compute_shibayama_novelty(pl.concat([works, works]), citations).collect()
-    with pytest.raises(WorkIdError, match="1 rows without a work_id"):
+    with pytest.raises(WorkIdError, match="1 row without a work_id"):
         compute_shibayama_novelty(works.with_columns(work_id=pl.lit(None, pl.Int64)), citations).collect()

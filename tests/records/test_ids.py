@@ -121,7 +121,7 @@ def test_a_slice_of_a_column_has_the_numbers_of_its_rows():
 
 
 def test_two_rows_of_one_id_are_called_repeated_and_two_ids_of_one_number_by_name():
-    with pytest.raises(WorkIdError, match=r"1 ids occur more than once, for example 'P1'"):
+    with pytest.raises(WorkIdError, match=r"1 id occurs more than once, for example 'P1'"):
         refuse_shared_numbers(pl.DataFrame({"work_id": [5, 5, 6], "original_id": ["P1", "P1", "x"]}), "works")
     with pytest.raises(WorkIdError, match=r"'5' and 'W5' have one number, 5"):
         refuse_shared_numbers(pl.DataFrame({"work_id": [4, 4, 5, 5], "original_id": ["4", "4", "5", "W5"]}), "works")

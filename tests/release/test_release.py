@@ -383,7 +383,7 @@ def test_texts_of_drawn_works_have_to_be_there_once(tmp_path: Path) -> None:
     works = make_works()
     drawn = draw(works)
     first = drawn["work_id"].min()
-    with pytest.raises(WorkIdError, match=f"1 drawn works are not in WORKS, for example W{first}"):
+    with pytest.raises(WorkIdError, match=f"1 drawn work is not in WORKS, for example W{first}"):
         write_release(drawn, works.filter(pl.col("work_id") != first), tmp_path / "a", manifest=manifest())
     with pytest.raises(WorkIdError, match="in WORKS more than once"):
         write_release(drawn, pl.concat([works, works]), tmp_path / "a", manifest=manifest())
@@ -557,8 +557,8 @@ DAMAGES = [
     (swap_columns, ["another order"]),
     (invent_id, ["14 works have the id of another"]),
     (forget_id, ["15 works have no id", "ids_sha256"]),
-    (leak_row, ["1 works lie in both splits by id", "1 rows belong to the other split"]),
-    (leak_title, ["1 works lie in both splits by normalised title, first 'title"]),
+    (leak_row, ["1 work lies in both splits by id", "1 row belongs to the other split"]),
+    (leak_title, ["1 work lies in both splits by normalised title, first 'title"]),
     (move_threshold, ["disruption_label of"]),
     (change_seed, ["not in the order of their split keys", "belong to the other split"]),
     (change_sizes, ["20 rows of class disruptive, the split asks for 21"]),
@@ -726,7 +726,7 @@ def test_a_label_of_uzzis_rule_that_contradicts_the_sigmoids_is_found(by_uzzi: P
     rewrite(by_uzzi, "train", lambda frame: relabel(frame, old, new))
     with pytest.raises(VerificationError) as caught:
         verify_release(by_uzzi)
-    found = re.search(r"train: novelty_label of (\d+) rows contradicts their score", str(caught.value))
+    found = re.search(r"train: novelty_label of (\d+) rows? contradicts the score", str(caught.value))
     # A score that equals that of a cut does not tell in which split z was: z_p10 of 0, z_median of 2. Where both labels
     # are that of one cell alone, the other cut is enough.
     assert found is not None

@@ -213,12 +213,12 @@ def in_first_row(name: str, value: pl.Expr) -> Any:
 
 
 DAMAGES: dict[str, tuple[Any, str]] = {
-    "n_i": (in_first_row("n_i", pl.col("n_i") + 1), "cd_index of 1 rows does not follow from n_i, n_j, n_k"),
-    "n_j": (in_first_row("n_j", pl.col("n_j") + 1), "cd_index of 1 rows does not follow"),
+    "n_i": (in_first_row("n_i", pl.col("n_i") + 1), "cd_index of 1 row does not follow from n_i, n_j, n_k"),
+    "n_j": (in_first_row("n_j", pl.col("n_j") + 1), "cd_index of 1 row does not follow"),
     "n_k of all": (edit(n_k=pl.col("n_k") + 1), "cd_index of"),
     "no counts": (edit(n_i=pl.lit(None, pl.UInt32)), "train: cd_index of 60 rows does not follow"),
     "no references": (edit(n_references=pl.lit(0, pl.Int64)), "train: cd_index of 60 rows does not follow"),
-    "a lost z": (in_first_row("z_p10", pl.lit(None)), "novelty_score of 1 rows "),
+    "a lost z": (in_first_row("z_p10", pl.lit(None)), "novelty_score of 1 row "),
     "z of all": (edit(z_median=pl.col("z_median").reverse()), "conventionality_score of"),
     "no z": (edit(z_p10=pl.lit(None, pl.Float64)), "novelty_score of"),
     "a row less": (lambda frame: frame.head(-1), "scores.parquet: 74 rows, the splits have 75"),

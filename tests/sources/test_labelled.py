@@ -5,10 +5,12 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import polars as pl
 import pytest
@@ -21,6 +23,7 @@ from sciscidata import (
     LabelledConfig,
     LabelThresholds,
     NoveltyConfig,
+    OwnLabel,
     RecordsConfig,
     SplitConfig,
     SyntheticConfig,
@@ -37,10 +40,13 @@ from sciscidata.errors import (
     CorruptRecordError,
     EmptyInputError,
     LabelMismatchError,
+    NotEnoughWorksError,
     SchemaMismatchError,
     WorkIdError,
 )
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.sampling.eligibility import count_references
+from sciscidata.sampling.split import Balance
 from sciscidata.stages import ingest
 
 WORLD = SyntheticConfig(n_works=3_000)
@@ -154,6 +160,30 @@ def test_labels_are_checked_trusted_or_computed_again(home: Path, export: Path, 
     assert stated["contradicting"]["disruption_label"] > 100
 
 
+@pytest.mark.parametrize("balance", get_args(Balance))
+@pytest.mark.parametrize("labels", ["check", "trust", "recompute"])
+def test_what_is_built_by_any_labels_and_any_balance_is_verified(
+    home: Path, export: Path, tmp_path: Path, labels: str, balance: Any
+) -> None:
+    rows = pl.read_ndjson(export / "labelled.jsonl", infer_schema_length=None).with_columns(own=pl.col("cd_index") > 0)
+    row = pl.int_range(pl.len())
+    gaps = [pl.when(row % 3 < n).then(name).alias(name) for n, name in enumerate(VOCABULARIES, 1)]
+    names = [*VOCABULARIES]
+    files = {"whole": rows, "gaps": rows.with_columns(gaps), "none": rows.drop(names)}
+    files["swapped"] = rows.with_columns(pl.col(name).shuffle(seed=3) for name in names)
+    label = OwnLabel(classes=("true", "false"), column="own")
+    split, settings = SplitConfig(n_train=9, n_test=9, balance=balance), {"labels": labels, "label": label}
+    built = list[str]()
+    for name, frame in files.items():
+        frame.write_parquet(tmp_path / f"{name}.parquet")
+        with suppress(LabelMismatchError, NotEnoughWorksError):
+            draw(home, tmp_path / name, tmp_path / f"{name}.parquet", split=split, **settings)  # verifies it, too
+            built.append(name)
+    can_lack_labels = labels == "recompute" or balance in ("label", "none")
+    expected = ["whole", "gaps", *(["none"] if can_lack_labels else []), "swapped"]
+    assert built == (["whole"] if labels == "check" else expected)
+
+
 def test_of_uzzis_rule_only_the_presence_of_labels_is_checked(home: Path, tmp_path: Path) -> None:
     uzzi = LabelThresholds(novelty_rule="uzzi")
     places = {"cache_dir": home / "cache"}
@@ -217,8 +247,8 @@ ROW: dict[str, Any] = {
         (["{"], CorruptRecordError, r"in\.jsonl, line 1: .*fields of a release"),
         ([ROW, ROW | {"cd_index": "0.5"}], CorruptRecordError, r"line 2: Expected `float \| null`.*cd_index"),
         ([{"openalex_id": "W1"}], CorruptRecordError, "missing required field `publication_year`"),
-        ([ROW | {"openalex_id": ""}], WorkIdError, r"1 rows have no openalex_id"),
-        ([ROW, ROW], WorkIdError, "labelled files: 1 ids occur more than once, for example 'W1'"),
+        ([ROW | {"openalex_id": ""}], WorkIdError, r"1 row has no openalex_id"),
+        ([ROW, ROW], WorkIdError, "labelled files: 1 id occurs more than once, for example 'W1'"),
         ([ROW, ROW | {"openalex_id": "1"}], WorkIdError, "the ids '1' and 'W1' have one number"),
         ([ROW | {"disruption_label": "novel"}], LabelMismatchError, "is 'novel', needs one of disruptive"),
         (
@@ -268,3 +298,123 @@ def test_the_configuration_is_in_the_manifest(home: Path, export: Path, tmp_path
     assert manifest["atypicality"] is None
     switched_off = {"fields": [], "venues": []}  # left out, as in releases that knew no such filters
     assert manifest["eligibility"] | switched_off == json.loads(json.dumps(asdict(SETTINGS)))
+
+
+REVIEWS = pl.DataFrame(
+    {
+        "text": [f"The {word} was {'dull' if n % 2 else 'fine'}, {n}." for n, word in enumerate(["film", "plot"] * 60)],
+        "label": ["bad", "good"] * 60,
+    }
+)
+TEXT_FILES: dict[str, Callable[[pl.DataFrame, Path], object]] = {
+    "csv": lambda frame, path: frame.write_csv(path),
+    "csv with an index": lambda frame, path: frame.with_row_index("").write_csv(path),
+    "tsv": lambda frame, path: frame.write_csv(path, separator="\t"),
+    "csv.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_csv().encode())),
+    "json lines": lambda frame, path: frame.write_ndjson(path),
+    "a list on one line": lambda frame, path: frame.write_json(path),
+    "a list over lines": lambda frame, path: path.write_text(json.dumps(frame.to_dicts(), indent=1)),
+    "parquet": lambda frame, path: frame.write_parquet(path),
+    "feather": lambda frame, path: frame.write_ipc(path),
+}
+OF_TEXTS = ["--label-column", "label", "--label-classes", "good,bad", "--n-train", "20", "--n-test", "10"]
+
+
+def build_texts(home: Path, file: Path, out: Path, *flags: str) -> int:
+    places = ["--out", str(out), "--cache-dir", str(home / "cache")]
+    return main(["build", "--labelled", str(file), *OF_TEXTS, *places, *(flags or ("--balance", "label"))])
+
+
+@pytest.mark.parametrize("kind", TEXT_FILES)
+def test_a_text_and_a_label_are_enough_for_a_release(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    TEXT_FILES[kind](REVIEWS, tmp_path / "reviews")
+    assert build_texts(home, tmp_path / "reviews", tmp_path / "slice") == 0
+    summary = capsys.readouterr().out
+    assert main(["verify", str(tmp_path / "slice")]) == 0
+    rows = pl.concat(pl.read_parquet(tmp_path / "slice" / f"{split}.parquet") for split in ("train", "test"))
+    labels = dict(REVIEWS.rows())
+    assert all(labels[text] == label for text, label in rows.select("abstract", "own_label").rows())
+    assert rows["own_label"].value_counts().sort("own_label").rows() == [("bad", 15), ("good", 15)]
+    assert rows["openalex_id"].n_unique() == 30
+    card = (tmp_path / "slice" / "README.md").read_text()
+    for text in (card, summary, (tmp_path / "slice" / "CITATION.cff").read_text()):
+        assert not re.search("bibliometric|citation record|citers|Languages kept|disruption label|no year", text)
+    assert "Own labels of 30 texts" in card
+    page = tmp_path / "page.html"
+    assert main(["describe", str(tmp_path / "slice"), "--html", str(page)]) == 0
+    assert "disruption classes" not in page.read_text()
+
+
+@pytest.mark.parametrize("kind", ["csv", "json lines", "feather"])
+def test_every_kind_of_file_with_texts_gives_the_same_release(home: Path, tmp_path: Path, kind: str) -> None:
+    for name in ("parquet", kind):
+        TEXT_FILES[name](REVIEWS.sample(fraction=1, shuffle=True, seed=len(name)), tmp_path / name)
+        assert build_texts(home, tmp_path / name, tmp_path / f"{name} slice") == 0
+    assert bytes_of(tmp_path / f"{kind} slice") == bytes_of(tmp_path / "parquet slice")
+
+
+def test_texts_may_have_any_name_a_title_ids_and_natural_shares(home: Path, tmp_path: Path) -> None:
+    named = REVIEWS.rename({"text": "review"}).with_columns(id=pl.int_range(pl.len()), title=pl.lit("A film"))
+    named.with_columns(title="review").write_csv(tmp_path / "in.csv")
+    assert build_texts(home, tmp_path / "in.csv", tmp_path / "slice", "--text", "review", "--balance", "none") == 0
+    rows = verify_and_read(tmp_path / "slice")
+    assert set(rows["openalex_id"]) <= {str(n) for n in range(120)}
+    assert rows["title"].equals(rows["abstract"])
+
+
+def verify_and_read(folder: Path) -> pl.DataFrame:
+    verify(folder)
+    return pl.concat(pl.read_parquet(folder / f"{split}.parquet") for split in ("train", "test"))
+
+
+def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pl.concat([REVIEWS, REVIEWS[:1]]).write_csv(tmp_path / "in.csv")
+    with caplog.at_level(logging.WARNING):
+        assert build_texts(home, tmp_path / "in.csv", tmp_path / "slice") == 0
+    assert "labelled files: 1 repeated text; only the first of equal texts is read" in caplog.text
+    assert json.loads((tmp_path / "slice" / "manifest.json").read_bytes())["source"]["repeated_texts"] == 1
+    twisted = REVIEWS[:1].with_columns(label=pl.lit("good"))
+    pl.concat([REVIEWS, twisted]).write_csv(tmp_path / "in.csv")
+    assert build_texts(home, tmp_path / "in.csv", tmp_path / "other") == 1
+    assert "1 work has two classes in in.csv" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("columns", "flags", "says"),
+    [
+        (
+            ["text", "label"],
+            ["--balance", "disruption"],
+            "--balance is 'disruption'.* no cd_index.*--balance label",
+        ),
+        (["review", "label"], [], "has no text for a model to read; it has review, label.*--text"),
+        (["text", "label"], ["--text", "body", "--balance", "label"], "lacks body; it has text, label. Rename"),
+        (["text", "class"], [], "no column label; it has text, class. Name it: --label-column"),
+    ],
+)
+def test_what_texts_lack_is_named_by_its_flag(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], columns: list[str], flags: list[str], says: str
+) -> None:
+    REVIEWS.rename(dict(zip(REVIEWS.columns, columns, strict=True))).write_csv(tmp_path / "in.csv")
+    assert build_texts(home, tmp_path / "in.csv", tmp_path / "slice", *flags) == 1
+    assert re.search(says, capsys.readouterr().err)
+    assert not (tmp_path / "slice").exists()
+
+
+def test_without_a_label_the_error_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    REVIEWS.write_csv(tmp_path / "in.csv")
+    words = [
+        "build",
+        "--labelled",
+        str(tmp_path / "in.csv"),
+        "--cache-dir",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "o"),
+    ]
+    assert main(words) == 1
+    assert "need no score: name its column, --label-column" in capsys.readouterr().err

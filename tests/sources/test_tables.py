@@ -60,6 +60,16 @@ def test_a_frame_of_any_library_gives_the_same_corpus(make):
     assert_frame_equal(corpus.citations.collect(), expected.citations.collect())
 
 
+@pytest.mark.parametrize("library", ["polars", "pandas", "arrow"])
+def test_a_column_without_a_name_is_left_out(library):
+    table = pl.DataFrame({"": [0, 1], "work_id": [1, 2], "publication_year": [1990, 2000], "refs": [None, "1"]})
+    frame = {"polars": table, "pandas": table.to_pandas(), "arrow": table.to_arrow()}[library]
+    works, citations, facts = ssd.from_tables(frame, references="refs")
+    assert works.collect()["work_id"].to_list() == [1, 2]
+    assert citations.collect().rows() == [(2, 1)]
+    assert "date" not in facts["columns"]
+
+
 def test_works_have_the_columns_of_works_and_the_id_that_was_given():
     works, citations, facts = ssd.from_tables(pl.DataFrame(WORKS_TABLE), pl.DataFrame(CITES), **NAMES)
     schema = works.collect_schema()
@@ -148,7 +158,7 @@ def test_an_impossible_year_is_null_and_counted_with_one_warning(year, caplog):
     assert facts["impossible_years"], facts["without_year"] == (1, 2)
     assert facts["citations_without_id"] == 1
     assert [record.message for record in caplog.records] == [
-        "from_tables: 1 works have a year that is not from 1000 to 2100 (now null); 1 citations lack one of their ids "
+        "from_tables: 1 work has a year that is not from 1000 to 2100 (now null); 1 citation lacks one of its ids "
         "(left out)"
     ]
 
@@ -212,9 +222,9 @@ def test_a_mistake_in_columns_gets_one_clear_error(changes, error, message):
 def test_null_repeated_and_clashing_ids_are_refused_by_name():
     cites = pl.DataFrame(schema={"citing_id": pl.String, "cited_id": pl.String})
     for ids, message in (
-        (["a", None], "1 works have no id"),
-        (["a", ""], "1 works have no id"),
-        (["a", "a"], "1 ids occur more than once, for example 'a'"),
+        (["a", None], "1 work has no id"),
+        (["a", ""], "1 work has no id"),
+        (["a", "a"], "1 id occurs more than once, for example 'a'"),
         (["W7", "7"], "'(W7|7)' and '(W7|7)' have one number, 7"),
     ):
         with pytest.raises(WorkIdError, match=message):

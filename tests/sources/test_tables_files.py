@@ -5,6 +5,9 @@ from __future__ import annotations
 import gzip
 import json
 import logging
+import random
+import re
+from contextlib import suppress
 from pathlib import Path
 
 import polars as pl
@@ -77,6 +80,14 @@ KINDS = {
     "jsonl": write_json,
     "jsonl.gz": lambda frame, path: path.write_bytes(gzip.compress(frame.write_ndjson().encode())),
     "list": write_list,
+    "list on one line": lambda frame, path: frame.write_json(path),
+    "list laid out over lines": lambda frame, path: path.write_text(json.dumps(frame.to_dicts(), indent=2)),
+    "feather": lambda frame, path: frame.write_ipc(path, compression="zstd"),
+    "arrow stream": lambda frame, path: frame.write_ipc_stream(path),
+    "index of pandas": lambda frame, path: frame.with_row_index("").write_csv(path),
+    "row names of R": lambda frame, path: frame.with_row_index("").write_csv(path, quote_style="non_numeric"),
+    "trailing comma": lambda frame, path: frame.with_columns(pl.lit(None).alias("")).write_csv(path),
+    "index in parquet": lambda frame, path: frame.with_row_index("").write_parquet(path),
 }
 
 
@@ -175,9 +186,9 @@ def build(folder: Path, *flags: str) -> int:
     names = [word for role, name in NAMES.items() for word in (f"--{role}", name)]
     return main(
         [
-            *("build", "--works", *files["works"], "--citations", *files["citations"], *names, *flags),
+            *("build", "--works", *files["works"], "--citations", *files["citations"], *names),
             *("--no-require-abstract", "--n-train", "30", "--n-test", "9", "--cache-dir", str(folder / "cache")),
-            *("--balance", "none", "--out", str(folder / "slice")),
+            *("--balance", "none", "--out", str(folder / "slice"), *flags),
         ]
     )
 
@@ -196,6 +207,29 @@ def test_a_release_names_works_by_their_original_ids_and_is_verified(tmp_path):
     numbers = dict(again.works.select("original_id", "work_id").collect().iter_rows())
     keys = split_keys(pl.Series([numbers[name] for name in release.train["openalex_id"]]))
     assert keys.is_sorted()
+
+
+def test_works_without_abstracts_are_drawn_by_the_flag_that_the_error_names(tmp_path, capsys):
+    assert build(tmp_path, "--require-abstract") == 1
+    error = capsys.readouterr().err
+    remedy = "Name its texts (--title, --abstract), or draw without them: --no-require-abstract."
+    assert error.splitlines()[-1].endswith(remedy)
+    assert build(tmp_path) == 0
+    assert verify(tmp_path / "slice").kind == "release"
+
+
+def test_remarks_name_flags_in_the_summary_and_no_option_in_the_card(tmp_path, capsys):
+    late = pl.DataFrame({"pid": ["Q1"], "year": [2090], "court": ["Court"], "title": ["On time"]})
+    late.write_csv(tmp_path / "late.csv")
+    assert build(tmp_path, "--works", str(tmp_path / "works.csv"), str(tmp_path / "late.csv")) == 0
+    summary, card = capsys.readouterr().out, (tmp_path / "slice" / "README.md").read_text("utf-8")
+    assert main(["describe", str(tmp_path / "slice")]) == 0
+    for text in (summary, capsys.readouterr().out):
+        assert "1 work is dated after" in text
+        assert "name the last year: --last-year." in text
+        assert "EligibilityConfig" not in text
+    assert "1 work is dated after" in card
+    assert not re.search(r"[A-Z]\w+Config|LabelThresholds|--[a-z]", card.replace("---", ""))
 
 
 def test_an_export_names_works_by_their_original_ids(tmp_path, capsys):
@@ -259,17 +293,44 @@ def test_a_file_that_was_cut_off_is_named(tmp_path):
         ingest_tables(TablesConfig(**files | {"citations": (str(archive),)}, **NAMES), tmp_path / "corpus")
 
 
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be", "utf-32"])
+@pytest.mark.parametrize(
+    "flags", ["--works {0} --references refs", "--input {0}", "--labelled {0}", "--config {0} --source synthetic"]
+)
+def test_text_in_another_encoding_is_an_error_that_names_it(tmp_path, capsys, encoding, flags):
+    works = {"--input": '{"id": "W1"}', "--config": "seed = 1"}.get(flags.split()[0], "work_id,publication_year,refs\n")
+    (tmp_path / "file").write_bytes(works.encode(encoding))
+    words = [word.format(tmp_path / "file") for word in flags.split()]
+    status = main(["build", *words, "--out", str(tmp_path / "out"), "--cache-dir", str(tmp_path / "cache")])
+    assert status == 1
+    name = encoding[:6].upper()
+    assert f"{name} text, needs UTF-8: iconv -f {name} -t UTF-8" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", ["feather", "arrow stream"])
+def test_a_damaged_arrow_file_is_named_and_never_ends_the_process(tmp_path, kind):
+    KINDS[kind](WORKS[:50], tmp_path / "works")
+    whole, path = (tmp_path / "works").read_bytes(), tmp_path / "damaged"
+    for seed in range(100):
+        chance, damaged = random.Random(seed), bytearray(whole)
+        damaged[chance.randrange(8, len(whole))] ^= 1 << chance.randrange(8)
+        path.write_bytes(damaged if seed % 2 else damaged[: chance.randrange(8, len(whole))])
+        with suppress(CorruptRecordError):
+            list(TableFile(path).read(["pid", "title"]))
+
+
 def test_repeated_ids_far_apart_are_found(tmp_path):
     files = csv_files(tmp_path)
     pl.concat([WORKS, WORKS[:1]]).write_csv(tmp_path / "works.csv")
-    with pytest.raises(WorkIdError, match=r"1 ids occur more than once, for example 'P0'"):
+    with pytest.raises(WorkIdError, match=r"1 id occurs more than once, for example 'P0'"):
         ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
 
 
 def test_a_work_without_an_id_is_named_by_file_and_row(tmp_path):
     files = csv_files(tmp_path)
     WORKS.with_columns(pid=pl.when(pl.int_range(N) != N - 7).then("pid")).write_csv(tmp_path / "works.csv")
-    with pytest.raises(WorkIdError, match=rf"works\.csv: 1 works have no id, the first in row {N - 6:,}: "):
+    with pytest.raises(WorkIdError, match=rf"works\.csv: 1 work has no id, the first in row {N - 6:,}: "):
         ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
 
 

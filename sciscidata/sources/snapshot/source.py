@@ -22,6 +22,7 @@ import polars as pl
 from sciscidata._support.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata._support.progress import Advance
 from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
@@ -191,7 +192,7 @@ def ingest_snapshot(
         if corrupt and config.corrupt == "fail":
             again = "Run again to download them again" if is_url(config.folder) else "Copy them again and run again"
             msg = (
-                f"{len(corrupt)} corrupt part(s): {'; '.join(corrupt)}. {again} (all other parts "
+                f"{counted(len(corrupt), 'corrupt part')}: {'; '.join(corrupt)}. {again} (all other parts "
                 "are done and kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
             )
             raise CorruptRecordError(msg)
@@ -237,8 +238,8 @@ def _reach(config: SnapshotConfig) -> Reach:
 
 def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
     if layout.unlisted:
-        left_over = "%d part(s) are not in the manifest and not read: they are from an older copy; the first: %s"
-        _LOG.warning(left_over, len(layout.unlisted), layout.unlisted[0])
+        left_over = "%s not in the manifest and not read, of an older copy; the first: %s"
+        _LOG.warning(left_over, counted(len(layout.unlisted), "part is", "parts are"), layout.unlisted[0])
     if layout.problems and config.corrupt == "fail":
         name, reason = next(iter(layout.problems.items()))
         msg = (
@@ -256,7 +257,8 @@ def _report_implausible(implausible: Mapping[str, str], config: SnapshotConfig) 
     remedy = "kept, as SnapshotConfig.implausible='keep' says"
     if config.implausible == "skip":
         remedy = "left out; if you trust them, set SnapshotConfig.implausible='keep', which reads nothing again"
-    _LOG.warning("%d part(s) hold implausible works, and are %s", len(implausible), remedy)
+    parts = counted(len(implausible), "part with implausible works is", "parts with implausible works are")
+    _LOG.warning("%s %s", parts, remedy)
     for line in list_left_out(implausible):
         _LOG.warning("%s", line)
 
@@ -269,8 +271,8 @@ def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
     free = shutil.disk_usage(there).free
     if needed > free:
         msg = (
-            f"{out} may need {needed / 1e9:,.1f} GB for {len(jobs):,} part(s), and the disk has {free / 1e9:,.1f} GB "
-            "free. Free some disk space, or choose a folder on a larger disk."
+            f"{out} may need {needed / 1e9:,.1f} GB for {counted(len(jobs), 'part')}, and the disk has "
+            f"{free / 1e9:,.1f} GB free. Free some disk space, or choose a folder on a larger disk."
         )
         raise StorageError(msg)
 
@@ -287,9 +289,9 @@ def _seal(
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     if not totals["works"]:
         msg = (
-            f"no work in {len(receipts):,} part(s) of {layout.folder}: {totals['lines']:,} lines, "
+            f"no work in {counted(len(receipts), 'part')} of {layout.folder}: {counted(totals['lines'], 'line')}, "
             f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt; "
-            f"{len(implausible):,} part(s) implausible. Check the folder."
+            f"{counted(len(implausible), 'part')} implausible. Check the folder."
         )
         raise EmptyInputError(msg)
     stems = {part.name: part.stem for part in layout.parts}

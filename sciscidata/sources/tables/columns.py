@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscidata._support.terminal import counted
 from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.records.ids import ORIGINAL_ID, number_ids, plain_ids
@@ -132,7 +133,8 @@ def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], n_
     numbers = number_ids(original)
     if n_null := numbers.null_count():
         msg = (
-            f"{n_null:,} works have no id, the first in row {(numbers.is_null().arg_max() or 0) + 1 + n_before:,}: the "
+            f"{counted(n_null, 'work has', 'works have')} no id, the first in row "
+            f"{(numbers.is_null().arg_max() or 0) + 1 + n_before:,}: the "
             f"column {at['id']!r} is null or empty there. Drop these rows, or name another column."
         )
         raise WorkIdError(msg)
@@ -257,10 +259,13 @@ def reference_rows(rows: pl.DataFrame, at: Mapping[str, str]) -> pl.DataFrame:
 def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
     """Log one warning for what a table lacks, if anything."""
     texts = {
-        "impossible_years": f"works have a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null)",
-        "citations_without_id": "citations lack one of their ids (left out)",
+        "impossible_years": (
+            ("work has", "works have"),
+            f"a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null)",
+        ),
+        "citations_without_id": (("citation lacks one of its", "citations lack one of their"), "ids (left out)"),
     }
-    found = [f"{tally[name]:,} {text}" for name, text in texts.items() if tally.get(name)]
+    found = [f"{counted(tally[name], *words)} {text}" for name, (words, text) in texts.items() if tally.get(name)]
     if found:
         logger.warning("%s: %s", stage, "; ".join(found))
 

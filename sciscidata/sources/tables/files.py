@@ -1,11 +1,12 @@
-"""Read files of tables in batches: CSV, TSV, JSON lines and Parquet, recognised by their content; compressed, too."""
+"""Read files of tables in batches: CSV, TSV, JSON, Parquet and Arrow, recognised by their content; compressed, too."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,13 +17,15 @@ import pyarrow.csv as pa_csv
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, count_lines, is_blank, split_lines, whole_lines
-from sciscidata.sources.record_files import decompressed_chunks
+from sciscidata.sources.record_files import decompressed_chunks, read_values
 from sciscidata.storage.parquet import is_parquet
 
 _BLOCK_BYTES: Final = 8 << 20
 _HEAD_BYTES: Final = 1 << 20
 _ROWS: Final = 1 << 15
 _ZIP: Final = b"PK\x03\x04"
+#: How an Arrow IPC file (Feather) and a stream begin.
+_ARROW_FILE, _ARROW_STREAM = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _REMEDY: Final = "Mend or remove it, or get the file again."
 Advance = Callable[[float], None]
@@ -31,9 +34,10 @@ Advance = Callable[[float], None]
 class TableFile:
     r"""One file: its columns, and batches of some of them.
 
-    The first bytes tell the kind. Parquet; JSON, one object per line, also with the brackets and commas of a list
-    around the lines; else text with commas, tabs or semicolons, whichever the first row has most of. Lines with # at
-    the beginning of a text are comments. If the first row is all numbers, the last comment has the names (SNAP).
+    The first bytes tell the kind. Parquet; Arrow IPC (Feather); JSON, one object per line, also with the brackets and
+    commas of a list around the lines, or a list in any other layout; else text with commas, tabs or semicolons,
+    whichever the first row has most of. Lines with # at the beginning of a text are comments. If the first row is all
+    numbers, the last comment has the names (SNAP). A column without a name, such as the index of pandas, is left out.
 
     ``quotes``: whether fields of a text may be in quotes. None: yes, but between tabs only if the beginning of the file
     shows such fields. Else a quote mostly belongs to a title, and would hide rows.
@@ -55,7 +59,12 @@ class TableFile:
         if is_parquet(path):
             self._read = self._read_parquet
             self._schema = dict(pl.scan_parquet(path, glob=False, hive_partitioning=False).collect_schema())
-            self.columns = [*self._schema]
+        elif _begins_with(path, _ARROW_FILE, _ARROW_STREAM):
+            self._read = self._read_arrow
+            with self._naming_file():
+                self._schema = dict(next(_arrow_batches(path)).schema)
+        if self._schema:
+            self.columns = [name for name in self._schema if name]
             return
         with self._naming_file():
             head = _head(path)
@@ -64,9 +73,16 @@ class TableFile:
             raise CorruptRecordError(msg)
         self.is_json = head.lstrip()[:1] in (b"{", b"[")
         if self.is_json:
-            self._read, self.columns = self._read_json, _json_names(head)
+            lines = [line for line in head.splitlines() if _bare(line)]
+            self._read, names = self._read_json, _json_names(lines)
+            if not _json_names(lines[:1]):  # rows are laid out in another way than one on a line
+                self._read = self._read_values
+                with self._naming_file():
+                    names = _json_names(row for _, row in islice(self._values(lambda _: None), _ROWS))
         else:
-            self._read, self.columns = self._read_text, self._text_names(head.decode("utf-8", "replace").splitlines())
+            self._read = self._read_text
+            self._names = names = self._text_names(head.decode("utf-8", "replace").splitlines())
+        self.columns = [name for name in names if name]
 
     def dtype_of(self, column: str) -> pl.DataType:
         """Return the type of a column in batches, unless it holds lists."""
@@ -130,7 +146,7 @@ class TableFile:
 
         options = {
             "read_options": pa_csv.ReadOptions(
-                block_size=_BLOCK_BYTES, skip_rows=self._n_before, column_names=self.columns, use_threads=False
+                block_size=_BLOCK_BYTES, skip_rows=self._n_before, column_names=self._names, use_threads=False
             ),
             "parse_options": pa_csv.ParseOptions(
                 delimiter=self._delimiter,
@@ -169,6 +185,24 @@ class TableFile:
         if held:
             yield _frame_of(held, columns, leaves)
 
+    def _read_values(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
+        """Read a list on one line, or one that is laid out over lines, as files of records are read: it is held."""
+        decoder, leaves = msgspec.json.Decoder(_struct_of(columns)), [_path_of(name, columns) for name in columns]
+        values = self._values(advance)
+        while batch := list(islice(values, _ROWS)):
+            rows = [row for number, value in batch for row in self._decode(value, number, decoder)]
+            yield _frame_of(rows, columns, leaves)
+
+    def _values(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
+        try:
+            for number, value in read_values(self.path, advance):
+                if isinstance(value, CorruptRecordError):
+                    raise value
+                yield number, value.replace(b"\n", b" ")  # it is one row, and a line end is a blank in JSON
+        except CorruptRecordError as error:
+            msg = f"{str(error).partition(' If you trust it')[0].rstrip('.')}. Write one object per line: jq -c '.[]'"
+            raise CorruptRecordError(msg) from error
+
     def _numbered_blocks(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
         number, gap = 1, Gap(DEFAULT_LIMITS, is_optional=False)
         for block in whole_lines(decompressed_chunks(self.path, advance), DEFAULT_LIMITS, gap):
@@ -204,6 +238,36 @@ class TableFile:
             raise CorruptRecordError(str(error).rstrip(".")) from error
         advance(self.path.stat().st_size)
 
+    def _read_arrow(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
+        yield from _arrow_batches(self.path, columns)
+        advance(self.path.stat().st_size)
+
+
+def _arrow_batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[pl.DataFrame]:
+    """Read an Arrow IPC file (Feather) or stream in batches, of None all named columns; the first has no row."""
+    try:
+        with pa.memory_map(str(path)) as source:
+            if _begins_with(path, _ARROW_STREAM):
+                reader: Any = pa.ipc.open_stream(source)
+                batches = iter(reader)
+            else:
+                reader = pa.ipc.open_file(source)
+                batches = map(reader.get_batch, range(reader.num_record_batches))
+            columns = [name for name in reader.schema.names if name] if columns is None else columns
+            fields = pa.schema([reader.schema.field(name).remove_metadata() for name in columns])
+            no_rows = pa.record_batch([pa.nulls(0, field.type) for field in reader.schema], schema=reader.schema)
+            for batch in chain([no_rows], batches):
+                # Polars panics where damaged bytes are no text, in names and metadata too.
+                batch.validate(full=True)
+                yield pl.DataFrame(pa.Table.from_batches([batch.select(columns)]).cast(fields))
+    except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+        raise CorruptRecordError(str(error).rstrip(".")) from error
+
+
+def _begins_with(path: Path, *magic: bytes) -> bool:
+    with path.open("rb") as file:
+        return file.read(8).startswith(magic)
+
 
 def _head(path: Path) -> bytes:
     """Read the first bytes of a file, decompressed, up to the end of a line."""
@@ -217,10 +281,10 @@ def _head(path: Path) -> bytes:
     return head if size < _HEAD_BYTES else head[: head.rfind(b"\n") + 1 or None]
 
 
-def _json_names(head: bytes) -> list[str]:
+def _json_names(lines: Iterable[bytes]) -> list[str]:
     """List the keys of the first objects, those of objects in them as ``a.b``."""
     names: dict[str, None] = {}
-    for line in head.splitlines():
+    for line in lines:
         try:
             row = msgspec.json.decode(_bare(line))
         except (msgspec.MsgspecError, UnicodeDecodeError):

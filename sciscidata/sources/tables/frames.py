@@ -136,6 +136,7 @@ class _Table:
         self.columns: list[str] = (
             frame.collect_schema().names() if not self._is_pandas else [str(column) for column in frame.columns]
         )
+        self.columns = [column for column in self.columns if column]  # an index without a name, saved as a column
 
     def read(self, columns: Sequence[str]) -> pl.DataFrame:
         """Read some columns; of pandas no other is converted, since it may hold anything."""

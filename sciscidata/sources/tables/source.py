@@ -48,7 +48,8 @@ _ROLES = (*OF_WORKS, *OF_CITATIONS)
 class TablesConfig:
     """Files of works and citations in any layout, with ids of any kind.
 
-    A file is CSV, TSV, Parquet, or JSON with one object per line; .gz and .zst too. It is recognised by its content.
+    A file is CSV, TSV, Parquet, Arrow (Feather), or JSON: one object per line, or a list; .gz and .zst too. It is
+    recognised by its content.
     Its name may be a pattern. Of JSON, ``a.b`` is the field b of the object a.
 
     Attributes:

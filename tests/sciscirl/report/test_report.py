@@ -575,7 +575,7 @@ def test_papers_are_shown_beside_answers_where_the_slice_is_that_of_the_run(toy_
     out = write_report(ReportConfig(runs=runs, out=tmp_path / "r.html", release=toy_slice, n_examples=1))
     text = Page(out.read_text("utf-8")).text
     assert papers[0].view.abstract in text
-    assert f"The papers of 1 runs are not shown: {toy_slice.name} is not their release." in text
+    assert f"The papers of 1 run are not shown: {toy_slice.name} is not their release." in text
 
 
 def test_examples_are_spread_over_gold_labels_and_outcomes(home):

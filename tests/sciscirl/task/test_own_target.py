@@ -16,6 +16,8 @@ from tinker_cookbook.rl.data_processing import compute_advantages
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build
+from sciscidata.cli.main import main as build_command
+from sciscirl.cli.main import main as train_command
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
@@ -276,6 +278,22 @@ def test_a_dry_run_and_supervised_examples_ask_for_the_own_label(release, target
     preset = resolve_sft(SftOptions(preset="exp4", target="label", release=str(release), model="a/b"))
     paper = read_split(release, "train", target=target)[0]
     assert json.loads(gold_answer(paper, preset.rules))[target.label.name] == paper.gold.of(target.label.name)
+
+
+def test_a_table_of_texts_and_labels_goes_from_build_to_a_dry_run(toy_model, tmp_path, capsys):
+    lines = [f'"A {"fine" if n % 2 else "dull"} film, {n}.",{"good" if n % 2 else "bad"}' for n in range(120)]
+    (tmp_path / "in.csv").write_text("\n".join(["text,label", *lines]))
+    release = str(tmp_path / "slice")
+    own = ["--label-name", "mood_label", "--label-column", "label", "--label-classes", "good,bad", "--balance", "label"]
+    sizes = ["--n-train", "60", "--n-test", "20", "--cache-dir", str(tmp_path), "--out", release]
+    assert build_command(["build", "--labelled", str(tmp_path / "in.csv"), *own, *sizes]) == 0
+    assert build_command(["verify", release]) == 0
+    capsys.readouterr()
+    words = ["train", "--release", release, "--target", "mood", "--model", toy_model, "--renderer", "role_colon"]
+    assert train_command([*words, "--dry-run"]) == 0
+    printed = capsys.readouterr().out
+    assert '- mood_label: "good" or "bad"' in printed
+    assert "film, " in printed
 
 
 def test_classes_of_an_own_label_may_have_weights_of_their_own(slices):
