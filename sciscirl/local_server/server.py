@@ -179,7 +179,9 @@ def _wait_until_ready(server: LocalServer, ready: Path, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not (ready.exists() and _is_healthy(server.base_url)):
         if server.process.poll() is not None:
-            msg = f"the server ended while loading {server.model}: {_last_error(server.log)} All it said: {server.log}."
+            said = _last_error(server.log)
+            remedy = "It runs no code of a model: serve another. " if "custom code" in said else ""
+            msg = f"the server ended while loading {server.model}: {said} {remedy}All it said: {server.log}."
             raise LocalServerError(msg)
         if time.monotonic() > deadline:
             msg = f"the server has not loaded {server.model} in {seconds:.0f} s. What it says: {server.log}."

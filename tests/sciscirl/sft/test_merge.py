@@ -22,6 +22,7 @@ from sciscirl.runs import download
 from sciscirl.runs.folder import read_checkpoints
 from sciscirl.sft.merge import merge_adapter
 from tests.sciscirl.made_runs import SLICE, make_predictions, make_run
+from tests.sciscirl.runs.test_model_code import REMEDY, Stranger, change
 from tests.sciscirl.tinker_stub import KEY
 from tests.sciscirl.toy import RENDERER, make_tokenizer
 from tests.servers.serving import serving
@@ -188,6 +189,14 @@ def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".merged", "escaped"))]
     with pytest.raises(SciSciRLError, match=r"^base_url has no effect: the adapter of .* lies on this machine"):
         merge_adapter(tmp_path, out, base_url="http://localhost:1")
+
+
+def test_merging_runs_no_code_of_the_base_model(run, base, tmp_path):
+    stranger = Stranger(base, tmp_path)
+    change(run / "run.json", settings={"model": stranger.write("tokenizer", "weights"), "renderer": RENDERER})
+    with archives(pack(make_adapter())) as server, pytest.raises(SciSciRLError, match=REMEDY):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    assert not stranger.mark.exists()
 
 
 def sparse(n_bytes: int) -> bytes:
