@@ -88,6 +88,9 @@ def main() -> None:
         )
     import tomllib
 
+    # The current folder may hold a stranger's pip.py, or settings of uv.
+    os.environ |= {"PYTHONSAFEPATH": "1", "UV_NO_CONFIG": "1"}
+    os.environ.pop("PYTHONPATH", None)
     project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
     requirements = requirements_of(project, options.extras)
     python = make_environment(options.venv)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata._support.memory import check_limits, collect_garbage_rarely
 from sciscidata._support.options import ARGUMENTS, translate
+from sciscidata._support.processes import python_environment
 from sciscidata._support.terminal import about_failure, end_well, open_terminal, show_cursor, suggest, tell
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser
 from sciscidata.errors import MemoryLimitError, SciSciDataError
@@ -31,6 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if arguments is not None:
         return _run(arguments)
     signal.signal(signal.SIGINT, _interrupt)
+    os.environ |= python_environment()  # for what libraries start
     open_terminal()
     collect_garbage_rarely()
     try:

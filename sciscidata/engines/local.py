@@ -21,6 +21,7 @@ from typing import IO
 import msgspec
 
 from sciscidata._support.memory import collect_garbage_rarely
+from sciscidata._support.processes import import_path, python_command, python_environment
 from sciscidata._support.progress import Advance
 from sciscidata.engines.task import Outcome, Task, run_task
 
@@ -89,13 +90,13 @@ class _Worker:
     """One process, and the pipes to it."""
 
     def __init__(self) -> None:
-        environment = os.environ | {
-            "PYTHONPATH": os.pathsep.join(sys.path),
+        environment = python_environment() | {
+            "PYTHONPATH": import_path(),
             "POLARS_MAX_THREADS": "1",  # there is one process per core
             "NUMBA_NUM_THREADS": "1",
         }
         self._process = subprocess.Popen(
-            [sys.executable, "-m", __name__], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
+            python_command("-m", __name__), stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment
         )
         assert self._process.stdin is not None
         assert self._process.stdout is not None

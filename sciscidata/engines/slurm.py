@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shlex
 import shutil
 import subprocess
 import time
 from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any, Final
+from unittest.mock import patch
 
 import msgspec
 
+from sciscidata._support.processes import python_command, python_environment
 from sciscidata._support.progress import Advance
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
@@ -38,12 +42,15 @@ def submit(config: EngineConfig) -> Runner:
         raise ConfigError(msg)
 
     def run(tasks: Sequence[Task], advance: Advance, home: Path) -> Generator[tuple[Task, Outcome]]:
-        executor: Any = submitit.AutoExecutor(folder=home / "slurm", cluster=cluster)
+        python = {f"{cluster}_python": shlex.join(python_command())}
+        executor: Any = submitit.AutoExecutor(folder=home / "slurm", cluster=cluster, **python)
         executor.update_parameters(**{"name": "sciscidata", "cpus_per_task": config.threads} | asked)
         waiting = _bundles(tasks, config.tasks)
         for _ in range(_TRIES):
             lost: list[list[Task]] = []
-            jobs = dict(zip(executor.map_array(_do_all, [*map(msgspec.json.encode, waiting)]), waiting, strict=True))
+            with patch.dict(os.environ, python_environment()):  # submitit starts more than the command above
+                submitted = executor.map_array(_do_all, [*map(msgspec.json.encode, waiting)])
+            jobs = dict(zip(submitted, waiting, strict=True))
             try:
                 for job, outcomes in _as_done(jobs):
                     if outcomes is None:

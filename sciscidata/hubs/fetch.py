@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import shutil
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +14,7 @@ from sciscidata.release.manifest import DOCUMENTS, MANIFEST, describe_file, read
 from sciscidata.release.verify import verify_release
 from sciscidata.storage import file_checksum, note_finished, path_inside, real_path
 from sciscidata.storage.cache import resumable_folder
+from sciscidata.storage.small_files import REPORT_BYTES
 
 logger = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
         msg = f"hf:{name} at {commit} is not a release: it has no {MANIFEST}. Check the name and the revision."
         raise InputNotFoundError(msg)
     with resumable_folder(target) as unfinished:
-        hub.download(name, MANIFEST, commit, unfinished)
+        hub.download(name, MANIFEST, commit, unfinished / MANIFEST, REPORT_BYTES)
         manifest = read_manifest(unfinished)
         files = manifest.get("files")
         wanted = [*(files if isinstance(files, dict) else ()), *(extra for extra in DOCUMENTS if extra in listed)]
@@ -80,12 +80,11 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
                 if file not in listed:
                     msg = f"hf:{name} at {commit} lacks {file}, which its {MANIFEST} lists. Ask its owner."
                     raise VerificationError(msg)
-                hub.download(name, file, commit, unfinished)
+                hub.download(name, file, commit, path, REPORT_BYTES if stated is None else stated["bytes"])
                 if stated is not None:  # documents may have been changed
                     _check_arrived(path, stated)
                     note_finished(unfinished, file, file_checksum(path))
             logger.info("file %d of %d: %s", number, len(paths), file)
-        shutil.rmtree(unfinished / ".cache", ignore_errors=True)  # notes of the download
         verify_release(unfinished)
     return target
 

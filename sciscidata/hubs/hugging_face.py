@@ -6,21 +6,32 @@ import re
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import httpx
 
-from sciscidata.errors import ConfigError, how_to_install
-from sciscidata.hubs.exchange import Access, TryAgainError, asked_wait_s, find_access, keep_trying
-
-if TYPE_CHECKING:
-    from huggingface_hub import HfApi
+from sciscidata.errors import ConfigError, HubError, how_to_install
+from sciscidata.hubs.exchange import (
+    Access,
+    TryAgainError,
+    asked_wait_s,
+    check_answer,
+    find_access,
+    keep_trying,
+    open_answer,
+    read_answer,
+    read_limited,
+)
+from sciscidata.storage.small_files import parse_json
 
 _Result = TypeVar("_Result")
 _HUB: Final = "https://huggingface.co"
 _NAME: Final = re.compile(r"hf:(?P<name>[\w.-]{1,96}/[\w.-]{1,96})(?:@(?P<revision>[\w][\w./-]{0,120}))?", re.ASCII)
 #: Another commit came first, or too many requests did.
 _MAY_PASS: Final = (409, 412, 429)
+_PARTIAL: Final = 206
+_NO_SUCH_RANGE: Final = 416
 _COMMIT: Final = re.compile(r"[0-9a-f]{40}")
 
 
@@ -51,11 +62,23 @@ def read_hub_name(address: str) -> HubName:
 
 
 class Hub:
-    """A connection to the Hugging Face Hub; every call is repeated after a fault."""
+    """A connection to the Hugging Face Hub; every call is repeated after a fault.
+
+    What is read is fetched here and not by huggingface_hub, which has no limits, sends the token to other ports of the
+    same host, and makes paths of what a server says.
+    """
 
     def __init__(self, access: Access) -> None:
+        self.access = access
+        self._key = {"Authorization": f"Bearer {access.token}"} if access.token else {}
+
+    def send(self, name: str, files: Mapping[str, Path | bytes], message: str, *, private: bool) -> str:
+        """Make the repository if need be, send its files in one commit, and return the commit.
+
+        Large files that the hub has already are not sent again, and without a change there is no new commit.
+        """
         try:
-            from huggingface_hub import HfApi
+            from huggingface_hub import CommitOperationAdd, HfApi
             from huggingface_hub.utils import disable_progress_bars
             from huggingface_hub.utils.logging import disable_propagation
         except ImportError as error:
@@ -63,41 +86,61 @@ class Hub:
             raise ConfigError(msg) from error
         disable_progress_bars()
         disable_propagation()  # it prints its warnings by itself
-        self.access = access
         # A token that is False is none: one that lies in the user's home is not used.
-        self._api: HfApi = HfApi(endpoint=access.url, token=access.token or False)
-
-    def send(self, name: str, files: Mapping[str, Path | bytes], message: str, *, private: bool) -> str:
-        """Make the repository if need be, send its files in one commit, and return the commit.
-
-        Large files that the hub has already are not sent again, and without a change there is no new commit.
-        """
-        from huggingface_hub import CommitOperationAdd
+        api = HfApi(endpoint=self.access.url, token=self.access.token or False)
 
         def act() -> str:
-            self._api.create_repo(name, repo_type="dataset", private=private, exist_ok=True)
+            api.create_repo(name, repo_type="dataset", private=private, exist_ok=True)
             operations = [CommitOperationAdd(file, content) for file, content in sorted(files.items())]
-            commit: Any = self._api.create_commit(name, operations, commit_message=message, repo_type="dataset")
+            commit: Any = api.create_commit(name, operations, commit_message=message, repo_type="dataset")
             return str(commit.oid)
 
         return self._keep_trying(act, f"take {name}")
 
     def find_commit(self, name: str, revision: str | None) -> tuple[str, list[str]]:
-        """Return the commit that a revision names, and the files in it."""
+        """Return the commit that a revision names, and the files in it; a HubError for a commit that is none."""
+        path = f"/api/datasets/{name}" + (f"/revision/{quote(revision, safe='')}" if revision else "")
 
-        def act() -> tuple[str, list[str]]:
-            info = self._api.dataset_info(name, revision=revision)
-            return str(info.sha), [file.rfilename for file in info.siblings or ()]
+        def act() -> bytes:
+            with open_answer(self.access.url + path, self._key) as answer:
+                return check_answer(read_answer(answer)).content
 
-        return self._keep_trying(act, f"find {name}")
+        described = keep_trying(act, self.access, f"find {name}")
+        try:
+            facts = parse_json(described)
+            commit, files = facts["sha"], [str(file["rfilename"]) for file in facts["siblings"] or ()]
+        except (KeyError, TypeError, ValueError) as error:
+            msg = f"{self.access.url} does not describe {name} as the Hugging Face Hub does ({error}). {_ADDRESS}"
+            raise HubError(msg) from None
+        # It names a folder.
+        if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
+            said = self.access.mask(repr(commit))
+            msg = f"{self.access.url} says that {name} is at commit {said}, needs 40 hexadecimal digits. {_ADDRESS}"
+            raise HubError(msg)
+        return commit, files
 
-    def download(self, name: str, file: str, commit: str, folder: Path) -> None:
-        """Download a file of a commit into a folder, under its name there."""
+    def download(self, name: str, file: str, commit: str, path: Path, most_bytes: int) -> None:
+        """Download a file of a commit, of at most so many bytes; a try goes on where the one before was cut."""
+        address = f"{self.access.url}/datasets/{name}/resolve/{commit}/{quote(file)}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
 
         def act() -> None:
-            self._api.hf_hub_download(name, file, repo_type="dataset", revision=commit, local_dir=folder)
+            at = path.stat().st_size if path.exists() else 0
+            headers = {"Range": f"bytes={at}-"} if at else {}
+            with open_answer(address, self._key, headers) as answer:
+                if not answer.is_success:
+                    if answer.status_code == _NO_SUCH_RANGE:
+                        path.unlink()
+                        msg = "it has fewer bytes than before"
+                        raise TryAgainError(msg)
+                    check_answer(read_answer(answer))
+                goes_on = answer.status_code == _PARTIAL
+                with path.open("ab" if goes_on else "wb") as out:
+                    for piece in read_limited(answer, most_bytes - at if goes_on else most_bytes):
+                        out.write(piece)
 
-        self._keep_trying(act, f"give out {file}")
+        keep_trying(act, self.access, f"give out {file}")
 
     def _keep_trying(self, act: Callable[[], _Result], what: str) -> _Result:
         from huggingface_hub.errors import HfHubHTTPError
@@ -134,6 +177,7 @@ def _transport_errors() -> tuple[type[Exception], ...]:
     return (httpx2.TransportError,)
 
 
+_ADDRESS: Final = "Check HF_ENDPOINT."
 _REMEDY: Final = "Check the name and HF_TOKEN, and what this token may do."
 
 

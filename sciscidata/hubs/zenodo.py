@@ -19,7 +19,7 @@ from packaging.licenses import InvalidLicenseExpression, canonicalize_license_ex
 
 from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError, HubError
-from sciscidata.hubs.exchange import Access, TryAgainError, check_answer, find_access, keep_trying
+from sciscidata.hubs.exchange import PLAIN, Access, TryAgainError, check_answer, find_access, keep_trying, read_answer
 
 logger = logging.getLogger(__name__)
 
@@ -74,7 +74,7 @@ class Zenodo:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {access.token}", "Accept": "application/json"},
+            headers={"Authorization": f"Bearer {access.token}", "Accept": "application/json", **PLAIN},
             timeout=httpx.Timeout(60.0, read=300.0),
             trust_env=not access.url.startswith("http://"),  # a proxy has no way back to this machine
         )
@@ -113,13 +113,12 @@ class Zenodo:
         def act() -> None:
             where = f"{deposition.bucket}/{quote(name)}"
             if isinstance(content, bytes):
-                answer = self._http.put(where, content=content)
+                answer = self._send("PUT", where, content=content)
             else:
                 with content.open("rb") as file:
-                    answer = self._http.put(
-                        where, content=file, headers={"Content-Length": str(content.stat().st_size)}
-                    )
-            if str(check_answer(answer).json().get("checksum", "")).removeprefix("md5:") != md5:
+                    size = str(content.stat().st_size)
+                    answer = self._send("PUT", where, content=file, headers={"Content-Length": size})
+            if str(answer.json().get("checksum", "")).removeprefix("md5:") != md5:
                 msg = "it arrived damaged"
                 raise TryAgainError(msg)
 
@@ -141,8 +140,12 @@ class Zenodo:
 
         keep_trying(act, self._access, "publish the deposition")
 
+    def _send(self, method: str, url: str, **details: Any) -> httpx.Response:  # noqa: ANN401
+        with self._http.stream(method, url, **details) as answer:
+            return check_answer(read_answer(answer))
+
     def _ask(self, method: str, path: str, **details: Any) -> Any:  # noqa: ANN401 (JSON)
-        answer = check_answer(self._http.request(method, f"{self._access.url}{path}", **details))
+        answer = self._send(method, f"{self._access.url}{path}", **details)
         try:
             return answer.json()
         except ValueError:

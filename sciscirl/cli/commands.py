@@ -78,6 +78,7 @@ def _train(
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
     local: partial[sciscirl.options.LocalTrainOptions],
+    code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     backend: Literal["tinker", "local"] = "tinker",
 ) -> None:
@@ -86,6 +87,7 @@ def train(
     Args:
         tinker: options on a server.
         local: options here.
+        code: may a model run its own?
         backend: where to train: a Tinker server, or your own hardware with TRL.
 
     Example:
@@ -110,6 +112,7 @@ def train(
 def sft(
     tinker: partial[sciscirl.options.TinkerSftOptions],
     peft: partial[sciscirl.options.PeftSftOptions],
+    code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     backend: Literal["tinker", "peft"],
 ) -> None:
@@ -118,6 +121,7 @@ def sft(
     Args:
         tinker: options on a server.
         peft: options here.
+        code: may a model run its own?
         backend: where to train: a Tinker server, or your own GPUs with PEFT.
 
     Example:
@@ -136,6 +140,7 @@ def sft(
 
 def evaluate(
     config: partial[sciscirl.evaluation.evaluate.EvaluationConfig],
+    code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     baselines: bool = False,
     from_predictions: Path | None = None,
@@ -144,6 +149,7 @@ def evaluate(
 
     Args:
         config: what to judge.
+        code: may a model run its own?
         baselines: judge four baselines too: majority, random by prior, regression on TF-IDF, trees on metadata.
         from_predictions: compute the metrics of this predictions file again; takes no other option.
 
@@ -235,6 +241,7 @@ def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionCon
 def report(
     runs: tuple[Path, ...],
     config: partial[sciscirl.report.report.ReportConfig],
+    code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     final: bool = False,
     metric: sciscirl.evaluation.select_checkpoint.Criterion = "macro_f1",
@@ -245,6 +252,7 @@ def report(
     Args:
         runs: folders of training runs, evaluations and sweeps.
         config: what to show.
+        code: may a model run its own?
         final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
         metric: with --final: by which the checkpoint is selected.
         base_url: with --final: a Tinker server; None: TINKER_BASE_URL, else Tinker.
@@ -317,11 +325,18 @@ def serve(
     raise LocalServerError(msg)
 
 
-def model(source: str, *, dtype: sciscirl.runs.local_model.Precision = "bfloat16", cache: Path | None = None) -> None:
+def model(
+    source: str,
+    code: sciscirl.runs.local_model.ModelCodeOptions,
+    *,
+    dtype: sciscirl.runs.local_model.Precision = "bfloat16",
+    cache: Path | None = None,
+) -> None:
     """Bring a model onto this machine and say how to use it.
 
     Args:
         source: smollm2 (135 million weights, needs no account), a GGUF file, a folder, or OWNER/NAME on the hub.
+        code: may a model run its own?
         dtype: of the weights that are written from a GGUF file.
         cache: the folder for what is made; None: the user's cache folder.
 
@@ -339,6 +354,7 @@ def model(source: str, *, dtype: sciscirl.runs.local_model.Precision = "bfloat16
 
 def merge(
     adapter: Path,
+    code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     out: Path,
     dtype: sciscirl.runs.local_model.Precision = "bfloat16",
@@ -350,6 +366,7 @@ def merge(
 
     Args:
         adapter: the folder of a run, or of an adapter of PEFT.
+        code: may a model run its own?
         out: the folder of the model.
         dtype: of its weights.
         device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
@@ -365,7 +382,7 @@ def merge(
     show(f"model: {merged}")
 
 
-def sweep(options: sciscirl.options.SweepOptions) -> None:
+def sweep(options: sciscirl.options.SweepOptions, code: sciscirl.runs.local_model.ModelCodeOptions) -> None:
     """Train presets with several seeds and compare them.
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
@@ -396,7 +413,9 @@ def sweep(options: sciscirl.options.SweepOptions) -> None:
         raise SciSciRLError(msg)
 
 
-def sweep_repro(config: sciscirl.studies.repro.settings.ReproConfig) -> None:
+def sweep_repro(
+    config: sciscirl.studies.repro.settings.ReproConfig, code: sciscirl.runs.local_model.ModelCodeOptions
+) -> None:
     """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
 
     The first value of each list makes up the reference; then one value at a time is another. What the machine cannot
@@ -438,6 +457,7 @@ def presets(*, plugin: str | None = None) -> None:
 
 
 def demo(
+    code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     release: Path | None = None,
     model: str = "smollm2",
@@ -452,6 +472,7 @@ def demo(
     Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
 
     Args:
+        code: may a model run its own?
         release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
         model: what ``sciscirl model`` takes.
         out: the folder for all results.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import warnings
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Final
 from sciscidata import __version__
 from sciscidata._support.memory import check_limits, collect_garbage_rarely
 from sciscidata._support.options import OptionParser, translate
+from sciscidata._support.processes import python_environment
 from sciscidata._support.terminal import about_failure, end_well, open_terminal, tell
 from sciscidata.errors import SciSciDataError, how_to_install
 from sciscirl.cli.commands import COMMANDS, call_words, show
@@ -22,6 +24,8 @@ _OF_SFT: Final = {"peft", "accelerate", "bitsandbytes", "gguf"}  # packages of t
 
 def main(words: Sequence[str] | None = None) -> int:
     """Return the exit status: 0 done, 1 the user can mend it, 2 wrong usage, 3 the model collapsed, 130 interrupted."""
+    if words is None:
+        os.environ |= python_environment()  # for what libraries start
     open_terminal()
     collect_garbage_rarely()
     # What callers of Tinker's SDK will have to change, such as the cookbook, is no news for a user.

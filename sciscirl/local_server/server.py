@@ -21,6 +21,7 @@ from typing import Annotated, Final
 import platformdirs
 from msgspec import Meta
 
+from sciscidata._support.processes import python_command
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import LocalServerError
 from sciscirl.runs.folder import locked_folder
@@ -143,7 +144,8 @@ def _command(config: LocalServerConfig, python: Path, port: int) -> list[str]:
         "--host": _HOST,
         "--port": str(port),
     }
-    return [str(python), str(_PROGRAM), "api", *(word for option in options.items() for word in option)]
+    words = (word for option in options.items() for word in option)
+    return python_command(str(_PROGRAM), "api", *words, python=python)
 
 
 def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
@@ -153,6 +155,7 @@ def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
         **mine,
         "HF_HUB_OFFLINE": "1",
         "PYTHONUNBUFFERED": "1",
+        "PYTHONSAFEPATH": "1",
         "SCISCIRL_READY_FILE": str(ready.resolve()),
         # Compiled once for a model and its batch sizes, the hundreds of small programs too: they take most of the time.
         "JAX_COMPILATION_CACHE_DIR": str(compiled),
@@ -176,7 +179,9 @@ def _wait_until_ready(server: LocalServer, ready: Path, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     while not (ready.exists() and _is_healthy(server.base_url)):
         if server.process.poll() is not None:
-            msg = f"the server ended while loading {server.model}: {_last_error(server.log)} All it said: {server.log}."
+            said = _last_error(server.log)
+            remedy = "It runs no code of a model: serve another. " if "custom code" in said else ""
+            msg = f"the server ended while loading {server.model}: {said} {remedy}All it said: {server.log}."
             raise LocalServerError(msg)
         if time.monotonic() > deadline:
             msg = f"the server has not loaded {server.model} in {seconds:.0f} s. What it says: {server.log}."

@@ -80,7 +80,7 @@ def serve_api() -> None:
     from skyrl.tinker.config import EngineConfig, add_model, config_to_argv
 
     # SkyRL starts its engine with `uv run`; uv need not be there, and this environment is complete.
-    api._build_uv_run_cmd_engine = lambda _, config: [sys.executable, __file__, "engine", *config_to_argv(config)]
+    api._build_uv_run_cmd_engine = lambda _, config: [sys.executable, "-P", __file__, "engine", *config_to_argv(config)]
     patch_routes(api)
     parser = argparse.ArgumentParser(prog="skyrl_process.py api")
     add_model(parser, EngineConfig)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import logging
+from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from tinker_cookbook import model_info
+from tinker_cookbook import model_info, tokenizer_utils
 from tinker_cookbook.exceptions import ConfigurationError, RendererError
 from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.local_model import load_errors
+from sciscirl.runs.local_model import load_errors, may_run_code
 from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
 
 _log = logging.getLogger(__name__)
@@ -96,9 +97,36 @@ def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
 
 
 def load_tokenizer(model_name: str) -> Tokenizer:
-    """Load a tokenizer from the Hugging Face hub, its cache, or a folder."""
+    """Load a tokenizer from the Hugging Face hub, its cache, or a folder.
+
+    The cookbook, which runs the code of every folder, gets it by the same way from now on.
+    """
+    tokenizer_utils._get_hf_tokenizer = _load  # pyright: ignore[reportPrivateUsage]
     with load_errors("tokenizer of", model_name):
         return get_tokenizer(model_name)
+
+
+_load_with_code: Final = tokenizer_utils._get_hf_tokenizer  # pyright: ignore[reportPrivateUsage]
+
+
+def _load(model_name: str) -> Tokenizer:
+    return _load_with_code(model_name) if may_run_code() else _load_without_code(model_name)
+
+
+@cache
+def _load_without_code(model_name: str) -> Tokenizer:
+    from transformers import AutoTokenizer
+
+    name = model_name.partition(":")[0]
+    if name.startswith("moonshotai/Kimi-K2"):
+        msg = f"the tokenizer of {name} is code (trust_remote_code)"
+        raise ValueError(msg)
+    if name.startswith("meta-llama/Llama-3"):  # as the cookbook does, because Meta's own needs an account
+        name = "thinkingmachineslabinc/meta-llama-3-instruct-tokenizer"
+    tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    if "auto_map" in getattr(tokenizer, "init_kwargs", {}):
+        _log.warning("%s brings a tokenizer of its own as code, which was not run: one of Transformers is used.", name)
+    return tokenizer
 
 
 def make_renderer(model_name: str, renderer_name: str) -> Renderer:

@@ -6,12 +6,16 @@ import os
 import shutil
 import tarfile
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote
 
 import httpx
 
+from sciscidata.errors import CorruptRecordError
+from sciscidata.hubs.exchange import open_answer, read_limited
+from sciscidata.storage.decompression import decompress, open_gzip
 from sciscidata.storage.paths import is_plain_name
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES
@@ -21,6 +25,10 @@ if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 _SECONDS: Final = 300.0
+_MOST_BYTES: Final = 16 << 30  # of an archive; adapters of the largest models have a few GB
+_MOST_TIMES: Final = 16  # weights shrink to a half at best
+_SMALL_BYTES: Final = 1 << 20
+_TOO_LARGE: Final = f"it unpacks to more than {_MOST_TIMES} times its size"
 
 
 def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | None = None) -> str:
@@ -65,23 +73,26 @@ def _export(path: str, folder: Path, base_url: str | None) -> None:
 def _download_archive(url: str, path: str, folder: Path) -> None:
     model, *_, name = path.removeprefix("tinker://").split("/")  # with sampler_weights between them, or not (SkyRL)
     asked = f"{url}/api/v1/training_runs/{quote(model)}/checkpoints/{quote(name)}/archive"
-    with tempfile.TemporaryFile() as archive:
+    key = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
+    with tempfile.TemporaryFile() as archive, tempfile.TemporaryFile() as unpacked:
         try:
-            for _ in range(2):  # the archive itself, or where it lies
-                # The key goes to the server alone.
-                key = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")} if _host(asked) == _host(url) else {}
-                with httpx.stream("GET", asked, headers=key, timeout=_SECONDS) as answer:
-                    if answer.has_redirect_location:
-                        asked = urljoin(asked, answer.headers["Location"])
-                        continue
-                    answer.raise_for_status()
-                    for part in answer.iter_bytes():
-                        archive.write(part)
-                    break
+            with open_answer(asked, key, seconds=_SECONDS) as answer:
+                answer.raise_for_status()
+                for part in read_limited(answer, _MOST_BYTES):
+                    archive.write(part)
+            left = _MOST_TIMES * archive.tell() + _SMALL_BYTES
             archive.seek(0)
-            with tarfile.open(fileobj=archive) as packed:
+            for part in decompress(iter(partial(archive.read, _SMALL_BYTES), b""), open_gzip):
+                left -= len(part)
+                if left < 0:
+                    raise tarfile.ReadError(_TOO_LARGE)
+                unpacked.write(part)
+            unpacked.seek(0)
+            with tarfile.open(fileobj=unpacked, mode="r:") as packed:
                 for member in packed:
                     name = member.name.removeprefix("./")
+                    if member.issparse():  # its holes take no room in the archive
+                        raise tarfile.ReadError(_TOO_LARGE)
                     content = packed.extractfile(member) if member.isfile() and is_plain_name(name) else None
                     if content is None and not member.isdir():
                         msg = f"{name!r} is no file inside a folder"
@@ -96,10 +107,6 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
                 "checkpoint, and that it serves archives as SkyRL does."
             )
             raise SciSciRLError(msg) from error
-        except tarfile.TarError as error:
+        except (tarfile.TarError, CorruptRecordError) as error:
             msg = f"the archive of {path} from {url} is damaged ({error}). Download it again."
             raise SciSciRLError(msg) from error
-
-
-def _host(url: str) -> tuple[str, str]:
-    return urlsplit(url)[:2]

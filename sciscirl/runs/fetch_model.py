@@ -176,7 +176,12 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
         with _parsed_once():
             tokenizer = read_tokenizer(file)
             model = transformers.AutoModelForCausalLM.from_pretrained(
-                str(file.parent), gguf_file=file.name, dtype=getattr(torch, dtype), local_files_only=True, **more
+                str(file.parent),
+                gguf_file=file.name,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                trust_remote_code=False,
+                **more,
             )
     except SciSciRLError:
         raise

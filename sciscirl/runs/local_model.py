@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
 
@@ -28,8 +29,30 @@ _REMEDY: Final = (
 _CONFIG: Final = ADAPTER_FILES[0]
 #: All options of a run on one's own hardware, and its number of threads.
 RUN_CONFIG: Final = "config.json"
+_CODE: Final = "HF_TRUST_REMOTE_CODE"
 _SECONDS_WATCHED: Final = 0.5
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelCodeOptions:
+    """Options of a model that brings code.
+
+    Attributes:
+        trust_remote_code: run Python files that the model brings, with all that you may do on this machine; without it,
+            a model that needs them is refused. HF_TRUST_REMOTE_CODE=1 in the environment does the same.
+    """
+
+    trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        if self.trust_remote_code:
+            os.environ[_CODE] = "1"
+
+
+def may_run_code() -> bool:
+    """Say whether code that a model brings may be run; the cookbook reads the same variable."""
+    return os.environ.get(_CODE, "").lower() in ("1", "true", "yes")
 
 
 def require_packages(*names: str, extras: str = "rl sft") -> None:
@@ -97,7 +120,7 @@ def load_base_model(
 
     if not sys.stderr.isatty():
         disable_progress_bar()
-    more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto"}
+    more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto", "trust_remote_code": may_run_code()}
     if attention:
         more["attn_implementation"] = attention
     if quantize == "int8":
@@ -197,6 +220,12 @@ def load_errors(what: str, name: str) -> Generator[None]:
         yield
     except Exception as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "trust_remote_code" in str(error):
+            msg = (
+                f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
+                f"and trust it, give --trust-remote-code, or set {_CODE}=1. Else choose another model."
+            )
+            raise SciSciRLError(msg) from error
         if Path(name).is_dir():
             broken = _find_broken(Path(name))
             what_else = "A file there may be damaged or missing, or the memory too short"

@@ -10,10 +10,12 @@ import sys
 import tempfile
 from pathlib import Path
 
+from sciscidata._support.processes import python_command, python_environment
+
 
 def make_environment(folder: Path) -> tuple[Path, str | None]:
     """Make a virtual environment; return its interpreter, and why that failed, or None."""
-    made = subprocess.run([sys.executable, "-m", "venv", str(folder)], capture_output=True, text=True, check=False)
+    made = _run(python_command("-m", "venv", str(folder)))
     return find_interpreter(folder), find_reason(made) if made.returncode else None
 
 
@@ -29,9 +31,9 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
             other, reason = make_environment(Path(home))
             return reason or run_pip(*words, python=str(other))
     verb, *more = words
-    command = [python, "-m", "pip", verb, "--quiet", "--no-input", "--disable-pip-version-check"]
+    command = python_command("-m", "pip", verb, "--quiet", "--no-input", "--disable-pip-version-check", python=python)
     command += ["--require-hashes", "--only-binary", ":all:", *more]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = _run(command)
     return find_reason(done) if done.returncode else None
 
 
@@ -42,15 +44,22 @@ def install_by_uv(requirements: str, python: Path) -> None:
     """
     if importlib.util.find_spec("uv") is None:
         return
-    settings = subprocess.run([str(python), "-m", "pip", "config", "list"], capture_output=True, text=True, check=False)
+    settings = _run(python_command("-m", "pip", "config", "list", python=python))
     if re.search(r"\.(no-)?index(-url)?=", settings.stdout):
         return
     with tempfile.TemporaryDirectory() as home:
         listed = Path(home) / "requirements.txt"
         listed.write_text(requirements, "utf-8")
-        command = [sys.executable, "-m", "uv", "pip", "install", "--python", str(python), "--no-deps"]
+        # Settings of uv in the current folder may name another index.
+        command = python_command("-m", "uv", "--no-config", "pip", "install", "--python", str(python), "--no-deps")
         command += ["--require-hashes", "--only-binary", ":all:", "--requirement", str(listed)]
-        subprocess.run(command, capture_output=True, check=False)
+        _run(command)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, env=python_environment()
+    )
 
 
 def find_reason(done: subprocess.CompletedProcess[str]) -> str:

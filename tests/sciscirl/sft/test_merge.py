@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import tarfile
@@ -18,8 +19,10 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.presets import describe, find_preset
 from sciscirl.runs import download
+from sciscirl.runs.folder import read_checkpoints
 from sciscirl.sft.merge import merge_adapter
 from tests.sciscirl.made_runs import SLICE, make_predictions, make_run
+from tests.sciscirl.runs.test_model_code import REMEDY, Stranger, change
 from tests.sciscirl.tinker_stub import KEY
 from tests.sciscirl.toy import RENDERER, make_tokenizer
 from tests.servers.serving import serving
@@ -186,6 +189,45 @@ def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".merged", "escaped"))]
     with pytest.raises(SciSciRLError, match=r"^base_url has no effect: the adapter of .* lies on this machine"):
         merge_adapter(tmp_path, out, base_url="http://localhost:1")
+
+
+def test_merging_runs_no_code_of_the_base_model(run, base, tmp_path):
+    stranger = Stranger(base, tmp_path)
+    change(run / "run.json", settings={"model": stranger.write("tokenizer", "weights"), "renderer": RENDERER})
+    with archives(pack(make_adapter())) as server, pytest.raises(SciSciRLError, match=REMEDY):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    assert not stranger.mark.exists()
+
+
+def sparse(n_bytes: int) -> bytes:
+    """Pack a file of holes alone, which GNU tar writes in a block."""
+    member = tarfile.TarInfo("adapter_model.safetensors")
+    member.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[386:398], header[483:495] = b"%011o\0" % n_bytes, b"%011o\0" % n_bytes  # one piece, at the end; the whole
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + sum(header[156:512]) + 8 * 32)
+    return gzip.compress(bytes(header) + bytes(1024))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            lambda: pack({"adapter_config.json": b"{}", "adapter_model.safetensors": bytes(100_000_000)}),
+            "more than 16 times",
+        ),
+        (lambda: pack({"adapter_config.json": b"{}", "other.bin": bytes(100_000_000)}), "more than 16 times"),
+        (lambda: sparse(2_000_000_000), "more than 16 times"),
+        (lambda: pack(make_adapter())[:-4] + b"\0\0\0\0", "the compressed data is damaged"),
+        (lambda: pack(make_adapter())[:-8], "ends too early"),
+    ],
+    ids=["weights", "another file", "sparse", "wrong checksum", "no checksum"],
+)
+def test_an_archive_that_swells_or_has_no_right_checksum_is_refused(run, tmp_path, content, message):
+    (tmp_path / "adapter").mkdir()
+    with archives(content()) as server, pytest.raises(SciSciRLError, match=rf"is damaged \(.*{message}"):
+        download.download_adapter(read_checkpoints(run)[0], tmp_path / "adapter", server.url)
+    assert not any((tmp_path / "adapter").iterdir())
 
 
 def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, tmp_path, monkeypatch):
