@@ -320,7 +320,7 @@ def _plot_pictures(
         cut = novelty["conventionality_cut"] if novelty else None
         options: dict[str, Any] = {**counts, "n_unlabelled": n_unlabelled, "cut": cut, "data": data, "path": path}
         plot_novelty(result.scored, result.eligible, thresholds, **options)
-        plot_novelty_by_year(result.scored, data=data, path=folder / "novelty_by_year.png")
+        plot_novelty_by_year(result.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def _describe(

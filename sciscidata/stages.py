@@ -25,7 +25,7 @@ from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpu
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.stored_scores import find_place, upload_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.checks import count_edges, diagnose_graph, diagnose_works, log_warnings, warn_of_edges, watch_scores
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null, score_nulls
@@ -115,6 +115,7 @@ def ingest(
     else:
         corpus = _write_source(source, Path(out), Path(cache_dir), texts=texts, overwrite=overwrite)
     log_warnings(diagnose_works(corpus.works, window_years=None))
+    warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     return corpus
 
 
@@ -229,7 +230,7 @@ def _write_once(
     if is_done(out, facts, overwrite=overwrite):
         return out
     replace = out.exists()  # another result, or a damaged one
-    rows = original_ids_beside(score(), scan_corpus(folder).works)
+    rows = original_ids_beside(watch_scores(score(), facts["stage"]), scan_corpus(folder).works)
     write_scores(rows, out, facts, replace=replace)
     if tasks is not None:
         remove_folder(tasks)

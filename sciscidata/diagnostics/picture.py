@@ -50,8 +50,8 @@ def plot_diagnostics(checks: pl.DataFrame, path: str | Path | None = None, *, ti
     """
     from matplotlib.figure import Figure
 
-    require_columns(checks, DIAGNOSTICS, frame_name="checks", stage="plot_diagnostics")
-    by_name = {row["name"]: row for row in checks.iter_rows(named=True)}
+    rows = require_columns(checks, DIAGNOSTICS, frame_name="checks", stage="plot_diagnostics").collect()
+    by_name = {row["name"]: row for row in rows.iter_rows(named=True)}
     figure = Figure(figsize=(12, 8), layout="constrained")
     panels = figure.subplots(2, 2, width_ratios=(1.15, 1))
     _draw_checks(panels[0, 0], [row for row in by_name.values() if row["value"] is not None])

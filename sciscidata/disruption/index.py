@@ -15,6 +15,7 @@ import polars as pl
 from sciscidata._kernels.arrays import AnyArray
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, checked_config, is_whole
+from sciscidata.diagnostics.checks import watched
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter, split_at
 from sciscidata.engines.engine import Engine
@@ -91,13 +92,13 @@ def compute_cd_index(
         >>> compute_cd_index(works, citations).filter(pl.col("work_id") == 2).collect().row(0)
         (2, 1, 1, 1, 0.0)
     """
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
     config = _checked(config, n_threads)
-    require_times(works, config.time, stage="compute_cd_index")
+    works = require_times(works, config.time, stage="compute_cd_index")
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
-        return score_graph(graph, config, n_threads=n_threads)
+        return watched(score_graph(graph, config, n_threads=n_threads), graph, "compute_cd_index")
 
     return with_original_ids(pl.defer(score, schema=score_schema(config)), works)
 

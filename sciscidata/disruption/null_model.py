@@ -22,6 +22,7 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, check_value, checked_config
+from sciscidata.diagnostics.checks import watched
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter
 from sciscidata.disruption.index import add_indices
@@ -100,16 +101,17 @@ def compute_null_cd_index(
         >>> null.filter(work_id=3).select(pl.exclude("work_id").round(1)).collect().row(0)
         (-1.0, -0.3, 0.7, -1.0, 1000)
     """
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_null_cd_index")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_null_cd_index")
     read = ("work_id", "publication_year")
-    require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
+    works = require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
     config = checked_config(config, CDConfig, "window_years=10")
     check_draws(null, n_draws, seed)
     check_threads(n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
-        return score_null(graph, config, null=null, n_draws=n_draws, seed=seed, n_threads=n_threads)
+        scores = score_null(graph, config, null=null, n_draws=n_draws, seed=seed, n_threads=n_threads)
+        return watched(scores, graph, "compute_null_cd_index")
 
     return with_original_ids(pl.defer(score, schema=NULL_CD_INDEX), works)
 

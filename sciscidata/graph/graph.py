@@ -40,6 +40,7 @@ FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any con
 _BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
+_NODE_COLUMNS = ("work_id", "publication_year")
 _SPAN = 1 << 22  # numbers to look at together
 
 
@@ -212,18 +213,18 @@ def _prepare(
     check_value("time", time, Time)
     works = require_times(works, time, stage="build_graph")
     check_threads(n_threads)
-    nodes = read_nodes(works)
+    nodes = read_nodes(works.select(*_NODE_COLUMNS, *(DATES if time == "publication_date" else ())))
     most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
     means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
     return citations.select("citing_id", "cited_id").drop_nulls(), nodes, means
 
 
 def require_times(works: pl.LazyFrame | pl.DataFrame, time: Time, *, stage: str) -> pl.LazyFrame:
-    """Check the columns of works that a graph is built from, before any row is read, and return these alone."""
-    columns = {name: WORKS[name] for name in ("work_id", "publication_year")}
+    """Check the columns of works that a graph is built from, as require_columns does."""
+    columns = {name: WORKS[name] for name in _NODE_COLUMNS}
     if time == "publication_date":
         columns |= DATES
-    return require_columns(works, columns, frame_name="WORKS", stage=stage).select(columns.keys())
+    return require_columns(works, columns, frame_name="WORKS", stage=stage)
 
 
 def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> None:

@@ -31,6 +31,7 @@ from sciscidata.novelty.venue_pairs import (
     check_venues,
     defer_scores,
     group,
+    require_corpus,
     merge_others,
     observe,
     of_works,
@@ -120,6 +121,7 @@ def compute_atypicality(
         True
     """
     stage = "compute_atypicality"
+    works, citations = require_corpus(works, citations, stage)
     config = _checked(config, n_threads, only_some=focal is not None)
     if focal is not None:
         listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal
@@ -132,7 +134,7 @@ def compute_atypicality(
 
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
-        known = None if table is None else table.for_venues_of(works.lazy())
+        known = None if table is None else table.for_venues_of(works)
         return score_all(graph, venues, focal=wanted, background=known)
 
     return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)

@@ -67,9 +67,9 @@ def compute_shibayama_novelty(
         >>> scores.filter(pl.col("work_id") == 4).collect().row(0)
         (4, 3, 0.6666666666666666, 1.0, 1.0)
     """
-    require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=["work_id"])
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=["work_id"])
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
-    vectors = require_vectors(works.lazy(), vector, stage=_STAGE)
+    vectors = require_vectors(works, vector, stage=_STAGE)
     wanted: tuple[float, ...] = check_value("percentiles", [*percentiles], _Percentiles)
     most: int | None = check_value("max_references", max_references, _Most)
     names = ["distance_mean", *(f"distance_p{percentile:g}" for percentile in wanted)]
@@ -88,7 +88,7 @@ def compute_shibayama_novelty(
         counted = pl.select(pl.when(~too_many).then(n_pairs)).to_series()
         return pl.DataFrame({"work_id": work_ids, "n_pairs": counted, **columns}, schema=schema)
 
-    return with_original_ids(pl.defer(score, schema=schema), works.lazy())
+    return with_original_ids(pl.defer(score, schema=schema), works)
 
 
 def _has_direction(matrix: AnyArray) -> pl.Series:

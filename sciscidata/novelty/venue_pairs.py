@@ -19,6 +19,7 @@ import polars as pl
 from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
+from sciscidata.diagnostics.checks import watched
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty.config import LOW_QUANTILE
@@ -273,11 +274,11 @@ def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pair
 
 
 def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Check the columns of both frames, and keep of ``works`` the three that venue pairs are made from."""
+    """Check the columns of both frames that venue pairs are made from."""
     read = ("work_id", "publication_year", "source_id")
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
     works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
-    return works.select(read), citations
+    return works, citations
 
 
 def defer_scores(
@@ -290,11 +291,11 @@ def defer_scores(
     cache_dir: str | Path | None,
 ) -> pl.LazyFrame:
     """Check the columns now; at collect, build the graph, number its venues, and score both."""
-    facts, citations = require_corpus(works, citations, stage)
+    works, citations = require_corpus(works, citations, stage)
 
     def collect() -> pl.DataFrame:
-        graph = build_graph(facts, citations, cache_dir=cache_dir)
-        return score(graph, venue_numbers(graph, facts))
+        graph = build_graph(works, citations, cache_dir=cache_dir)
+        return watched(score(graph, venue_numbers(graph, works)), graph, stage)
 
     return with_original_ids(pl.defer(collect, schema=schema), works)
 

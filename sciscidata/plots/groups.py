@@ -261,6 +261,7 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
 
 def _summarise(labelled: pl.LazyFrame | pl.DataFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
     """Count works, labels and scores of each group: ``n``, ``n_labelled``, ``n_label``, ``share``, ``mean``, ``sd``."""
+    labelled = require_columns(labelled, {}, frame_name="the labelled works", stage=stage)
     column = _label_column(label, labelled)
     if score and score not in _SCORES:
         msg = f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}"
@@ -311,16 +312,16 @@ def _describe_hidden(hidden: dict[str, int]) -> str:
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def _label_column(label: str, labelled: pl.LazyFrame | pl.DataFrame) -> str:
+def _label_column(label: str, labelled: pl.LazyFrame) -> str:
     """Find the column that holds a label: of those that every release has, else an own one of these works."""
     if not label:
         return ""
     found = next((column for column, words in VOCABULARIES.items() if label in words), None)
-    if found is None and isinstance(labelled, pl.LazyFrame | pl.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]
-        schema = labelled.lazy().collect_schema()
+    if found is None:
+        schema = labelled.collect_schema()
         own = [name for name in schema if name.endswith("_label") and name not in VOCABULARIES]
         own = [name for name in own if schema[name] == pl.String]
-        held = {name: labelled.lazy().select(pl.col(name) == label).filter(pl.first()).head(1) for name in own}
+        held = {name: labelled.select(pl.col(name) == label).filter(pl.first()).head(1) for name in own}
         found = next((name for name, rows in held.items() if rows.collect(engine="streaming").height), None)
     if found is None:
         words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]

@@ -96,7 +96,7 @@ def compare_scores(
     """
     sides = {"published": published, "computed": computed}
     rows = _joined(
-        compute_disruption_labels(frame.lazy(), thresholds)
+        compute_disruption_labels(frame, thresholds)
         .select(
             "work_id", pl.col("cd_index").fill_nan(None).alias(name), pl.col("disruption_label").alias(f"{name}_label")
         )
