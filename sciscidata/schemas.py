@@ -8,8 +8,8 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from sciscidata._support.frames import near_cast, to_lazy
 from sciscidata.errors import SchemaMismatchError
+from sciscidata.frames import AnyFrame, near_cast, to_lazy
 
 # Polars 2.1 loads NumPy when it is first needed, and fails where two threads need it at the same moment: load it here.
 pl.Series(np.empty(0))
@@ -154,7 +154,7 @@ SWAPPED: Final = "works and citations are swapped: give works first, then citati
 
 
 def require_columns(
-    frame: Any,  # noqa: ANN401 (a frame of any library)
+    frame: AnyFrame,
     schema: Mapping[str, pl.DataType],
     *,
     frame_name: str,

@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from sciscidata._support.validate import checked_config
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_novelty_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
@@ -15,9 +16,9 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES, require_columns
 
 
 def join_atypicality(
-    scores: pl.LazyFrame | pl.DataFrame,
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    scores: AnyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: NoveltyConfig | None,
     *,
     background: str | Path | None = None,
@@ -53,7 +54,7 @@ def join_atypicality(
 
 
 def compute_labels(
-    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
     """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
 

@@ -25,12 +25,13 @@ from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpu
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.stored_scores import find_place, upload_scores
 from sciscidata.corpus.writer import write_corpus
-from sciscidata.diagnostics.checks import count_edges, diagnose_graph, diagnose_works, log_warnings, warn_of_edges, watch_scores
+from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null, score_nulls
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
+from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background

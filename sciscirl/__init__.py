@@ -25,7 +25,7 @@ def __getattr__(name: str) -> object:
         return _load(name)
     from sciscidata._support.missing_names import missing_name
 
-    raise missing_name(__name__, name)
+    raise missing_name(__name__, name, ("", ".errors"))
 
 
 __version__ = "0.1.0"

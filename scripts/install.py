@@ -85,7 +85,7 @@ def main() -> None:
     import tomllib
 
     project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     offered = f"of pyproject.toml: {', '.join(project['optional-dependencies'])}"
     parser.add_argument("extras", nargs="*", metavar="EXTRA", help=offered)
     parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")

@@ -1,5 +1,6 @@
 """Every function that takes a frame takes one of any library, years of any whole type, or says what to do."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +11,6 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
-import sciscirl
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.indicators import (
     compute_cd_trajectory,
@@ -190,7 +190,7 @@ def test_a_year_that_does_not_fit_is_an_error_that_names_it(year: float) -> None
 
 def test_a_column_of_pandas_that_holds_anything_is_named() -> None:
     works = WORKS.to_pandas().assign(notes=[1, "two", *[object()] * (N - 2)])
-    with pytest.raises(SchemaMismatchError, match="compute_cd_index: WORKS: a column of .*notes.* several types"):
+    with pytest.raises(SchemaMismatchError, match=r"compute_cd_index: WORKS: a column of .*notes.* several types"):
         ssd.compute_cd_index(works, CITATIONS)
 
 
@@ -201,11 +201,11 @@ def test_scores_become_pandas_and_arrow_without_another_call() -> None:
 
 
 def test_labels_are_refused_by_the_name_of_the_function_that_was_called() -> None:
-    with pytest.raises(SchemaMismatchError, match="^compute_labels: scores lacks column 'cd_index'"):
+    with pytest.raises(SchemaMismatchError, match=r"^compute_labels: scores lacks column 'cd_index'"):
         ssd.compute_labels(pl.DataFrame({"index": [0.5]}))
-    with pytest.raises(SchemaMismatchError, match="^compute_labels: scores column 'cd_index' is String"):
+    with pytest.raises(SchemaMismatchError, match=r"^compute_labels: scores column 'cd_index' is String"):
         ssd.compute_labels(pl.DataFrame({"cd_index": ["0.5"]}))
-    with pytest.raises(SchemaMismatchError, match="^compute_labels: scores lacks column 'conventionality_score'"):
+    with pytest.raises(SchemaMismatchError, match=r"^compute_labels: scores lacks column 'conventionality_score'"):
         ssd.compute_labels(pl.DataFrame({"novelty_score": [0.5]}))
 
 
@@ -233,10 +233,9 @@ def test_one_path_stands_for_a_list_of_one() -> None:
         (ssd, "Corpus", "sciscidata.schemas.Corpus"),
         (ssd.indicators, "compute_cd_index", "sciscidata.compute_cd_index"),
         (ssd.plots, "plot_diagnostics", "sciscidata.plot_diagnostics"),
-        (sciscirl, "find_presets", "sciscirl.find_preset"),
     ],
 )
 def test_a_wrong_public_name_is_answered_with_the_right_one(module: Any, name: str, where: str) -> None:
-    with pytest.raises(AttributeError, match=f"Did you mean {where}\\?"):
+    with pytest.raises(AttributeError, match=re.escape(f"Did you mean {where}?")):
         getattr(module, name)
     assert not hasattr(module, "_repr_html_")

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
-#: Where the public names of each package are.
-_HOMES: Final = {
-    "sciscidata": ("", ".indicators", ".plots", ".errors", ".schemas"),
-    "sciscirl": ("", ".errors"),
-}
+_PARTS: Final = ("", ".indicators", ".plots", ".errors", ".schemas")
 
 
-def missing_name(module: str, name: str) -> AttributeError:
-    """Return the error for a name that ``module`` does not have.
+def missing_name(module: str, name: str, parts: Sequence[str] = _PARTS) -> AttributeError:
+    """Return the error for a name that ``module`` does not have; ``parts`` of its package have the public names.
 
     Example:
         >>> print(missing_name("sciscidata", "compute_cd_indx"))
@@ -26,7 +23,7 @@ def missing_name(module: str, name: str) -> AttributeError:
     msg = f"{module} has no {name!r}."
     # Python asks for private names, and for a module before it imports it.
     if not name.startswith("_") and (module != package or find_spec(f"{module}.{name}") is None):
-        known = {word: f"{package}{home}.{word}" for home in _HOMES[package][::-1] for word in _names(package + home)}
+        known = {word: f"{package}{part}.{word}" for part in parts[::-1] for word in _names(package + part)}
         close = get_close_matches(name, known, n=1)
         msg += f" Did you mean {known[close[0]]}?" if close else ""
     return AttributeError(msg, name=name, obj=None)

@@ -6,8 +6,7 @@ Edges are never held: the arrays of the citation graph are walked in spans, and 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -17,6 +16,8 @@ import polars as pl
 
 from sciscidata._support.validate import Year, check_value
 from sciscidata.disruption.config import WindowYears
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import LATER, SWAPPED, Edges, edges_of, say_few_joined, say_share
 from sciscidata.graph.graph import CitationGraph, build_graph, require_times
 from sciscidata.records.ids import ORIGINAL_ID, TEXTS_FROM
 from sciscidata.records.last_year_of_data import find_last_year
@@ -53,9 +54,6 @@ class _Limit(NamedTuple):
 
 
 _LIMITS: Final = {
-    "works_in_citations": _Limit(
-        0.1, "are the ids of citations those of works? If works are a part of the data, take all of them", low=True
-    ),
     "citing_ids": _Limit(
         0.05, "their citations have no year, so they count for nothing; are works a part of the data?"
     ),
@@ -73,18 +71,15 @@ _LIMITS: Final = {
     "repeats": _Limit(0.1, "they are dropped; was a table joined twice?"),
 }
 _SWAPPED_FROM: Final = 0.2  # of citations with two years lead to a later work
-_SWAPPED: Final = "are citing and cited swapped?"
-_MOSTLY: Final = 0.5  # of citations lead to a later work: no score means anything
-_MOST_ROWS: Final = 1 << 24  # that count_edges looks at: enough to tell, and joined in seconds
 
 
 def diagnose(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     window_years: int | None = 5,
     last_year: int | None = None,
-    earlier: pl.LazyFrame | None = None,
+    earlier: AnyFrame | None = None,
     cache_dir: str | Path | None = None,
 ) -> pl.DataFrame:
     """Check works and citations for what would make scores wrong in silence.
@@ -164,10 +159,10 @@ def diagnose_graph(
 
     ``citations`` are read only if the graph does not say how many rows there were; None leaves the checks of rows out.
     """
-    ends, edges, counted = _count_ends(graph), _edges_of(graph), _count_works(works, graph)
+    ends, edges, counted = _count_ends(graph), edges_of(graph), _count_works(works, graph)
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
-    reversed_ids = f"and nearly all cited ids are; {_SWAPPED}"
+    reversed_ids = f"and nearly all cited ids are; {SWAPPED}"
     found = [
         _check_common_ids(graph, ends, edges, works),
         _check(
@@ -232,59 +227,6 @@ def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
     return one.filter(n=1).drop("n").sort("work_id").collect(engine="streaming")
 
 
-class Edges(NamedTuple):
-    """Counts of citations: all, those between two works of WORKS, those whose two works have a year, to a later one."""
-
-    n: int
-    joined: int
-    dated: int
-    later: int
-
-
-def count_edges(works: pl.LazyFrame, citations: pl.LazyFrame) -> Edges:
-    """Count citations without a graph: the first ``_MOST_ROWS`` of them, by joins."""
-    years = works.select("work_id", year="publication_year")
-    ends = {"citing_id": "citing", "cited_id": "cited"}
-    rows = citations.select([*ends]).drop_nulls().head(_MOST_ROWS)
-    for end, name in ends.items():
-        known = years.rename({"work_id": end, "year": name}).with_columns(pl.lit(value=True).alias(f"has_{name}"))
-        rows = rows.join(known, on=end, how="left")
-    is_later = pl.col("cited") > pl.col("citing")
-    joined = pl.all_horizontal("has_citing", "has_cited").fill_null(value=False).sum()
-    counts = rows.select(n=pl.len(), joined=joined, dated=is_later.count(), later=is_later.sum())
-    return Edges(*counts.collect(engine="streaming").row(0))
-
-
-def warn_of_edges(edges: Edges, stage: str) -> bool:
-    """Log one warning if no score of these citations means anything; return whether there is one."""
-    found = (_check_joined(edges), _check_later(edges) if edges.later > _MOSTLY * edges.dated else None)
-    text = next((check.text for check in found if check is not None and check.warns), "")
-    if text:
-        logger.warning("%s: %s", stage, text)
-    return bool(text)
-
-
-def watch_scores(batches: Iterable[pl.DataFrame], stage: str) -> Iterator[pl.DataFrame]:
-    """Pass scores on, and log one warning if a column of them is null throughout."""
-    empty: list[str] | None = None
-    n = 0
-    for rows in batches:
-        n += rows.height
-        names = rows.columns if empty is None else empty
-        empty = [name for name in names if rows[name].null_count() == rows.height and rows[name].dtype == pl.Float64()]
-        yield rows
-    if n and empty:
-        columns = f"{', '.join(empty)} {'is' if len(empty) == 1 else 'are'}"
-        logger.warning("%s: %s null for all %s works. diagnose(works, citations) says why.", stage, columns, f"{n:,}")
-
-
-def watched(scores: pl.DataFrame, graph: CitationGraph, stage: str) -> pl.DataFrame:
-    """Return the scores of a graph; log one warning if they mean nothing, or a column is null throughout."""
-    if not warn_of_edges(_edges_of(graph), stage):
-        (scores,) = watch_scores([scores], stage)
-    return scores
-
-
 class _Ends(NamedTuple):
     """How many distinct ids cite and are cited, how many of these WORKS lacks, and how many works do either."""
 
@@ -308,20 +250,6 @@ def _count_ends(graph: CitationGraph) -> _Ends:
         cited_unknown += _count(is_cited[known:])
         connected += _count((cites | is_cited)[:known])
     return _Ends(citing, citing_unknown, cited, cited_unknown, connected)
-
-
-def _edges_of(graph: CitationGraph) -> Edges:
-    joined = dated = later = 0
-    for first, last in pairwise([*graph.year_offsets.tolist(), graph.n_known]):
-        low, high = int(graph.ref_offsets[first]), int(graph.ref_offsets[last])
-        for start in range(low, high, _SPAN):
-            refs = graph.refs[start : min(start + _SPAN, high)]
-            joined += _count(refs < graph.n_known)
-            if last <= graph.n_dated:
-                with_year = _count(refs < graph.n_dated)
-                dated += with_year
-                later += with_year - _count(refs < last)
-    return Edges(graph.n_citations, joined, dated, later)
 
 
 def _count(mask: npt.NDArray[np.bool_]) -> int:
@@ -474,22 +402,15 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
 
 
 def _check_later(edges: Edges) -> Check:
-    why = _SWAPPED if edges.later > _SWAPPED_FROM * edges.dated else None
-    return _check("later_citations", edges.later, edges.dated, "citations", "lead to a later work", why=why)
-
-
-def _check_joined(edges: Edges) -> Check:
-    if not edges.n:
-        return Check("works_in_citations", 0, 0, "there is no citation, and without one there is no score", warns=True)
-    return _check("works_in_citations", edges.joined, edges.n, "citations", "join two works")
+    why = SWAPPED if edges.later > _SWAPPED_FROM * edges.dated else None
+    return _check("later_citations", edges.later, edges.dated, *LATER, why=why)
 
 
 def _check_common_ids(graph: CitationGraph, ends: _Ends, edges: Edges, works: pl.LazyFrame) -> Check:
-    joined = _check_joined(edges)
-    n, of = ends.connected, graph.n_known
-    check = Check("works_in_citations", n, of, f"{n:,} of {of:,} works ({n / of:.1%}) are in a citation")
+    check = _check("works_in_citations", ends.connected, graph.n_known, "works", "are in a citation")
     if ends.connected or not graph.n_citations:
-        return check._replace(text=joined.text, warns=True) if joined.warns else check
+        few = say_few_joined(edges)
+        return check._replace(text=few, warns=True) if few else check
     here, there = int(graph.work_ids[0]), int(graph.work_ids[graph.n_known])
     known, like = str(here), f"like {there}" if there < TEXTS_FROM else "of other texts"
     if ORIGINAL_ID in works.collect_schema():  # of own tables; the graph has only the numbers of what is cited
@@ -532,7 +453,7 @@ def _check(name: str, n: int, of: int, noun: str, predicate: str, *, why: str | 
     limit = _LIMITS.get(name)
     share = n / of if of else 0.0
     warns = bool(of) and limit is not None and (share < limit.share if limit.low else share >= limit.share)
-    text = f"{n:,} of {of:,} {noun}{f' ({share:.1%})' if of else ''} {predicate}"
+    text = say_share(n, of, noun, predicate)
     return Check(name, n, of, f"{text}: {why or limit.why}" if warns and limit is not None else text, warns)
 
 

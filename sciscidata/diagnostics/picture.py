@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import polars as pl
-
 from sciscidata.diagnostics.checks import DIAGNOSTICS
+from sciscidata.frames import AnyFrame
 from sciscidata.plots import plain
 from sciscidata.schemas import require_columns
 
@@ -26,7 +25,7 @@ _FIELDS: Final = 12
 _SHOWN: Final = 0.99  # of the works lie in the years that are shown: mistaken years would leave a sliver for the others
 
 
-def plot_diagnostics(checks: pl.DataFrame, path: str | Path | None = None, *, title: str = "") -> Figure:
+def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title: str = "") -> Figure:
     """Plot what ``diagnose`` has found: the share of every check, and missing references and venues by year and field.
 
     Args:

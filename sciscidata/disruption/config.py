@@ -45,7 +45,7 @@ class CDConfig:
             they are n_j3 and di3_index. Needs family.
         windows: further windows, counted in the same pass. Years (``10``), or by dates months (``"18mo"``) and days
             (``"90d"``); None, on a command line ``all``: without end. Each adds its columns, such as cd_index_10 and
-            n_i_10; one that is window_years adds none. Empty: none.
+            n_i_10. Empty: none.
         time: what windows are measured by. ``"publication_date"``: by day; works with a year only count as of 1 July,
             and citers of the same day are treated as those of the same year.
 
@@ -124,9 +124,7 @@ class CDConfig:
             >>> CDConfig(windows=(10, None)).all_windows
             {'': 5, '_10': 10, '_all': None}
         """
-        return {"": self.window_years} | {
-            f"_{'all' if one is None else one}": one for one in self.windows if one != self.window_years
-        }
+        return {"": self.window_years} | {f"_{'all' if one is None else one}": one for one in self.windows}
 
     def stated(self) -> dict[str, Any]:
         """Return the options as a manifest states them: all, but those of ``_ADDED`` only where they are set."""

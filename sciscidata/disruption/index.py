@@ -15,12 +15,13 @@ import polars as pl
 from sciscidata._kernels.arrays import AnyArray
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, checked_config, is_whole
-from sciscidata.diagnostics.checks import watched
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter, split_at
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import (
     CitationGraph,
     build_graph,
@@ -46,8 +47,8 @@ _OF_ALL_WINDOWS = {"n_refs": pl.UInt32(), "n_ever": pl.Int64()}
 
 
 def compute_cd_index(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     cache_dir: str | Path | None = None,

@@ -22,12 +22,13 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.validate import check_threads, check_value, checked_config
-from sciscidata.diagnostics.checks import watched
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter
 from sciscidata.disruption.index import add_indices
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph, graph_folder, open_in_task
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
@@ -54,8 +55,8 @@ _YEAR_ZERO: Final = 2**31  # years may be negative, counters not; 0 stands for w
 
 
 def compute_null_cd_index(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     null: Null = "rewired",

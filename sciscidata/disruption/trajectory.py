@@ -12,16 +12,17 @@ import polars as pl
 
 from sciscidata._support.validate import check_value, checked_config
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.index import compute_cd_index, score_schema
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import require_times
 
 _Ages = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=9_999)], ...], msgspec.Meta(min_length=1)]
 
 
 def compute_cd_trajectory(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     ages: Iterable[int] = range(1, 11),
@@ -67,13 +68,14 @@ def compute_cd_trajectory(
     scores = compute_cd_index(
         works,
         citations,
-        replace(config, window_years=given[-1], windows=given[:-1]),
+        replace(config, window_years=given[-1], windows=given),
         cache_dir=cache_dir,
         n_threads=n_threads,
     )
-    columns = [name for name in score_schema(config) if name not in ("work_id", "n_refs")]
+    ending = f"_{given[0]}"
+    columns = [name.removesuffix(ending) for name in scores.collect_schema() if name.endswith(ending)]
     ids = [name for name in ("work_id", "original_id") if name in scores.collect_schema()]
-    by_age = {name: pl.concat_list(*(f"{name}_{age}" for age in given[:-1]), name) for name in columns}
+    by_age = {name: pl.concat_list(f"{name}_{age}" for age in given) for name in columns}
     listed = scores.select(*ids, age=pl.lit(pl.Series([given], dtype=pl.List(pl.Int32))).first(), **by_age)
     rows = listed.explode("age", *columns)
     if last_year is None:

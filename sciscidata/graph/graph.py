@@ -26,6 +26,7 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads, check_value
 from sciscidata.errors import InputNotFoundError, StorageError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
 from sciscidata.schemas import CITATIONS, DATES, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
@@ -151,8 +152,8 @@ class CitationGraph:
 
 
 def build_graph(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     time: Time = "publication_year",
     cache_dir: str | Path | None = None,
@@ -207,7 +208,7 @@ def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path, time
 
 
 def _prepare(
-    works: pl.LazyFrame, citations: pl.LazyFrame, time: Time, memory_limit_mb: int, n_threads: int | None
+    works: AnyFrame, citations: AnyFrame, time: Time, memory_limit_mb: int, n_threads: int | None
 ) -> tuple[pl.LazyFrame, Nodes, Means]:
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
     check_value("time", time, Time)
@@ -219,7 +220,7 @@ def _prepare(
     return citations.select("citing_id", "cited_id").drop_nulls(), nodes, means
 
 
-def require_times(works: pl.LazyFrame | pl.DataFrame, time: Time, *, stage: str) -> pl.LazyFrame:
+def require_times(works: AnyFrame, time: Time, *, stage: str) -> pl.LazyFrame:
     """Check the columns of works that a graph is built from, as require_columns does."""
     columns = {name: WORKS[name] for name in _NODE_COLUMNS}
     if time == "publication_date":

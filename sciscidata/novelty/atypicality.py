@@ -23,6 +23,7 @@ from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import task
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -31,12 +32,12 @@ from sciscidata.novelty.venue_pairs import (
     check_venues,
     defer_scores,
     group,
-    require_corpus,
     merge_others,
     observe,
     of_works,
     pairs_per_work,
     recount,
+    require_corpus,
     score_years,
     write_quantiles,
     year_places,
@@ -59,11 +60,11 @@ _SCORES: Final = ("novelty_score", "conventionality_score")
 
 
 def compute_atypicality(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: NoveltyConfig | None = None,
     *,
-    focal: pl.LazyFrame | pl.Series | None = None,
+    focal: AnyFrame | None = None,
     background: str | Path | None = None,
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,

@@ -13,6 +13,7 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value
 from sciscidata._support.vectors import matrix_of, require_vectors, to_length_1
+from sciscidata.frames import AnyFrame
 from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
@@ -23,8 +24,8 @@ _Most = Annotated[int, msgspec.Meta(ge=2)] | None
 
 
 def compute_shibayama_novelty(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     vector: str = "vector",
     percentiles: Iterable[float] = (50, 80, 90, 95, 99, 100),

@@ -19,8 +19,9 @@ import polars as pl
 from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
-from sciscidata.diagnostics.checks import watched
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty.config import LOW_QUANTILE
 from sciscidata.records.ids import with_original_ids
@@ -273,7 +274,7 @@ def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pair
     return across + total(same) if same_venue_pairs else across
 
 
-def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+def require_corpus(works: AnyFrame, citations: AnyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     """Check the columns of both frames that venue pairs are made from."""
     read = ("work_id", "publication_year", "source_id")
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
@@ -282,10 +283,10 @@ def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> 
 
 
 def defer_scores(
-    score: Callable[[CitationGraph, Int32Array], pl.DataFrame],
+    score: Callable[[CitationGraph, Int32Array], AnyFrame],
     schema: pl.Schema,
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     stage: str,
     cache_dir: str | Path | None,

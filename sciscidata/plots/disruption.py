@@ -11,6 +11,7 @@ import polars as pl
 
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
 from sciscidata.plots._parts import (
     EDGE,
@@ -38,7 +39,7 @@ _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 
 
 def plot_disruption(
-    scores: pl.LazyFrame | pl.DataFrame | pl.Series,
+    scores: AnyFrame,
     thresholds: LabelThresholds | None = None,
     *,
     eligible: Mapping[str, int] | None = None,
@@ -70,7 +71,7 @@ def plot_disruption(
     if (eligible is None) != (drawn is None):
         msg = "eligible and drawn are shown side by side. Give both, or neither."
         raise ConfigError(msg)
-    frame = pl.Series("cd_index", scores).to_frame() if hasattr(scores, "to_frame") else scores
+    frame = scores.alias("cd_index").to_frame() if isinstance(scores, pl.Series) else scores
     lazy = require_columns(
         frame, CD_SCORES, frame_name="the scores", stage="plot_disruption", columns=["cd_index"]
     ).select(pl.col("cd_index").fill_nan(None))
@@ -118,8 +119,8 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
 
 
 def plot_comparison(
-    published: pl.LazyFrame | pl.DataFrame,
-    computed: pl.LazyFrame | pl.DataFrame,
+    published: AnyFrame,
+    computed: AnyFrame,
     compared: Mapping[str, Any] | None = None,
     thresholds: LabelThresholds | None = None,
     **look: Unpack[Look],
@@ -153,8 +154,8 @@ def plot_comparison(
 
 
 def plot_windows(
-    shorter: pl.LazyFrame | pl.DataFrame,
-    longer: pl.LazyFrame | pl.DataFrame,
+    shorter: AnyFrame,
+    longer: AnyFrame,
     thresholds: LabelThresholds | None = None,
     *,
     windows: tuple[int | None, int | None] | None = None,
@@ -189,9 +190,7 @@ def plot_windows(
     return _plot_two((shorter, longer), (first, second), None, thresholds, look, "plot_windows")
 
 
-def plot_cd_trajectory(
-    trajectory: pl.LazyFrame | pl.DataFrame, works: Sequence[int | str] = (), **look: Unpack[Look]
-) -> Figure:
+def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **look: Unpack[Look]) -> Figure:
     """Plot how the CD index changes with the age of works: mean and quartiles, or chosen works one by one.
 
     Args:
@@ -242,7 +241,7 @@ def plot_cd_trajectory(
     return picture.figure
 
 
-def plot_cd_sweep(sweep: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figure:
+def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
     """Plot the mean CD index by publication year, in each convention and window.
 
     Args:
@@ -327,7 +326,7 @@ def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
 
 
 def _plot_two(
-    frames: tuple[pl.LazyFrame | pl.DataFrame, pl.LazyFrame | pl.DataFrame],
+    frames: tuple[AnyFrame, AnyFrame],
     names: tuple[str, str],
     compared: Mapping[str, Any] | None,
     thresholds: LabelThresholds | None,

@@ -12,6 +12,7 @@ import polars as pl
 from sciscidata._support.quantiles import counted_quantiles
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import SchemaMismatchError
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.plots._parts import collect_some, count_works, draw_classes
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
@@ -36,8 +37,8 @@ Float64Array = npt.NDArray[np.float64]
 
 
 def plot_novelty(
-    scored: pl.LazyFrame | pl.DataFrame,
-    eligible: pl.LazyFrame | pl.DataFrame,
+    scored: AnyFrame,
+    eligible: AnyFrame,
     thresholds: LabelThresholds,
     *,
     eligible_counts: Mapping[str, int],
@@ -97,9 +98,7 @@ def plot_novelty(
     return picture.figure
 
 
-def plot_novelty_by_year(
-    scored: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]
-) -> Figure:
+def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
     """Plot for each year the median of z_median and of z_p10, and the band of the middle 80% of works.
 
     Args:
@@ -139,7 +138,9 @@ def plot_novelty_by_year(
             low, middle, high = (found.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
             # Bars, because a band would bridge years without works and hide a single one.
             spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
-            spread.plot(years, middle, color=colour, marker=marker, ls=line, markersize=2.5, label=meaning.format(tail_max))
+            spread.plot(
+                years, middle, color=colour, marker=marker, ls=line, markersize=2.5, label=meaning.format(tail_max)
+            )
         spread.use_sticky_edges = False  # else the lowest band stands on the frame
         spread.axhline(0, color=INK, lw=0.6)
         spread.set_ylabel("z of venue pairs")
@@ -160,7 +161,7 @@ def plot_novelty_by_year(
 
 
 def plot_uzzi_cells(
-    scored: pl.LazyFrame | pl.DataFrame,
+    scored: AnyFrame,
     thresholds: LabelThresholds | None = None,
     *,
     hit: str = "",

@@ -8,9 +8,9 @@ from typing import Any
 
 import polars as pl
 
-from sciscidata._support.frames import to_lazy, with_named_index
-from sciscidata.diagnostics.checks import count_edges, warn_of_edges
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.frames import to_lazy, with_named_index
+from sciscidata.graph.edges import count_edges, warn_of_edges
 from sciscidata.records.ids import refuse_shared_numbers
 from sciscidata.schemas import SWAPPED, Corpus
 from sciscidata.sources.tables.columns import (
@@ -97,7 +97,8 @@ def from_tables(
     citations = None if citations is None else _Table(citations, "citations")
     of_citations = {given[role] or own for role, own in OF_CITATIONS.items()}
     if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
-        raise SchemaMismatchError(f"{_STAGE}: {SWAPPED}")
+        msg = f"{_STAGE}: {SWAPPED}"
+        raise SchemaMismatchError(msg)
     at = find_columns(works.columns, OF_WORKS, given, table=f"{_STAGE}: works")
     table = works.read([*at.values(), *kept_columns(works.columns)])
     if table.is_empty():

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import polars as pl
 
 from sciscidata.errors import SchemaMismatchError
 
+#: A frame of any library that to_lazy knows.
+AnyFrame: TypeAlias = Any
+
 _NEEDS: Final = "needs a frame: of Polars, pandas, Arrow, DuckDB, or one with __arrow_c_stream__"
 
 
-def to_lazy(frame: Any, name: str, stage: str, columns: Iterable[str] | None = None) -> pl.LazyFrame:  # noqa: ANN401
+def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | None = None) -> pl.LazyFrame:
     """Return a frame of any library as a lazy frame of Polars.
 
     Of pandas only ``columns`` are converted (None: all), since a column may hold anything. An index with a name becomes
@@ -98,17 +101,20 @@ def near_cast(name: str, got: pl.DataType, needed: pl.DataType, what: str) -> pl
     is_category = needed == pl.String() and isinstance(got, pl.Categorical | pl.Enum)
     is_number = needed == pl.Float64() and got.is_numeric()
     is_day = needed == pl.Date() and isinstance(got, pl.Datetime)
-    is_list = needed == pl.List and isinstance(got, pl.List) and got.inner in (pl.Null, pl.Struct)
+    is_list = needed == pl.List and isinstance(got, pl.List) and (got.inner == pl.Null or got.inner == pl.Struct)
     if got == pl.Null() or is_category or is_number or is_day or is_list:
         return pl.col(name).cast(needed)
     return None
 
 
-def _collect_as(method: str, frame: pl.LazyFrame) -> Any:  # noqa: ANN401
-    return lambda *args, **options: getattr(frame.collect(), method)(*args, **options)
+def _collect_as(method: str, frame: pl.LazyFrame) -> Callable[..., Any]:
+    def collect(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        return getattr(frame.collect(), method)(*arguments, **options)
+
+    return collect
 
 
-# Scores are lazy, and the first thing that users of pandas ask of a result is this; Polars has it for eager frames only.
+# Scores are lazy, and this is the first thing that users of pandas ask of a result; Polars has it for eager frames.
 for _method in ("to_pandas", "to_arrow"):
     if not hasattr(pl.LazyFrame, _method):
-        pl.api.register_lazyframe_namespace(_method)(partial(_collect_as, _method))
+        pl.api.register_lazyframe_namespace(_method)(partial(_collect_as, _method))  # pyright: ignore[reportArgumentType]
