@@ -40,6 +40,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
         SchemaMismatchError: when called, if ``checks`` is another frame.
 
     Example:
+        >>> import polars as pl
         >>> from sciscidata import diagnose
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
         ...     schema_overrides={"publication_year": pl.Int32})
