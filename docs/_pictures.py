@@ -58,7 +58,7 @@ def draw_gallery() -> None:
     windows = [
         ssd.compute_cd_index(*read_graph("handball"), ssd.CDConfig(window_years=years)).collect() for years in (5, 10)
     ]
-    save_small(plots.plot_windows(*windows, data="Handball (OpenAlex)"), "gallery_windows.png")
+    save_small(plots.plot_windows(*windows, windows=(5, 10), data="Handball (OpenAlex)"), "gallery_windows.png")
 
     files = (str(DATA / "openalex" / "synergy_A.works.jsonl.gz"),)
     works, citations, _ = ssd.scan_records(ssd.RecordsConfig(inputs=files))

@@ -11,6 +11,15 @@
 import lazy_loader
 
 # Names are loaded on first use, so that the command answers Ctrl-C from its first line on; __init__.pyi lists them.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        return _load(name)
+    from sciscidata._support.missing_names import missing_name
+
+    raise missing_name(__name__, name)
+
 
 __version__ = "0.1.0"

@@ -1,5 +1,6 @@
 """Rarer indicators, beside those at the top: ``sciscidata.indicators.compute_cd_trajectory`` and others."""
 
+from sciscidata._support.missing_names import missing_name
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
@@ -16,3 +17,7 @@ __all__ = [
     "compute_shibayama_novelty",
     "find_communities",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise missing_name(__name__, name)

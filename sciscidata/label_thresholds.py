@@ -17,6 +17,7 @@ from sciscidata._support.quantiles import lower_quantile
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import Share, check_fields, check_value, checked_config
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
@@ -105,9 +106,7 @@ PRESETS: Final[Mapping[str, LabelThresholds]] = MappingProxyType(
 )
 
 
-def compute_disruption_labels(
-    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None
-) -> pl.LazyFrame:
+def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
     """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded ``cd_index``.
 
     Example:
@@ -129,7 +128,7 @@ def compute_disruption_labels(
 
 
 def compute_novelty_labels(
-    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
     """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values by one of two rules.
 
@@ -164,7 +163,7 @@ def compute_novelty_labels(
     return frame.with_columns(_novelty_label(sign.is_not_null(), sign > 0, sign < 0).alias("novelty_label"))
 
 
-def compute_uzzi_cells(scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
+def compute_uzzi_cells(scores: AnyFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
     """Add the two halves of Uzzi's rule, ``has_tail_novelty`` and ``has_high_conventionality``; null where z is.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
@@ -218,7 +217,7 @@ def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds |
 
 
 def count_labels(
-    labelled: pl.LazyFrame | pl.DataFrame, column: str = "disruption_label", labels: tuple[str, ...] | None = None
+    labelled: AnyFrame, column: str = "disruption_label", labels: tuple[str, ...] | None = None
 ) -> dict[str, int]:
     """Count the works of every class, in label order; nulls are not counted, and a class without a work counts 0.
 
@@ -235,7 +234,7 @@ def count_labels(
     return {label: found.get(label, 0) for label in labels or VOCABULARIES[column]}
 
 
-def _require_z(scores: pl.LazyFrame | pl.DataFrame, stage: str) -> pl.LazyFrame:
+def _require_z(scores: AnyFrame, stage: str) -> pl.LazyFrame:
     columns = ["z_p10", "z_median"]
     return require_columns(scores, ATYPICALITY, frame_name="ATYPICALITY", stage=stage, columns=columns)
 

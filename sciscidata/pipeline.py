@@ -25,7 +25,13 @@ from sciscidata.config import (
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.diagnostics.checks import Check, log_warnings
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
+from sciscidata.errors import (
+    BackgroundError,
+    ConfigError,
+    InputNotFoundError,
+    NotEnoughWorksError,
+    ReleaseExistsError,
+)
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
@@ -92,7 +98,12 @@ def build(config: BuildConfig) -> Release:
         if source.vocabulary is not None:
             for remark in remark_on_names(source.vocabulary, source.eligibility):
                 logger.warning("%s", remark)
-        result = _draw(source, config)
+        facts: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": _data_date(source)}
+        try:
+            result = _draw(source, config)
+        except NotEnoughWorksError:
+            log_warnings(source.diagnose(**facts))  # which often say why
+            raise
         works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
         logger.info("%s of %s works are eligible", eligible, works)
         novelty = describe_novelty(
@@ -106,11 +117,7 @@ def build(config: BuildConfig) -> Release:
         )
         for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
             logger.warning("%s", remark)
-        checks = source.diagnose(
-            window_years=config.cd.window_years,
-            last_year=result.counts["last_year"],
-            data_date=_data_date(source),
-        )
+        checks = source.diagnose(last_year=result.counts["last_year"], **facts)
         log_warnings(checks)
         begin_step("write the release")
         return write_release(
@@ -330,7 +337,7 @@ def _plot_pictures(
         cut = novelty["conventionality_cut"] if novelty else None
         options: dict[str, Any] = {**counts, "n_unlabelled": n_unlabelled, "cut": cut, "data": data, "path": path}
         plot_novelty(result.scored, result.eligible, thresholds, **options)
-        plot_novelty_by_year(result.scored, data=data, path=folder / "novelty_by_year.png")
+        plot_novelty_by_year(result.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def _describe(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import polars as pl
 
 from sciscidata.errors import SchemaMismatchError
+from sciscidata.frames import AnyFrame, near_cast, to_lazy
 
 # Polars 2.1 loads NumPy when it is first needed, and fails where two threads need it at the same moment: load it here.
 pl.Series(np.empty(0))
@@ -148,18 +149,22 @@ SCORES = pl.Schema(
     }
 )
 
+#: What is said where each of two frames has the columns of the other.
+SWAPPED: Final = "works and citations are swapped: give works first, then citations."
+
 
 def require_columns(
-    frame: pl.LazyFrame | pl.DataFrame,
+    frame: AnyFrame,
     schema: Mapping[str, pl.DataType],
     *,
     frame_name: str,
     stage: str,
     columns: Iterable[str] | None = None,
 ) -> pl.LazyFrame:
-    """Check the columns that a stage reads, before any row is read, and return the frame as lazy.
+    """Check the columns that a stage reads, before any row is read, and return the frame as a lazy one of Polars.
 
-    Extra columns are allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``,
+    It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). Extra columns are
+    allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``,
     the function that needs it, are for the SchemaMismatchError: it names every column that is missing or has another
     dtype, and the cast that mends it.
 
@@ -171,12 +176,10 @@ def require_columns(
         sciscidata.errors.SchemaMismatchError: demo: CITATIONS column 'cited_id' is String, needs Int64. Cast
         it: .with_columns(pl.col('cited_id').cast(pl.Int64)).
     """
-    if not isinstance(frame, (pl.LazyFrame, pl.DataFrame)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"{stage}: {frame_name} must be a polars LazyFrame or DataFrame, got {type(frame).__name__}."
-        raise SchemaMismatchError(msg)
-    lazy = frame.lazy()
+    lazy = to_lazy(frame, frame_name, stage)
     got = lazy.collect_schema()
     problems: list[str] = []
+    casts: list[pl.Expr] = []
     for name in columns if columns is not None else schema:
         needed = schema[name]
         if name not in got:
@@ -184,13 +187,19 @@ def require_columns(
                 f"{frame_name} lacks column {name!r} ({needed}); it has {', '.join(got) or 'none'}. Rename or add it."
             )
         elif got[name] != needed:
-            problems.append(
-                f"{frame_name} column {name!r} is {got[name]}, needs {needed}. "
-                f"Cast it: .with_columns(pl.col({name!r}).cast(pl.{needed}))."
-            )
+            cast = near_cast(name, got[name], needed, f"{stage}: {frame_name}")
+            casts += [] if cast is None else [cast]
+            if cast is None:
+                problems.append(
+                    f"{frame_name} column {name!r} is {got[name]}, needs {needed}. "
+                    f"Cast it: .with_columns(pl.col({name!r}).cast(pl.{needed}))."
+                )
     if problems:
+        other = {"CITATIONS": ("work_id",), "WORKS": CITATIONS}.get(frame_name)
+        if other is not None and got.keys() >= {*other}:
+            problems = [SWAPPED]
         raise SchemaMismatchError(f"{stage}: " + " ".join(problems))
-    return lazy
+    return lazy.with_columns(casts) if casts else lazy
 
 
 class Corpus(NamedTuple):

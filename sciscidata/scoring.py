@@ -6,17 +6,19 @@ from pathlib import Path
 
 import polars as pl
 
+from sciscidata._support.validate import checked_config
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_novelty_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import ATYPICALITY, require_columns
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, require_columns
 
 
 def join_atypicality(
-    scores: pl.LazyFrame | pl.DataFrame,
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    scores: AnyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: NoveltyConfig | None,
     *,
     background: str | Path | None = None,
@@ -52,7 +54,7 @@ def join_atypicality(
 
 
 def compute_labels(
-    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
     """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
 
@@ -84,9 +86,13 @@ def compute_labels(
         >>> compute_labels(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
         ('disruptive', 'conventional')
     """
-    is_frame = isinstance(scores, pl.LazyFrame | pl.DataFrame)  # pyright: ignore[reportUnnecessaryIsInstance]
-    columns = scores.lazy().collect_schema().names() if is_frame else []
-    if "novelty_score" not in columns and "z_p10" not in columns:
-        return compute_disruption_labels(scores, thresholds)
-    labelled = compute_disruption_labels(scores, thresholds) if "cd_index" in columns else scores
-    return compute_novelty_labels(labelled, thresholds, cut=cut)
+    rule = checked_config(thresholds, LabelThresholds, name="thresholds")
+    there = require_columns(scores, {}, frame_name="scores", stage="compute_labels").collect_schema()
+    novelty = ("z_p10", "z_median") if rule.novelty_rule == "uzzi" else ("novelty_score", "conventionality_score")
+    has_novelty = "novelty_score" in there or "z_p10" in there
+    needed = [*(["cd_index"] if "cd_index" in there or not has_novelty else []), *(novelty if has_novelty else ())]
+    known = CD_SCORES | ATYPICALITY
+    labelled = require_columns(scores, known, frame_name="scores", stage="compute_labels", columns=needed)
+    if "cd_index" in needed:
+        labelled = compute_disruption_labels(labelled, rule)
+    return compute_novelty_labels(labelled, rule, cut=cut) if has_novelty else labelled

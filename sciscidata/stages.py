@@ -31,6 +31,7 @@ from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
 from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null, score_nulls
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
+from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
@@ -115,6 +116,7 @@ def ingest(
     else:
         corpus = _write_source(source, Path(out), Path(cache_dir), texts=texts, overwrite=overwrite)
     log_warnings(diagnose_works(corpus.works, window_years=None))
+    warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     return corpus
 
 
@@ -229,7 +231,7 @@ def _write_once(
     if is_done(out, facts, overwrite=overwrite):
         return out
     replace = out.exists()  # another result, or a damaged one
-    rows = original_ids_beside(score(), scan_corpus(folder).works)
+    rows = original_ids_beside(watch_scores(score(), facts["stage"]), scan_corpus(folder).works)
     write_scores(rows, out, facts, replace=replace)
     if tasks is not None:
         remove_folder(tasks)

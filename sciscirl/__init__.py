@@ -17,6 +17,15 @@ Example:
 import lazy_loader
 
 # Names are loaded on first use, because most of them load PyTorch; __init__.pyi lists them.
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+
+
+def __getattr__(name: str) -> object:
+    if name in __all__:
+        return _load(name)
+    from sciscidata._support.missing_names import missing_name
+
+    raise missing_name(__name__, name, ("", ".errors"))
+
 
 __version__ = "0.1.0"

@@ -78,10 +78,6 @@ def make_environment(folder: Path) -> Path:
 
 def main() -> None:
     """Make the environment, and install into it."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("extras", nargs="*", metavar="EXTRA", help="of pyproject.toml: rl, sft, local, docs, test, dev")
-    parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")
-    options = parser.parse_args()
     if sys.version_info < (3, 11):  # noqa: UP036 (whatever python3 is, it starts this)
         sys.exit(
             f"error: this is Python {sys.version.split()[0]}, needs 3.11 or newer: python3.11 {Path(__file__).name}"
@@ -92,6 +88,11 @@ def main() -> None:
     os.environ |= {"PYTHONSAFEPATH": "1", "UV_NO_CONFIG": "1"}
     os.environ.pop("PYTHONPATH", None)
     project = tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    offered = f"of pyproject.toml: {', '.join(project['optional-dependencies'])}"
+    parser.add_argument("extras", nargs="*", metavar="EXTRA", help=offered)
+    parser.add_argument("--venv", type=Path, default=HOME / ".venv", help="made if it is not there (.venv)")
+    options = parser.parse_args()
     requirements = requirements_of(project, options.extras)
     python = make_environment(options.venv)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]

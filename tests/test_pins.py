@@ -116,6 +116,12 @@ def test_the_lock_keeps_comments_and_order_and_replaces_hashes(tmp_path):
     )
 
 
+def test_the_help_of_the_installer_lists_every_extra():
+    command = [sys.executable, str(REPOSITORY / "scripts" / "install.py"), "--help"]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert ", ".join(PROJECT["optional-dependencies"]) in " ".join(text.split())
+
+
 def test_a_file_with_another_hash_is_not_installed(tmp_path):
     wheel = tmp_path / "toy-1.0-py3-none-any.whl"
     about = "Metadata-Version: 2.1\nName: toy\nVersion: 1.0\n"

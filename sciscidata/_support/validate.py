@@ -201,6 +201,8 @@ def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
         given = float(value)  # NumPy has its own number types
     elif isinstance(value, os.PathLike) and hint.kinds == [str]:
         given = os.fspath(value)
+    elif isinstance(value, str | os.PathLike) and hint.is_list and str not in hint.kinds:
+        given = (os.fspath(value),)  # one stands for a list of one
     try:
         if hint.choices and hint.kinds and all(isinstance(kind, type) and str in kind.__bases__ for kind in hint.kinds):
             # One of some words, or an object that stands for another: msgspec knows no such union.

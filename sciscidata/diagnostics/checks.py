@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,7 +17,9 @@ import polars as pl
 from sciscidata._support.terminal import counted
 from sciscidata._support.validate import Year, check_value
 from sciscidata.disruption.config import WindowYears
-from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import LATER, SWAPPED, Edges, edges_of, say_few_joined, say_share
+from sciscidata.graph.graph import CitationGraph, build_graph, require_times
 from sciscidata.records.ids import ORIGINAL_ID, TEXTS_FROM
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
@@ -71,16 +72,15 @@ _LIMITS: Final = {
     "repeats": _Limit(0.1, "they are dropped; was a table joined twice?"),
 }
 _SWAPPED_FROM: Final = 0.2  # of citations with two years lead to a later work
-_SWAPPED: Final = "are citing and cited swapped?"
 
 
 def diagnose(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     window_years: int | None = 5,
     last_year: int | None = None,
-    earlier: pl.LazyFrame | None = None,
+    earlier: AnyFrame | None = None,
     cache_dir: str | Path | None = None,
 ) -> pl.DataFrame:
     """Check works and citations for what would make scores wrong in silence.
@@ -117,10 +117,12 @@ def diagnose(
     """
     check_value("window_years", window_years, WindowYears)
     check_value("last_year", last_year, Year | None)
+    works = require_times(works, "publication_year", stage="diagnose")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="diagnose")
     if earlier is not None:
         columns = ("work_id", "doi")
-        require_columns(earlier, WORKS, frame_name="earlier", stage="diagnose", columns=columns)
-        require_columns(works, WORKS, frame_name="WORKS", stage="diagnose", columns=columns)
+        earlier = require_columns(earlier, WORKS, frame_name="earlier", stage="diagnose", columns=columns)
+        works = require_columns(works, WORKS, frame_name="WORKS", stage="diagnose", columns=columns)
     graph = build_graph(works, citations, cache_dir=cache_dir)
     checks = diagnose_graph(graph, works, citations, window_years=window_years, last_year=last_year, earlier=earlier)
     return _frame(checks)
@@ -158,23 +160,19 @@ def diagnose_graph(
 
     ``citations`` are read only if the graph does not say how many rows there were; None leaves the checks of rows out.
     """
-    ends, counted = _count_ends(graph), _count_works(works, graph)
-    later, dated = ends.later
+    ends, edges, counted = _count_ends(graph), edges_of(graph), _count_works(works, graph)
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
-    reversed_ids = f"and nearly all cited ids are; {_SWAPPED}"
+    reversed_ids = f"and nearly all cited ids are; {SWAPPED}"
     found = [
-        _check_common_ids(graph, ends, works),
+        _check_common_ids(graph, ends, edges, works),
         _check(
             *("citing_ids", ends.citing_unknown, ends.citing, "citing ids", "are not in works"),
             why=reversed_ids if is_cited_known and ends.citing_unknown * 2 > ends.citing else None,
         ),
         _check("cited_ids", ends.cited_unknown, ends.cited, "cited ids", "are not in works"),
         _check_merged(graph, works, earlier),
-        _check(
-            *("later_citations", later, dated, "citations", "lead to a later work"),
-            why=_SWAPPED if later > _SWAPPED_FROM * dated else None,
-        ),
+        _check_later(edges),
     ]
     n_rows, n_self = graph.n_rows, graph.n_self_citations
     if (n_rows is None or n_self is None) and citations is not None:
@@ -231,17 +229,13 @@ def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
 
 
 class _Ends(NamedTuple):
-    """How many distinct ids cite and are cited, how many of these WORKS lacks, and how many works do either.
-
-    ``later``: citations to a later year, and those whose two works have a year.
-    """
+    """How many distinct ids cite and are cited, how many of these WORKS lacks, and how many works do either."""
 
     citing: int
     citing_unknown: int
     cited: int
     cited_unknown: int
     connected: int
-    later: tuple[int, int]
 
 
 def _count_ends(graph: CitationGraph) -> _Ends:
@@ -256,16 +250,7 @@ def _count_ends(graph: CitationGraph) -> _Ends:
         cited += _count(is_cited)
         cited_unknown += _count(is_cited[known:])
         connected += _count((cites | is_cited)[:known])
-    later = dated = 0
-    offsets: list[int] = graph.year_offsets.tolist()
-    for first, last in pairwise(offsets):
-        low, high = int(graph.ref_offsets[first]), int(graph.ref_offsets[last])
-        for start in range(low, high, _SPAN):
-            refs = graph.refs[start : min(start + _SPAN, high)]
-            with_year = _count(refs < graph.n_dated)
-            dated += with_year
-            later += with_year - _count(refs < last)
-    return _Ends(citing, citing_unknown, cited, cited_unknown, connected, (later, dated))
+    return _Ends(citing, citing_unknown, cited, cited_unknown, connected)
 
 
 def _count(mask: npt.NDArray[np.bool_]) -> int:
@@ -417,10 +402,16 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
     return f"{worst.get('year', worst.get('field'))} ({share:.1%})" if is_worse else ""
 
 
-def _check_common_ids(graph: CitationGraph, ends: _Ends, works: pl.LazyFrame) -> Check:
+def _check_later(edges: Edges) -> Check:
+    why = SWAPPED if edges.later > _SWAPPED_FROM * edges.dated else None
+    return _check("later_citations", edges.later, edges.dated, *LATER, why=why)
+
+
+def _check_common_ids(graph: CitationGraph, ends: _Ends, edges: Edges, works: pl.LazyFrame) -> Check:
     check = _check("works_in_citations", ends.connected, graph.n_known, "works", "are in a citation")
     if ends.connected or not graph.n_citations:
-        return check
+        few = say_few_joined(edges)
+        return check._replace(text=few, warns=True) if few else check
     here, there = int(graph.work_ids[0]), int(graph.work_ids[graph.n_known])
     known, like = str(here), f"like {there}" if there < TEXTS_FROM else "of other texts"
     if ORIGINAL_ID in works.collect_schema():  # of own tables; the graph has only the numbers of what is cited
@@ -464,7 +455,7 @@ def _check(name: str, n: int, of: int, noun: str, predicate: str, *, why: str | 
     limit = _LIMITS.get(name)
     share = n / of if of else 0.0
     warns = bool(of) and limit is not None and (share < limit.share if limit.low else share >= limit.share)
-    text = f"{n:,} of {of:,} {noun}{f' ({share:.1%})' if of else ''} {predicate}"
+    text = say_share(n, of, noun, predicate)
     return Check(name, n, of, f"{text}: {why or limit.why}" if warns and limit is not None else text, warns)
 
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import polars as pl
-
 from sciscidata.diagnostics.checks import DIAGNOSTICS
+from sciscidata.frames import AnyFrame
 from sciscidata.plots import plain
 from sciscidata.schemas import require_columns
 
@@ -26,7 +25,7 @@ _FIELDS: Final = 12
 _SHOWN: Final = 0.99  # of the works lie in the years that are shown: mistaken years would leave a sliver for the others
 
 
-def plot_diagnostics(checks: pl.DataFrame, path: str | Path | None = None, *, title: str = "") -> Figure:
+def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title: str = "") -> Figure:
     """Plot what ``diagnose`` has found: the share of every check, and missing references and venues by year and field.
 
     Args:
@@ -41,6 +40,7 @@ def plot_diagnostics(checks: pl.DataFrame, path: str | Path | None = None, *, ti
         SchemaMismatchError: when called, if ``checks`` is another frame.
 
     Example:
+        >>> import polars as pl
         >>> from sciscidata import diagnose
         >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
         ...     schema_overrides={"publication_year": pl.Int32})
@@ -50,8 +50,8 @@ def plot_diagnostics(checks: pl.DataFrame, path: str | Path | None = None, *, ti
     """
     from matplotlib.figure import Figure
 
-    require_columns(checks, DIAGNOSTICS, frame_name="checks", stage="plot_diagnostics")
-    by_name = {row["name"]: row for row in checks.iter_rows(named=True)}
+    rows = require_columns(checks, DIAGNOSTICS, frame_name="checks", stage="plot_diagnostics").collect()
+    by_name = {row["name"]: row for row in rows.iter_rows(named=True)}
     figure = Figure(figsize=(12, 8), layout="constrained")
     panels = figure.subplots(2, 2, width_ratios=(1.15, 1))
     _draw_checks(panels[0, 0], [row for row in by_name.values() if row["value"] is not None])

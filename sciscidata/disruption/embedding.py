@@ -8,6 +8,7 @@ import polars as pl
 from sciscidata._kernels.arrays import Float64Array
 from sciscidata._support.vectors import matrix_of, require_vectors, to_length_1
 from sciscidata.errors import SchemaMismatchError
+from sciscidata.frames import AnyFrame
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import WORKS, require_columns
 
@@ -15,7 +16,7 @@ _STAGE = "compute_embedding_disruptiveness"
 _ROWS_AT_ONCE = 1 << 15
 
 
-def compute_embedding_disruptiveness(works: pl.LazyFrame, past: str = "past", future: str = "future") -> pl.LazyFrame:
+def compute_embedding_disruptiveness(works: AnyFrame, past: str = "past", future: str = "future") -> pl.LazyFrame:
     """Score every work by the cosine distance between two vectors: of what comes before it, and of what comes after.
 
     The vectors are those of an embedding of the citation graph that keeps its direction. In the package

@@ -20,6 +20,8 @@ from sciscidata.disruption.counts import Counter, split_at
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import (
     CitationGraph,
     build_graph,
@@ -45,8 +47,8 @@ _OF_ALL_WINDOWS = {"n_refs": pl.UInt32(), "n_ever": pl.Int64()}
 
 
 def compute_cd_index(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     cache_dir: str | Path | None = None,
@@ -91,13 +93,13 @@ def compute_cd_index(
         >>> compute_cd_index(works, citations).filter(pl.col("work_id") == 2).collect().row(0)
         (2, 1, 1, 1, 0.0)
     """
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_cd_index")
     config = _checked(config, n_threads)
-    require_times(works, config.time, stage="compute_cd_index")
+    works = require_times(works, config.time, stage="compute_cd_index")
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, time=config.time, cache_dir=cache_dir, n_threads=n_threads)
-        return score_graph(graph, config, n_threads=n_threads)
+        return watched(score_graph(graph, config, n_threads=n_threads), graph, "compute_cd_index")
 
     return with_original_ids(pl.defer(score, schema=score_schema(config)), works)
 

@@ -27,6 +27,8 @@ from sciscidata.disruption.counts import Counter
 from sciscidata.disruption.index import add_indices
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph, graph_folder, open_in_task
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
@@ -53,8 +55,8 @@ _YEAR_ZERO: Final = 2**31  # years may be negative, counters not; 0 stands for w
 
 
 def compute_null_cd_index(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     null: Null = "rewired",
@@ -100,16 +102,17 @@ def compute_null_cd_index(
         >>> null.filter(work_id=3).select(pl.exclude("work_id").round(1)).collect().row(0)
         (-1.0, -0.3, 0.7, -1.0, 1000)
     """
-    require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_null_cd_index")
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="compute_null_cd_index")
     read = ("work_id", "publication_year")
-    require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
+    works = require_columns(works, WORKS, frame_name="WORKS", stage="compute_null_cd_index", columns=read)
     config = checked_config(config, CDConfig, "window_years=10")
     check_draws(null, n_draws, seed)
     check_threads(n_threads)
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
-        return score_null(graph, config, null=null, n_draws=n_draws, seed=seed, n_threads=n_threads)
+        scores = score_null(graph, config, null=null, n_draws=n_draws, seed=seed, n_threads=n_threads)
+        return watched(scores, graph, "compute_null_cd_index")
 
     return with_original_ids(pl.defer(score, schema=NULL_CD_INDEX), works)
 

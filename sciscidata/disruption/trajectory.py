@@ -14,14 +14,15 @@ from sciscidata._support.validate import check_value, checked_config
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import require_times
 
 _Ages = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=9_999)], ...], msgspec.Meta(min_length=1)]
 
 
 def compute_cd_trajectory(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     ages: Iterable[int] = range(1, 11),

@@ -10,11 +10,12 @@ import polars as pl
 from sciscidata._support.validate import checked_config
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index
+from sciscidata.frames import AnyFrame
 
 
 def compute_cd_variants(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CDConfig | None = None,
     *,
     cache_dir: str | Path | None = None,

@@ -26,6 +26,7 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_facts
 from sciscidata._support.validate import check_threads, check_value
 from sciscidata.errors import InputNotFoundError, StorageError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
 from sciscidata.schemas import CITATIONS, DATES, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
@@ -40,6 +41,7 @@ FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any con
 _BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
+_NODE_COLUMNS = ("work_id", "publication_year")
 _SPAN = 1 << 22  # numbers to look at together
 
 
@@ -150,8 +152,8 @@ class CitationGraph:
 
 
 def build_graph(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     time: Time = "publication_year",
     cache_dir: str | Path | None = None,
@@ -206,24 +208,24 @@ def write_graph(works: pl.LazyFrame, citations: pl.LazyFrame, folder: Path, time
 
 
 def _prepare(
-    works: pl.LazyFrame, citations: pl.LazyFrame, time: Time, memory_limit_mb: int, n_threads: int | None
+    works: AnyFrame, citations: AnyFrame, time: Time, memory_limit_mb: int, n_threads: int | None
 ) -> tuple[pl.LazyFrame, Nodes, Means]:
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="build_graph")
     check_value("time", time, Time)
     works = require_times(works, time, stage="build_graph")
     check_threads(n_threads)
-    nodes = read_nodes(works)
+    nodes = read_nodes(works.select(*_NODE_COLUMNS, *(DATES if time == "publication_date" else ())))
     most_edges = max(1, (memory_limit_mb << 20) // _BYTES_PER_EDGE)
     means = Means(most_edges=most_edges, n_threads=n_threads or pl.thread_pool_size())
     return citations.select("citing_id", "cited_id").drop_nulls(), nodes, means
 
 
-def require_times(works: pl.LazyFrame | pl.DataFrame, time: Time, *, stage: str) -> pl.LazyFrame:
-    """Check the columns of works that a graph is built from, before any row is read, and return these alone."""
-    columns = {name: WORKS[name] for name in ("work_id", "publication_year")}
+def require_times(works: AnyFrame, time: Time, *, stage: str) -> pl.LazyFrame:
+    """Check the columns of works that a graph is built from, as require_columns does."""
+    columns = {name: WORKS[name] for name in _NODE_COLUMNS}
     if time == "publication_date":
         columns |= DATES
-    return require_columns(works, columns, frame_name="WORKS", stage=stage).select(columns.keys())
+    return require_columns(works, columns, frame_name="WORKS", stage=stage)
 
 
 def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> None:

@@ -23,6 +23,7 @@ from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import task
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -36,6 +37,7 @@ from sciscidata.novelty.venue_pairs import (
     of_works,
     pairs_per_work,
     recount,
+    require_corpus,
     score_years,
     write_quantiles,
     year_places,
@@ -58,11 +60,11 @@ _SCORES: Final = ("novelty_score", "conventionality_score")
 
 
 def compute_atypicality(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: NoveltyConfig | None = None,
     *,
-    focal: pl.LazyFrame | pl.Series | None = None,
+    focal: AnyFrame | None = None,
     background: str | Path | None = None,
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
@@ -120,6 +122,7 @@ def compute_atypicality(
         True
     """
     stage = "compute_atypicality"
+    works, citations = require_corpus(works, citations, stage)
     config = _checked(config, n_threads, only_some=focal is not None)
     if focal is not None:
         listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal
@@ -132,7 +135,7 @@ def compute_atypicality(
 
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
-        known = None if table is None else table.for_venues_of(works.lazy())
+        known = None if table is None else table.for_venues_of(works)
         return score_all(graph, venues, focal=wanted, background=known)
 
     return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)

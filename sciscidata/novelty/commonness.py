@@ -26,6 +26,7 @@ from sciscidata._kernels.arrays import Int32Array
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.venue_pairs import (
     check_venues,
@@ -76,8 +77,8 @@ class CommonnessConfig:
 
 
 def compute_commonness(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: CommonnessConfig | None = None,
     *,
     cache_dir: str | Path | None = None,

@@ -16,6 +16,7 @@ import polars as pl
 
 from sciscidata._support.validate import check_value
 from sciscidata.errors import ConfigError, SchemaMismatchError, how_to_install
+from sciscidata.frames import AnyFrame
 from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
@@ -27,9 +28,7 @@ Of = Literal["works", "venues"]
 Method = Literal["louvain", "leiden", "infomap"]
 
 
-def compute_foster_novelty(
-    works: pl.LazyFrame, citations: pl.LazyFrame, *, community: str = "community"
-) -> pl.LazyFrame:
+def compute_foster_novelty(works: AnyFrame, citations: AnyFrame, *, community: str = "community") -> pl.LazyFrame:
     """Score every work by the share of its pairs of references that bridge two communities (Foster et al. 2015).
 
     Every two references of a work whose cited works have a community form a pair. It is a bridge if they differ.
@@ -97,8 +96,8 @@ def compute_foster_novelty(
 
 
 def find_communities(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     of: Of = "venues",
     method: Method = "louvain",

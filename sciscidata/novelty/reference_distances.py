@@ -13,6 +13,7 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.validate import check_value
 from sciscidata._support.vectors import matrix_of, require_vectors, to_length_1
+from sciscidata.frames import AnyFrame
 from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
@@ -23,8 +24,8 @@ _Most = Annotated[int, msgspec.Meta(ge=2)] | None
 
 
 def compute_shibayama_novelty(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     vector: str = "vector",
     percentiles: Iterable[float] = (50, 80, 90, 95, 99, 100),
@@ -67,9 +68,9 @@ def compute_shibayama_novelty(
         >>> scores.filter(pl.col("work_id") == 4).collect().row(0)
         (4, 3, 0.6666666666666666, 1.0, 1.0)
     """
-    require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=["work_id"])
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=_STAGE, columns=["work_id"])
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
-    vectors = require_vectors(works.lazy(), vector, stage=_STAGE)
+    vectors = require_vectors(works, vector, stage=_STAGE)
     wanted: tuple[float, ...] = check_value("percentiles", [*percentiles], _Percentiles)
     most: int | None = check_value("max_references", max_references, _Most)
     names = ["distance_mean", *(f"distance_p{percentile:g}" for percentile in wanted)]
@@ -88,7 +89,7 @@ def compute_shibayama_novelty(
         counted = pl.select(pl.when(~too_many).then(n_pairs)).to_series()
         return pl.DataFrame({"work_id": work_ids, "n_pairs": counted, **columns}, schema=schema)
 
-    return with_original_ids(pl.defer(score, schema=schema), works.lazy())
+    return with_original_ids(pl.defer(score, schema=schema), works)
 
 
 def _has_direction(matrix: AnyArray) -> pl.Series:

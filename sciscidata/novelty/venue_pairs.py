@@ -20,6 +20,8 @@ from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32A
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty.config import LOW_QUANTILE
 from sciscidata.records.ids import with_original_ids
@@ -272,29 +274,29 @@ def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pair
     return across + total(same) if same_venue_pairs else across
 
 
-def require_corpus(works: pl.LazyFrame, citations: pl.LazyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Check the columns of both frames, and keep of ``works`` the three that venue pairs are made from."""
+def require_corpus(works: AnyFrame, citations: AnyFrame, stage: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Check the columns of both frames that venue pairs are made from."""
     read = ("work_id", "publication_year", "source_id")
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
     works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=read)
-    return works.select(read), citations
+    return works, citations
 
 
 def defer_scores(
-    score: Callable[[CitationGraph, Int32Array], pl.DataFrame],
+    score: Callable[[CitationGraph, Int32Array], AnyFrame],
     schema: pl.Schema,
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     *,
     stage: str,
     cache_dir: str | Path | None,
 ) -> pl.LazyFrame:
     """Check the columns now; at collect, build the graph, number its venues, and score both."""
-    facts, citations = require_corpus(works, citations, stage)
+    works, citations = require_corpus(works, citations, stage)
 
     def collect() -> pl.DataFrame:
-        graph = build_graph(facts, citations, cache_dir=cache_dir)
-        return score(graph, venue_numbers(graph, facts))
+        graph = build_graph(works, citations, cache_dir=cache_dir)
+        return watched(score(graph, venue_numbers(graph, works)), graph, stage)
 
     return with_original_ids(pl.defer(collect, schema=schema), works)
 

@@ -28,6 +28,7 @@ from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.venue_pairs import (
     Groups,
@@ -100,8 +101,8 @@ PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, count
 
 
 def compute_wang_novelty(
-    works: pl.LazyFrame,
-    citations: pl.LazyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
     config: WangConfig | None = None,
     *,
     cache_dir: str | Path | None = None,

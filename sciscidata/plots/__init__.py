@@ -1,5 +1,6 @@
 """Pictures of scores, labels and draws, for a paper. Every ``plot_*`` takes the options of ``Look``."""
 
+from sciscidata._support.missing_names import missing_name
 from sciscidata.plots.disruption import (
     plot_cd_sweep,
     plot_cd_trajectory,
@@ -33,3 +34,7 @@ __all__ = [
     "plot_windows",
     "plot_works",
 ]
+
+
+def __getattr__(name: str) -> object:
+    raise missing_name(__name__, name)

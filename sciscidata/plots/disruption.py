@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Integral
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
@@ -10,6 +11,7 @@ import polars as pl
 
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
 from sciscidata.plots._parts import (
     EDGE,
@@ -20,6 +22,7 @@ from sciscidata.plots._parts import (
     signed_log_edges,
 )
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
@@ -36,7 +39,7 @@ _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
 
 
 def plot_disruption(
-    scores: pl.LazyFrame | pl.DataFrame | pl.Series,
+    scores: AnyFrame,
     thresholds: LabelThresholds | None = None,
     *,
     eligible: Mapping[str, int] | None = None,
@@ -116,8 +119,8 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
 
 
 def plot_comparison(
-    published: pl.LazyFrame | pl.DataFrame,
-    computed: pl.LazyFrame | pl.DataFrame,
+    published: AnyFrame,
+    computed: AnyFrame,
     compared: Mapping[str, Any] | None = None,
     thresholds: LabelThresholds | None = None,
     **look: Unpack[Look],
@@ -147,15 +150,15 @@ def plot_comparison(
         >>> len(plot_comparison(theirs, ours).axes)  # and the scale of the colours
         3
     """
-    return _plot_two((published, computed), ("published", "computed"), compared, thresholds, look)
+    return _plot_two((published, computed), ("published", "computed"), compared, thresholds, look, "plot_comparison")
 
 
 def plot_windows(
-    shorter: pl.LazyFrame | pl.DataFrame,
-    longer: pl.LazyFrame | pl.DataFrame,
+    shorter: AnyFrame,
+    longer: AnyFrame,
     thresholds: LabelThresholds | None = None,
     *,
-    windows: tuple[int | None, int | None] = (5, 10),
+    windows: tuple[int | None, int | None] | None = None,
     **look: Unpack[Look],
 ) -> Figure:
     """Plot the CD index of one citation window against that of another, and how often both give one label.
@@ -164,7 +167,8 @@ def plot_windows(
         shorter: ``work_id`` and ``cd_index``, for example of ``CDConfig(window_years=5)``.
         longer: the same, of the other window.
         thresholds: where labels end; ``LabelThresholds()`` when None.
-        windows: years of both windows, to name them; None: no upper bound.
+        windows: years of both windows, to name them, since scores do not say theirs; of one, None: no upper bound.
+            Without them the axes say "shorter window" and "longer window".
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -177,22 +181,22 @@ def plot_windows(
     Example:
         >>> five = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.5, -0.1]})
         >>> ten = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.4, 0.2]})
-        >>> plot_windows(five, ten).axes[0].get_ylabel()
+        >>> plot_windows(five, ten, windows=(5, 10)).axes[0].get_ylabel()
         'CD₁₀ (signed log axis)'
     """
-    first, second = ("CD of all years" if years is None else f"CD{years}".translate(_LOWER) for years in windows)
-    return _plot_two((shorter, longer), (first, second), None, thresholds, look)
+    first, second = "CD (shorter window)", "CD (longer window)"
+    if windows is not None:
+        first, second = ("CD of all years" if years is None else f"CD{years}".translate(_LOWER) for years in windows)
+    return _plot_two((shorter, longer), (first, second), None, thresholds, look, "plot_windows")
 
 
-def plot_cd_trajectory(
-    trajectory: pl.LazyFrame | pl.DataFrame, works: Sequence[int] = (), **look: Unpack[Look]
-) -> Figure:
+def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **look: Unpack[Look]) -> Figure:
     """Plot how the CD index changes with the age of works: mean and quartiles, or chosen works one by one.
 
     Args:
         trajectory: work_id, age and cd_index, as of ``indicators.compute_cd_trajectory``. Undefined values are left
             out, so an age may have fewer works than another one.
-        works: the work_id of works that get a line each, at most ten. Empty: all works together.
+        works: the work_id, or the original_id, of works that get a line each, at most ten. Empty: all works together.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -213,8 +217,16 @@ def plot_cd_trajectory(
 
     columns = {"work_id": pl.Int64(), "age": pl.Int32(), "cd_index": pl.Float64()}
     rows = require_columns(trajectory, columns, frame_name="the trajectory", stage="plot_cd_trajectory")
+    chosen = [*dict.fromkeys([works] if isinstance(works, str) else works)]
+    if chosen and ORIGINAL_ID in rows.collect_schema() and all(isinstance(work, str) for work in chosen):
+        rows = rows.with_columns(pl.col(ORIGINAL_ID).cast(pl.String).alias("work_id"))
+    elif strange := [work for work in chosen if isinstance(work, bool) or not isinstance(work, Integral)]:
+        msg = (
+            f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
+            "trajectory has original_id."
+        )
+        raise ConfigError(msg)
     rows = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None)).drop_nulls()
-    chosen = [*dict.fromkeys(works)]
     if len(chosen) > _MOST_LINES:
         msg = f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
         raise ConfigError(msg)
@@ -229,7 +241,7 @@ def plot_cd_trajectory(
     return picture.figure
 
 
-def plot_cd_sweep(sweep: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figure:
+def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
     """Plot the mean CD index by publication year, in each convention and window.
 
     Args:
@@ -282,7 +294,7 @@ def plot_cd_sweep(sweep: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> F
     return picture.figure
 
 
-def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int]) -> str:
+def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int | str]) -> str:
     """Draw a line for each chosen work, and return the title."""
     lines = rows.filter(pl.col("work_id").is_in(chosen)).sort("age").collect(engine="streaming")
     for number, work in enumerate(chosen):
@@ -314,18 +326,23 @@ def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
 
 
 def _plot_two(
-    frames: tuple[pl.LazyFrame | pl.DataFrame, pl.LazyFrame | pl.DataFrame],
+    frames: tuple[AnyFrame, AnyFrame],
     names: tuple[str, str],
     compared: Mapping[str, Any] | None,
     thresholds: LabelThresholds | None,
     look: Look,
+    stage: str,
 ) -> Figure:
     """Draw the plane of two indices of the same works and the table of both labels."""
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
-    compared = compare_scores(*frames, cut) if compared is None else compared
+    published, computed = (
+        require_columns(frame, CD_SCORES, frame_name=name, stage=stage, columns=("work_id", "cd_index"))
+        for name, frame in zip(names, frames, strict=True)
+    )
+    compared = compare_scores(published, computed, cut) if compared is None else compared
     left, right = (
-        frame.lazy().select("work_id", pl.col("cd_index").fill_nan(None).alias(name)).drop_nulls()
-        for name, frame in zip(("published", "computed"), frames, strict=True)
+        frame.select("work_id", pl.col("cd_index").fill_nan(None).alias(name)).drop_nulls()
+        for name, frame in (("published", published), ("computed", computed))
     )
     both = left.join(right, on="work_id").select("published", "computed").collect(engine="streaming")
     with drawing(look, heights_mm=(80, 78), ratios=(1.3, 1)) as picture:

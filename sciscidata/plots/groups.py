@@ -11,6 +11,7 @@ import polars as pl
 
 from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.plots._parts import count_works, write_share
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, fit_text, letter_panels
@@ -55,7 +56,7 @@ class _Series(NamedTuple):
 
 
 def plot_by_year(
-    labelled: pl.LazyFrame | pl.DataFrame,
+    labelled: AnyFrame,
     *,
     label: str = "disruptive",
     score: str = "cd_index",
@@ -121,7 +122,7 @@ def plot_by_year(
 
 
 def plot_by_field(
-    labelled: pl.LazyFrame | pl.DataFrame,
+    labelled: AnyFrame,
     *,
     label: str = "disruptive",
     score: str = "cd_index",
@@ -174,7 +175,7 @@ def plot_by_field(
     return picture.figure
 
 
-def plot_works(works: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figure:
+def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
     """Plot how works are spread over years of publication and fields: what a data section shows first.
 
     Args:
@@ -198,9 +199,7 @@ def plot_works(works: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figu
     return _plot_counts([_require_years(works, "the works", "plot_works")], look)
 
 
-def plot_drawn(
-    eligible: pl.LazyFrame | pl.DataFrame, drawn: pl.LazyFrame | pl.DataFrame | Release, **look: Unpack[Look]
-) -> Figure:
+def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Look]) -> Figure:
     """Plot drawn against eligible works, as shares of each, by year of publication and by field.
 
     Where the dots leave the bars, the draw is not like the works that it was drawn from: classes of equal size bring
@@ -231,7 +230,7 @@ def plot_drawn(
     return _plot_counts([_require_years(frame, name, "plot_drawn") for name, frame in frames.items()], look)
 
 
-def _require_years(frame: pl.LazyFrame | pl.DataFrame, name: str, stage: str) -> pl.LazyFrame:
+def _require_years(frame: AnyFrame, name: str, stage: str) -> pl.LazyFrame:
     return require_columns(frame, EXAMPLE, frame_name=name, stage=stage, columns=[_YEAR])
 
 
@@ -259,8 +258,9 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
     return picture.figure
 
 
-def _summarise(labelled: pl.LazyFrame | pl.DataFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
+def _summarise(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
     """Count works, labels and scores of each group: ``n``, ``n_labelled``, ``n_label``, ``share``, ``mean``, ``sd``."""
+    labelled = require_columns(labelled, {}, frame_name="the labelled works", stage=stage)
     column = _label_column(label, labelled)
     if score and score not in _SCORES:
         msg = f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}"
@@ -311,16 +311,16 @@ def _describe_hidden(hidden: dict[str, int]) -> str:
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def _label_column(label: str, labelled: pl.LazyFrame | pl.DataFrame) -> str:
+def _label_column(label: str, labelled: pl.LazyFrame) -> str:
     """Find the column that holds a label: of those that every release has, else an own one of these works."""
     if not label:
         return ""
     found = next((column for column, words in VOCABULARIES.items() if label in words), None)
-    if found is None and isinstance(labelled, pl.LazyFrame | pl.DataFrame):  # pyright: ignore[reportUnnecessaryIsInstance]
-        schema = labelled.lazy().collect_schema()
+    if found is None:
+        schema = labelled.collect_schema()
         own = [name for name in schema if name.endswith("_label") and name not in VOCABULARIES]
         own = [name for name in own if schema[name] == pl.String]
-        held = {name: labelled.lazy().select(pl.col(name) == label).filter(pl.first()).head(1) for name in own}
+        held = {name: labelled.select(pl.col(name) == label).filter(pl.first()).head(1) for name in own}
         found = next((name for name, rows in held.items() if rows.collect(engine="streaming").height), None)
     if found is None:
         words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]

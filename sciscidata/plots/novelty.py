@@ -12,11 +12,13 @@ import polars as pl
 from sciscidata._support.quantiles import counted_quantiles
 from sciscidata._support.validate import checked_config
 from sciscidata.errors import SchemaMismatchError
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.plots._parts import collect_some, count_works, draw_classes
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval
 from sciscidata.records.last_year_of_data import find_last_year
+from sciscidata.schemas import ATYPICALITY, require_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,15 +30,15 @@ _BAND = (0.1, 0.5, 0.9)
 #: Colour, marker and line of each series, which tell them apart in grey too.
 _SERIES = {
     "z_median": ("#0072B2", "o", "-", "median pair: conventionality"),
-    "z_p10": ("#D55E00", "s", "--", "10th percentile: tail novelty where below 0"),
+    "z_p10": ("#D55E00", "s", "--", "10th percentile: tail novelty where below {:g}"),
 }
 
 Float64Array = npt.NDArray[np.float64]
 
 
 def plot_novelty(
-    scored: pl.LazyFrame | pl.DataFrame,
-    eligible: pl.LazyFrame | pl.DataFrame,
+    scored: AnyFrame,
+    eligible: AnyFrame,
     thresholds: LabelThresholds,
     *,
     eligible_counts: Mapping[str, int],
@@ -73,10 +75,15 @@ def plot_novelty(
         >>> figure.get_suptitle()
         'Novelty and conventionality of 2 eligible works, and the regions of the labels by the rule "margin".'
     """
+    columns = ("novelty_score", "conventionality_score") if thresholds.novelty_rule == "margin" else [*_SERIES]
+    scored, eligible = (
+        require_columns(frame, ATYPICALITY, frame_name=name, stage="plot_novelty", columns=columns)
+        for name, frame in {"scored": scored, "eligible": eligible}.items()
+    )
     with drawing(look, heights_mm=(82, 55), ratios=(1.5, 1)) as picture:
         plane, classes = picture.panels
         if thresholds.novelty_rule == "uzzi":
-            cut = find_conventionality_cut(scored.lazy(), thresholds) if cut is None else cut
+            cut = find_conventionality_cut(scored, thresholds) if cut is None else cut
             points = _points(eligible, "z_median", "z_p10")
             _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
         else:
@@ -91,12 +98,13 @@ def plot_novelty(
     return picture.figure
 
 
-def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, **look: Unpack[Look]) -> Figure:
+def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
     """Plot for each year the median of z_median and of z_p10, and the band of the middle 80% of works.
 
     Args:
         scored: publication_year and ATYPICALITY. Works without a year or a z are left out, and so are works dated
             after the last year of the others (see find_last_year).
+        thresholds: where tail novelty ends, for the legend; ``LabelThresholds()`` when None.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -113,7 +121,11 @@ def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, **look: Unpack[Loo
     """
     from matplotlib.ticker import MaxNLocator
 
-    shown = scored.lazy().select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
+    tail_max = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_tail_max
+    needed = {"publication_year": pl.Int32(), **ATYPICALITY}
+    names = ("publication_year", *_SERIES)
+    scored = require_columns(scored, needed, frame_name="scored", stage="plot_novelty_by_year", columns=names)
+    shown = scored.select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
     found = counted_quantiles(shown, "publication_year", _BAND)
     by_year = found.filter(column="z_median", share=0.5)
     last_year = find_last_year(dict(by_year.select("publication_year", "n").rows()))
@@ -126,7 +138,9 @@ def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, **look: Unpack[Loo
             low, middle, high = (found.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
             # Bars, because a band would bridge years without works and hide a single one.
             spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
-            spread.plot(years, middle, color=colour, marker=marker, ls=line, markersize=2.5, label=meaning)
+            spread.plot(
+                years, middle, color=colour, marker=marker, ls=line, markersize=2.5, label=meaning.format(tail_max)
+            )
         spread.use_sticky_edges = False  # else the lowest band stands on the frame
         spread.axhline(0, color=INK, lw=0.6)
         spread.set_ylabel("z of venue pairs")
@@ -147,7 +161,7 @@ def plot_novelty_by_year(scored: pl.LazyFrame | pl.DataFrame, **look: Unpack[Loo
 
 
 def plot_uzzi_cells(
-    scored: pl.LazyFrame | pl.DataFrame,
+    scored: AnyFrame,
     thresholds: LabelThresholds | None = None,
     *,
     hit: str = "",
@@ -181,7 +195,9 @@ def plot_uzzi_cells(
         'novel\n25.0%\n1 work'
     """
     rule = checked_config(thresholds, LabelThresholds, name="thresholds")
-    works = scored.lazy()
+    works = require_columns(
+        scored, ATYPICALITY, frame_name="scored", stage="plot_uzzi_cells", columns=["z_p10", "z_median"]
+    )
     if hit and works.collect_schema().get(hit) != pl.Boolean:
         msg = f"plot_uzzi_cells: {hit!r} is no column of true and false of the frame. Add one, for example the top 5%."
         raise SchemaMismatchError(msg)
@@ -234,9 +250,9 @@ def _beyond(n_points: int, n_seen: int) -> str:
     return f", {n_points - n_seen:,} of them beyond the edges" if n_seen < n_points else ""
 
 
-def _points(works: pl.LazyFrame | pl.DataFrame, x: str, y: str) -> pl.LazyFrame:
+def _points(works: pl.LazyFrame, x: str, y: str) -> pl.LazyFrame:
     """Return the places of the works in the plane, x and y, without the works that lack one."""
-    return works.lazy().select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
+    return works.select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
 
 
 def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:

@@ -10,6 +10,7 @@ import polars as pl
 
 from sciscidata._support.validate import checked_config
 from sciscidata.disruption.null_model import NULL_CD_INDEX
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.plots._parts import collect_some, count_works, signed_log_axis, signed_log_edges, write_share
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, drawing, letter_panels
@@ -29,9 +30,7 @@ _BANDS: Final = {
 }
 
 
-def plot_null_cd_index(
-    scores: pl.LazyFrame | pl.DataFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]
-) -> Figure:
+def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
     r"""Plot how the CD index and its null mean are spread, and how far from chance the works of each label lie.
 
     Args:

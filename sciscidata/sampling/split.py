@@ -26,6 +26,7 @@ from sciscidata.errors import (
     SchemaMismatchError,
     WorkIdError,
 )
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.schemas import WORKS, require_columns
@@ -262,9 +263,7 @@ def divide_pool(keyed: pl.DataFrame, config: SplitConfig) -> pl.Series:
     return divided.sort("row")["split"]
 
 
-def draw_split(
-    labelled: pl.LazyFrame | pl.DataFrame, config: SplitConfig | None = None, *, label: OwnLabel | None = None
-) -> pl.DataFrame:
+def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: OwnLabel | None = None) -> pl.DataFrame:
     """Draw the train, test and development works of a release, with equal class counts.
 
     A work is in the test split if ``split_key % (n_train + n_test) < n_test``. In each split, each class gets its quota

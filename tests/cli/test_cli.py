@@ -362,7 +362,7 @@ def test_flags_go_over_the_configuration_file(tmp_path):
         ("novelty = 'no'\n", "BuildConfig.novelty is 'no', needs True or False"),
         ("[thresholds]\nnovelty_rule = 'median'\n", "novelty_rule is 'median', needs one of margin, uzzi"),
         ("[records]\ninputs = ['f']\nstrict = 'no'\n", "RecordsConfig.strict is 'no', needs True or False"),
-        ("[eligibility]\nlanguages = 'en'\n", "EligibilityConfig.languages is 'en', needs a list of texts"),
+        ("[eligibility]\nlanguages = 5\n", "EligibilityConfig.languages is 5, needs a list of texts"),
         ("[api]\ntimeout_s = 'long'\n", "ApiConfig.timeout_s is 'long', needs a number above 0"),
         ("overwrite = 'false'\n", "BuildConfig.overwrite is 'false', needs True or False"),
         ("out = 5\n", "BuildConfig.out is 5, needs a path"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
@@ -315,3 +316,95 @@ def test_scores_of_a_corpus_whose_graph_was_never_built_warn_of_swapped_columns(
         caplog.clear()
         write(tmp_path / "corpus", tmp_path / f"{number}.parquet", cache_dir=tmp_path / "cache")
         assert ("are citing and cited swapped?" in caplog.text) == (number == 0)
+
+
+def _logged(caplog: pytest.LogCaptureFixture, act: Callable[[], object]) -> list[str]:
+    caplog.clear()
+    act()
+    return [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+
+
+def _mistakes(works: pl.DataFrame, citations: pl.DataFrame) -> dict[str, tuple[pl.DataFrame, pl.DataFrame, str]]:
+    """What makes every score wrong, with what the one warning says of it."""
+    swapped = citations.select(citing_id="cited_id", cited_id="citing_id")
+    return {
+        "swapped": (works, swapped, "lead to a later work: are citing and cited swapped?"),
+        "other ids": (works, citations.select(pl.all() + 10**12), "0.0%) join two works: are the ids of citations"),
+        "no citation": (works, citations.clear(), "there is no citation"),
+        "no year": (works.with_columns(publication_year=pl.lit(None, pl.Int32)), citations, "null for all 1,500 works"),
+    }
+
+
+MEASURES = {
+    "compute_cd_index": ssd.compute_cd_index,
+    "compute_null_cd_index": lambda works, citations: ssd.indicators.compute_null_cd_index(works, citations, n_draws=2),
+    "compute_atypicality": ssd.compute_atypicality,
+    "compute_commonness": ssd.compute_commonness,
+    "compute_wang_novelty": ssd.compute_wang_novelty,
+}
+
+
+@pytest.fixture(scope="module")
+def world() -> tuple[pl.DataFrame, pl.DataFrame]:
+    works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=1_500))
+    return works.collect(), citations.collect()
+
+
+@pytest.mark.parametrize("mistake", ["swapped", "other ids", "no citation", "no year"])
+def test_the_plain_path_warns_once_where_no_score_means_anything(world, caplog, mistake):
+    works, citations, said = _mistakes(*world)[mistake]
+    for name, score in MEASURES.items():
+        scores = score(works, citations)
+        (text,) = _logged(caplog, scores.collect)
+        assert text.startswith(f"{name}: ")
+        assert said in text
+    texts = _logged(caplog, lambda: ssd.from_tables(works, citations))
+    assert len(texts) == (mistake != "no year")
+    assert all(text.startswith("from_tables: ") and said in text for text in texts)
+
+
+def test_the_plain_path_is_silent_where_the_data_are_right(world, caplog):
+    for score in MEASURES.values():
+        assert _logged(caplog, lambda score=score: score(*world).collect()) == []
+    assert _logged(caplog, lambda: ssd.from_tables(*world)) == []
+
+
+def test_nothing_runs_and_nothing_is_said_before_collect(world, caplog):
+    works, citations, _ = _mistakes(*world)["swapped"]
+    assert _logged(caplog, lambda: [score(works, citations) for score in MEASURES.values()]) == []
+
+
+@pytest.mark.parametrize(
+    ("mistake", "of_ingest", "of_graph"),
+    [
+        ("swapped", "ingest: 15,245 of", "are citing and cited swapped?"),
+        ("other ids", "ingest: 0 of", "works and citations have no id in common"),
+        ("no year", "have no year", "have no year"),
+    ],
+)
+def test_the_commands_say_it_too(world, tmp_path, caplog, mistake, of_ingest, of_graph):
+    works, citations, _ = _mistakes(*world)[mistake]
+    works.drop("concepts").write_parquet(tmp_path / "works.parquet")
+    citations.write_parquet(tmp_path / "citations.parquet")
+    corpus, files = str(tmp_path / "corpus"), [f"--{name}={tmp_path / name}.parquet" for name in ("works", "citations")]
+    sizes = ["--n-train", "300", "--n-test", "300", "--no-novelty"]
+    commands = {
+        "ingest": [*files, "--out", corpus],
+        "cd": [corpus, "--out", str(tmp_path / "cd.parquet")],
+        "build": ["--corpus", corpus, "--out", str(tmp_path / "release"), *sizes],
+    }
+    for name, arguments in commands.items():
+        texts = _logged(caplog, lambda name=name, arguments=arguments: main([name, *arguments]))
+        assert any((of_ingest if name == "ingest" else of_graph) in text for text in texts), name
+        if name == "cd":
+            assert any("cd: cd_index is null for all 1,500" in text for text in texts) == (mistake != "swapped")
+
+
+def test_diagnose_warns_of_data_without_a_citation(world):
+    works, citations = world
+    row = found(works, citations.clear())["works_in_citations"]
+    assert (row["level"], row["n"]) == ("warning", 0)
+    few = pl.concat([citations.head(50), citations.tail(-50).with_columns(pl.col("cited_id") + 10**12)])
+    row = found(works, few)["works_in_citations"]
+    assert row["level"] == "warning"
+    assert "join two works: are the ids of citations those of works?" in row["text"]

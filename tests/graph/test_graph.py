@@ -314,5 +314,5 @@ def test_nulls_among_citations_are_dropped():
 def test_eager_frames_are_refused_nowhere_and_other_things_are():
     works, citations = frames({1: 2000, 2: 2001}, [(2, 1)])
     assert build_graph(works.collect(), citations.collect()).n_citations == 1
-    with pytest.raises(SchemaMismatchError, match="must be a polars LazyFrame or DataFrame, got dict"):
+    with pytest.raises(SchemaMismatchError, match="CITATIONS is of type dict, needs a frame"):
         build_graph(works, {})

@@ -45,7 +45,7 @@ def test_a_corpus_gives_the_release_and_the_export_of_its_source(corpus: Corpus,
     [
         ({"works": lambda c: c.works.drop("doi")}, SchemaMismatchError, "WORKS lacks column 'doi'"),
         ({"citations": lambda c: c.citations.cast(pl.String)}, SchemaMismatchError, "is String, needs Int64"),
-        ({"works": lambda _: 7}, SchemaMismatchError, "must be a polars LazyFrame or DataFrame, got int"),
+        ({"works": lambda _: 7}, SchemaMismatchError, "is of type int, needs a frame"),
         ({"provenance": lambda _: {"file": Path("x")}}, ConfigError, "cannot be written as JSON"),
     ],
 )

@@ -13,7 +13,15 @@ from PIL import Image
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
-from sciscidata.plots import plot_by_field, plot_by_year, plot_drawn, plot_uzzi_cells, plot_windows, plot_works
+from sciscidata.plots import (
+    plot_by_field,
+    plot_by_year,
+    plot_drawn,
+    plot_novelty_by_year,
+    plot_uzzi_cells,
+    plot_windows,
+    plot_works,
+)
 from sciscidata.plots.intervals import mean_interval, wilson_interval
 
 
@@ -133,9 +141,19 @@ def test_drawn_works_are_shown_as_shares_beside_eligible_ones(hepth):
 
 
 def test_two_windows_of_one_graph_are_compared(hepth):
-    figure = plot_windows(hepth, hepth.with_columns(-pl.col("cd_index")), data="cit-HepTh")
+    figure = plot_windows(hepth, hepth.with_columns(-pl.col("cd_index")), windows=(5, 10), data="cit-HepTh")
     assert figure.get_label().startswith("CD₅ against CD₁₀ of 25,835 works: Spearman -1.000")
     assert plot_windows(hepth, hepth, windows=(5, None)).axes[0].get_ylabel().startswith("CD of all years")
+
+
+def test_a_picture_names_no_window_and_no_cut_that_it_was_not_given(hepth):
+    unnamed = plot_windows(hepth, hepth)
+    texts = [unnamed.get_label(), *(text for axes in unnamed.axes for text in (axes.get_xlabel(), axes.get_ylabel()))]
+    assert not [text for text in texts if any(digit in text for digit in "₀₁₂₃₄₅₆₇₈₉")]
+    assert unnamed.axes[0].get_xlabel().startswith("CD (shorter window)")
+    scored = hepth.select("publication_year", z_p10=-pl.col("cd_index"), z_median=pl.col("cd_index"))
+    axes, _ = plot_novelty_by_year(scored, ssd.LabelThresholds(uzzi_tail_max=-1.5)).axes
+    assert "10th percentile: tail novelty where below -1.5" in axes.get_legend_handles_labels()[1]
 
 
 def test_the_four_cells_count_every_work_with_two_z():

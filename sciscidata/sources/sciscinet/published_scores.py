@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 import polars as pl
 
+from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
@@ -77,8 +78,8 @@ def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
 
 
 def compare_scores(
-    published: pl.LazyFrame | pl.DataFrame,
-    computed: pl.LazyFrame | pl.DataFrame,
+    published: AnyFrame,
+    computed: AnyFrame,
     thresholds: LabelThresholds | None = None,
 ) -> dict[str, Any]:
     """Compare two sets of CD indices (``work_id``, ``cd_index``) of the same works: ranks, signs and labels.
@@ -96,7 +97,7 @@ def compare_scores(
     """
     sides = {"published": published, "computed": computed}
     rows = _joined(
-        compute_disruption_labels(frame.lazy(), thresholds)
+        compute_disruption_labels(frame, thresholds)
         .select(
             "work_id", pl.col("cd_index").fill_nan(None).alias(name), pl.col("disruption_label").alias(f"{name}_label")
         )

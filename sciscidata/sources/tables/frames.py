@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
-import pyarrow as pa
 
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.frames import to_lazy, with_named_index
+from sciscidata.graph.edges import count_edges, warn_of_edges
 from sciscidata.records.ids import refuse_shared_numbers
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import SWAPPED, Corpus
 from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
@@ -90,9 +91,14 @@ def from_tables(
         **{"id": id, "year": year, "date": date, "venue": venue, "title": title, "abstract": abstract, "field": field},
         **{"references": references, "citing": citing, "cited": cited},
     }
+    works = _Table(works, "works")
     check_citations_given(citations is not None, references, "citations", "references")
     tally: Counter[str] = Counter()
-    works = _Table(works, "works")
+    citations = None if citations is None else _Table(citations, "citations")
+    of_citations = {given[role] or own for role, own in OF_CITATIONS.items()}
+    if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
+        msg = f"{_STAGE}: {SWAPPED}"
+        raise SchemaMismatchError(msg)
     at = find_columns(works.columns, OF_WORKS, given, table=f"{_STAGE}: works")
     table = works.read([*at.values(), *kept_columns(works.columns)])
     if table.is_empty():
@@ -103,13 +109,14 @@ def from_tables(
     if citations is None:
         edges = reference_rows(table, at)
     else:
-        citations = _Table(citations, "citations")
         ends = find_columns(citations.columns, OF_CITATIONS, given, table=f"{_STAGE}: citations")
         edges = citation_rows(citations.read([*ends.values()]), ends, tally)
         at |= ends
     warn_of_gaps(tally, _STAGE)
+    works = complete_works(rows.lazy())
+    warn_of_edges(count_edges(works, edges.lazy()), _STAGE)
     facts = {"kind": "tables", "columns": at, "works": rows.height, "citations": edges.height, **describe_gaps(tally)}
-    return Corpus(complete_works(rows.lazy()), edges.lazy(), facts)
+    return Corpus(works, edges.lazy(), facts)
 
 
 def check_citations_given(has_citations: bool, references: Any, table: str, column: str) -> None:  # noqa: ANN401
@@ -127,39 +134,12 @@ class _Table:
         if hasattr(frame, "to_native"):  # narwhals
             frame = frame.to_native()
         self._is_pandas = type(frame).__module__.split(".")[0] == "pandas" and hasattr(frame, "columns")
-        if self._is_pandas and not {None, *frame.columns} & {*frame.index.names}:  # the index has a name
-            frame = frame.reset_index()
-        if not self._is_pandas and not isinstance(frame, pl.DataFrame | pl.LazyFrame):
-            frame = _to_polars(frame, name)
-        self._frame: Any = frame
+        self._frame: Any = with_named_index(frame) if self._is_pandas else to_lazy(frame, name, _STAGE)
         self._name = name
-        self.columns: list[str] = (
-            frame.collect_schema().names() if not self._is_pandas else [str(column) for column in frame.columns]
-        )
-        self.columns = [column for column in self.columns if column]  # an index without a name, saved as a column
+        columns = map(str, self._frame.columns if self._is_pandas else self._frame.collect_schema())
+        self.columns = [column for column in columns if column]  # without a name: an index saved as a column
 
     def read(self, columns: Sequence[str]) -> pl.DataFrame:
         """Read some columns; of pandas no other is converted, since it may hold anything."""
         columns = list(dict.fromkeys(columns))
-        if not self._is_pandas:
-            return self._frame.lazy().select(columns).collect(engine="streaming")
-        try:
-            return pl.from_pandas(self._frame[columns])
-        except (pa.ArrowException, TypeError) as error:
-            msg = (
-                f"{_STAGE}: {self._name}: a column of {', '.join(columns)} holds values of several types ({error}). "
-                "Make it text: .astype('string')."
-            )
-            raise SchemaMismatchError(msg) from error
-
-
-def _to_polars(frame: Any, name: str) -> pl.DataFrame:  # noqa: ANN401
-    if hasattr(frame, "__arrow_c_stream__"):
-        return pl.DataFrame(frame)
-    if hasattr(frame, "__dataframe__"):
-        return pl.from_dataframe(frame)
-    msg = (
-        f"{_STAGE}: {name} is of type {type(frame).__name__}, needs a frame: of Polars, pandas, Arrow, DuckDB, or one "
-        "with __arrow_c_stream__. Files are read by `sciscidata ingest --works FILE --citations FILE`."
-    )
-    raise SchemaMismatchError(msg)
+        return to_lazy(self._frame, self._name, _STAGE, columns).select(columns).collect(engine="streaming")

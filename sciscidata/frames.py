@@ -1,0 +1,120 @@
+"""Frames of any library as frames of Polars, and columns of a near type as the type that is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import polars as pl
+
+from sciscidata.errors import SchemaMismatchError
+
+#: A frame of any library that to_lazy knows.
+AnyFrame: TypeAlias = Any
+
+_NEEDS: Final = "needs a frame: of Polars, pandas, Arrow, DuckDB, or one with __arrow_c_stream__"
+
+
+def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | None = None) -> pl.LazyFrame:
+    """Return a frame of any library as a lazy frame of Polars.
+
+    Of pandas only ``columns`` are converted (None: all), since a column may hold anything. An index with a name becomes
+    a column. ``name`` and ``stage`` begin the SchemaMismatchError.
+
+    Example:
+        >>> to_lazy({"work_id": [1]}, "works", "demo")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.SchemaMismatchError: demo: works is of type dict, needs a frame: of Polars, pandas, Arrow,
+        DuckDB, or one with __arrow_c_stream__. Make one: pl.DataFrame(...).
+    """
+    if isinstance(frame, pl.LazyFrame | pl.DataFrame):
+        return frame.lazy()
+    if hasattr(frame, "to_native"):  # narwhals
+        return to_lazy(frame.to_native(), name, stage, columns)
+    kind = type(frame)
+    library = kind.__module__.split(".")[0]
+    try:
+        if library == "pandas" and hasattr(frame, "columns"):
+            frame = with_named_index(frame)
+            return pl.from_pandas(frame if columns is None else frame[[*columns]]).lazy()
+        if hasattr(frame, "__arrow_c_stream__"):
+            return pl.DataFrame(frame).lazy()
+        if hasattr(frame, "__dataframe__"):
+            return pl.from_dataframe(frame).lazy()
+    except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:  # also those of Arrow
+        held = ", ".join(map(str, getattr(frame, "columns", ()) if columns is None else columns))
+        msg = (
+            f"{stage}: {name}: a column of {held or kind.__name__} holds values of several types ({error}). "
+            "Make it text: .astype('string')."
+        )
+        raise SchemaMismatchError(msg) from error
+    remedy = "Files are read by `sciscidata ingest --works FILE --citations FILE`."
+    if isinstance(frame, str | Path):
+        remedy = f"Read the file, for example with pl.scan_parquet or pl.scan_csv. {remedy}"
+    elif isinstance(frame, dict | list):
+        remedy = "Make one: pl.DataFrame(...)."
+    elif kind.__name__ == "Corpus":
+        remedy = "Give its two frames: corpus.works and corpus.citations."
+    elif library == "networkx":
+        remedy = (
+            "Make two of the graph: works = pl.DataFrame([{'work_id': node, **facts} for node, facts in "
+            "graph.nodes(data=True)]) and citations = pl.DataFrame([*graph.edges()], schema=['citing_id', 'cited_id'], "
+            "orient='row')."
+        )
+    msg = f"{stage}: {name} is of type {kind.__name__}, {_NEEDS}. {remedy}"
+    raise SchemaMismatchError(msg)
+
+
+def with_named_index(frame: Any) -> Any:  # noqa: ANN401 (a frame of pandas)
+    """Make the index of a pandas frame columns, where it has names that no column has."""
+    return frame.reset_index() if not {None, *frame.columns} & {*frame.index.names} else frame
+
+
+def near_cast(name: str, got: pl.DataType, needed: pl.DataType, what: str) -> pl.Expr | None:
+    """Return a cast of a column that changes no value, None where there is none.
+
+    Whole numbers of any width, and floats that are whole, become whole numbers; numbers become Float64, categories
+    text, and times days. ``what`` begins the error at collect, if a value does not fit.
+
+    Example:
+        >>> years = pl.LazyFrame({"year": [2001.0, None]})
+        >>> years.select(near_cast("year", pl.Float64(), pl.Int32(), "demo: WORKS")).collect().to_series().to_list()
+        [2001, None]
+        >>> near_cast("year", pl.String(), pl.Int32(), "demo: WORKS") is None
+        True
+    """
+    if needed.is_integer() and got.is_numeric():
+
+        def cast(values: pl.Series) -> pl.Series:
+            values = values.fill_nan(None) if values.dtype.is_float() else values
+            made = values.cast(needed, strict=False)
+            wrong = values.filter(~(made == values).fill_null(value=False) & values.is_not_null())
+            if len(wrong):
+                msg = f"{what} column {name!r} holds {wrong[0]}, needs {needed}. Mend the value, or make it null."
+                raise SchemaMismatchError(msg)
+            return made
+
+        return pl.col(name).map_batches(cast, return_dtype=needed, is_elementwise=True)
+    is_category = needed == pl.String() and isinstance(got, pl.Categorical | pl.Enum)
+    is_number = needed == pl.Float64() and got.is_numeric()
+    is_day = needed == pl.Date() and isinstance(got, pl.Datetime)
+    is_list = needed == pl.List and isinstance(got, pl.List) and (got.inner == pl.Null or got.inner == pl.Struct)
+    if got == pl.Null() or is_category or is_number or is_day or is_list:
+        return pl.col(name).cast(needed)
+    return None
+
+
+def _collect_as(method: str, frame: pl.LazyFrame) -> Callable[..., Any]:
+    def collect(*arguments: Any, **options: Any) -> Any:  # noqa: ANN401
+        return getattr(frame.collect(), method)(*arguments, **options)
+
+    return collect
+
+
+# Scores are lazy, and this is the first thing that users of pandas ask of a result; Polars has it for eager frames.
+for _method in ("to_pandas", "to_arrow"):
+    if not hasattr(pl.LazyFrame, _method):
+        pl.api.register_lazyframe_namespace(_method)(partial(_collect_as, _method))  # pyright: ignore[reportArgumentType]

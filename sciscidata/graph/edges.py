@@ -1,0 +1,109 @@
+"""What citations say of themselves: whether they join works at all, and lead to earlier ones.
+
+The plain path warns where no score means anything; ``diagnose`` says the same, and more.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from sciscidata.graph.graph import CitationGraph
+
+logger = logging.getLogger(__name__)
+
+SWAPPED: Final = "are citing and cited swapped?"
+LATER: Final = ("citations", "lead to a later work")
+_FEW: Final = 0.1  # of citations join two works
+_MOST: Final = 0.5  # of citations lead to a later work
+_MOST_ROWS: Final = 1 << 24  # that count_edges looks at: enough to tell, and joined in seconds
+_SPAN: Final = 1 << 22
+
+
+class Edges(NamedTuple):
+    """Counts of citations: all, those between two works of WORKS, those whose two works have a year, to a later one."""
+
+    n: int
+    joined: int
+    dated: int
+    later: int
+
+
+def count_edges(works: pl.LazyFrame, citations: pl.LazyFrame) -> Edges:
+    """Count citations without a graph: the first ``_MOST_ROWS`` of them, by joins."""
+    years = works.select("work_id", year="publication_year")
+    ends = {"citing_id": "citing", "cited_id": "cited"}
+    rows = citations.select([*ends]).drop_nulls().head(_MOST_ROWS)
+    for end, name in ends.items():
+        known = years.rename({"work_id": end, "year": name}).with_columns(pl.lit(value=True).alias(f"has_{name}"))
+        rows = rows.join(known, on=end, how="left")
+    is_later = pl.col("cited") > pl.col("citing")
+    joined = pl.all_horizontal("has_citing", "has_cited").fill_null(value=False).sum()
+    counts = rows.select(n=pl.len(), joined=joined, dated=is_later.count(), later=is_later.sum())
+    return Edges(*counts.collect(engine="streaming").row(0))
+
+
+def edges_of(graph: CitationGraph) -> Edges:
+    """Count the citations of a graph."""
+    joined = dated = later = 0
+    for first, last in pairwise([*graph.year_offsets.tolist(), graph.n_known]):
+        low, high = int(graph.ref_offsets[first]), int(graph.ref_offsets[last])
+        for start in range(low, high, _SPAN):
+            refs = graph.refs[start : min(start + _SPAN, high)]
+            joined += int(np.count_nonzero(refs < graph.n_known))
+            if last <= graph.n_dated:
+                with_year = int(np.count_nonzero(refs < graph.n_dated))
+                dated += with_year
+                later += with_year - int(np.count_nonzero(refs < last))
+    return Edges(graph.n_citations, joined, dated, later)
+
+
+def say_share(n: int, of: int, noun: str, predicate: str) -> str:
+    """Say how many of all are something."""
+    return f"{n:,} of {of:,} {noun}{f' ({n / of:.1%})' if of else ''} {predicate}"
+
+
+def say_few_joined(edges: Edges) -> str:
+    """Say that there is no citation, or that few join two works; "" if enough do."""
+    if not edges.n:
+        return "there is no citation, and without one there is no score"
+    if edges.joined >= _FEW * edges.n:
+        return ""
+    why = "are the ids of citations those of works? If works are a part of the data, take all of them"
+    return f"{say_share(edges.joined, edges.n, 'citations', 'join two works')}: {why}"
+
+
+def warn_of_edges(edges: Edges, stage: str) -> bool:
+    """Log one warning if no score of these citations means anything; return whether there is one."""
+    text = say_few_joined(edges)
+    if not text and edges.later > _MOST * edges.dated:
+        text = f"{say_share(edges.later, edges.dated, *LATER)}: {SWAPPED}"
+    if text:
+        logger.warning("%s: %s", stage, text)
+    return bool(text)
+
+
+def watch_scores(batches: Iterable[pl.DataFrame], stage: str) -> Iterator[pl.DataFrame]:
+    """Pass scores on, and log one warning if a column of them is null throughout."""
+    empty: list[str] | None = None
+    n = 0
+    for rows in batches:
+        n += rows.height
+        names = rows.columns if empty is None else empty
+        empty = [name for name in names if rows[name].null_count() == rows.height and rows[name].dtype == pl.Float64()]
+        yield rows
+    if n and empty:
+        columns = f"{', '.join(empty)} {'is' if len(empty) == 1 else 'are'}"
+        logger.warning("%s: %s null for all %s works. diagnose(works, citations) says why.", stage, columns, f"{n:,}")
+
+
+def watched(scores: pl.DataFrame, graph: CitationGraph, stage: str) -> pl.DataFrame:
+    """Return the scores of a graph; log one warning if they mean nothing, or a column is null throughout."""
+    if not warn_of_edges(edges_of(graph), stage):
+        (scores,) = watch_scores([scores], stage)
+    return scores
