@@ -75,6 +75,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
+        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
         settings, release = list_own_settings(options, begun_from), Path(options.release)
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint

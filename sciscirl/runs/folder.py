@@ -217,6 +217,12 @@ def is_supervised(settings: Mapping[str, Any]) -> bool:
     return settings.get("backend") in {"peft", "tinker"}
 
 
+def is_taught(facts: Mapping[str, Any]) -> bool:
+    """Whether gold answers have taught the model of a run (``run.json``): in this run, or in the one before."""
+    start: Any = facts.get("begun_from")
+    return is_supervised(facts["settings"]) or (isinstance(start, Mapping) and start.get("kind") == "sft")
+
+
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
     """Return the last checkpoint that has ``state_path`` (to resume) or ``sampler_path`` (to sample), or None."""
     return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)

@@ -69,7 +69,9 @@ def make_examples(options: SftOptions) -> GoldExamples:
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
     """Return the evaluator of the run, the same as in reinforcement learning."""
     scoring = LabelScoring() if options.loss_on == "label" else None
-    return build_evaluator(make_papers_builder(options), resolve_preset(options), folder, scoring=scoring)
+    evaluator = build_evaluator(make_papers_builder(options), resolve_preset(options), folder, scoring=scoring)
+    evaluator.is_taught = True
+    return evaluator
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
