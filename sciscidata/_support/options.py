@@ -12,12 +12,11 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
 from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_origin
 
-from sciscidata._support.terminal import TextParser
+from sciscidata._support.terminal import TextParser, find_close
 
 if TYPE_CHECKING:
     from sciscidata._support.validate import Hint
@@ -345,7 +344,7 @@ class OptionParser(TextParser):
         flags = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", args or ())]
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
         if unknown and self._subparsers is None:  # else they are flags of a command
-            close = [match for flag in unknown for match in get_close_matches(flag, known, n=1)]
+            close = [match for flag in unknown if (match := find_close(flag, known))]
             near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
             # Without values: that of a misspelt --api-key is a key.
             self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")

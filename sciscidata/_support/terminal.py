@@ -57,8 +57,22 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def suggest(word: object, known: Iterable[str]) -> str:
     """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
-    close = get_close_matches(word, [*known], n=1) if isinstance(word, str) else []
-    return f" Did you mean {close[0]}?" if close else ""
+    close = find_close(word, known) if isinstance(word, str) else None
+    return f" Did you mean {close}?" if close else ""
+
+
+def find_close(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word with these initials, else with this beginning, else with nearly these letters.
+
+    Example:
+        >>> [find_close(flag, ["--vllm", "--learning-rate", "--n-train"]) for flag in ("--lr", "--learn", "--n-trian")]
+        ['--learning-rate', '--learning-rate', '--n-train']
+    """
+    bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
+    initials = [name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))]
+    begun = [name for name in named if len(bare) > 2 and name.startswith(bare)]
+    close = initials or begun or get_close_matches(bare, named, n=1)
+    return named[close[0]] if close else None
 
 
 def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:

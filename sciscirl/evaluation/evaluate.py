@@ -35,12 +35,11 @@ from sciscirl.options import (
     AnswersBy,
     PriorCorrection,
     TaskOptions,
-    Temperature,
     Threads,
     TopP,
     resolve_preset,
 )
-from sciscirl.presets import Preset, describe_rules, find_preset, recall_preset
+from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,

