@@ -69,7 +69,9 @@ def find_close(word: str, known: Iterable[str]) -> str | None:
         ['--learning-rate', '--learning-rate', '--n-train']
     """
     bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
-    initials = [name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))]
+    initials = [
+        name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
+    ]
     begun = [name for name in named if len(bare) > 2 and name.startswith(bare)]
     close = initials or begun or get_close_matches(bare, named, n=1)
     return named[close[0]] if close else None

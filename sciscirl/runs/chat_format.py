@@ -52,7 +52,8 @@ def choose_renderer(model_name: str) -> str:
         near = ", ".join(dict.fromkeys(keys[key] for key in get_close_matches(model_name.lower(), keys, cutoff=0.7)))
         if is_folder:
             told = (
-                f"the cookbook knows no chat format for {model_name!r}, and none writes a prompt as its template does."
+                f"the cookbook knows no chat format for {model_name!r}, and none writes a prompt as its chat template "
+                "does."
             )
         else:
             told = (

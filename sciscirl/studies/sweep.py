@@ -47,6 +47,7 @@ from sciscirl.runs.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, wri
 from sciscirl.sft.tinker_backend import train_on_tinker
 from sciscirl.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
 from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
+from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
 
@@ -256,6 +257,9 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
     if twice := [run.name for run, folder in zip(runs, folders, strict=True) if folders.count(folder) > 1]:
         msg = f"{twice[0]} and {twice[1]} would lie in the same folder. Give presets names that differ in letters."
         raise SciSciRLError(msg)
+    for run in runs:
+        if getattr(run.options, "loss_on", "answer") != "label":  # else no answer is sampled
+            check_max_tokens((preset := resolve_preset(run.options)).max_tokens, preset.rules)
     presets = {run.name: resolve_preset(run.options) for run in runs}
     first, one = next(iter(presets.items()))
     for name, other in presets.items():

@@ -74,7 +74,7 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
                                   and PRESETS[name].adversarial is None])  # fmt: skip
 def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
-    options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1)
+    options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1, max_tokens=99)  # a letter each
     config, preset = make_config(options), PRESETS[name]
     train, _ = asyncio.run(config.dataset_builder())
     rules = train.get_batch(0)[0].rules
@@ -380,8 +380,8 @@ def test_a_chat_format_is_chosen_without_thinking():
 @pytest.mark.parametrize(
     ("unknown", "near"),
     [
-        ("Qwen/Qwen3-8X",  " Did you mean Qwen/Qwen3-8B"),
-        ("qwen3-8b", r " Did you mean Qwen/Qwen3-8B"),
+        ("Qwen/Qwen3-8X", " Did you mean Qwen/Qwen3-8B"),
+        ("qwen3-8b", " Did you mean Qwen/Qwen3-8B"),
         ("smolm2", r" Did you mean smollm2\?"),
         ("models/mine", r" Another model of the hub needs its chat format"),
         ("mine", r" Another"),
@@ -395,7 +395,9 @@ def test_a_wrong_model_name_is_called_that_with_the_nearest_ones(unknown, near):
 def test_a_folder_whose_chat_format_is_not_known_is_told_apart_from_a_wrong_name(toy_model, tmp_path):
     folder = shutil.copytree(toy_model, tmp_path / "mine")
     (folder / "chat_template.jinja").write_text("{{ 'nothing like it' }}", "utf-8")
-    with pytest.raises(SciSciRLError, match="knows no chat format for .*mine', and none writes a prompt as its"):
+    with pytest.raises(
+        SciSciRLError, match=r"knows no chat format for .*mine', and none writes a prompt as its chat template"
+    ):
         choose_renderer(str(folder))
 
 
