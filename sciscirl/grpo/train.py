@@ -166,8 +166,9 @@ def render_dry_run(options: LocalTrainOptions) -> str:
     preset = resolve_preset(options)
     folder = resolve_folder(options)
     settings = list_own_settings(options, _find_start(options, folder, preset))
+    plan = render_plan(options, make_dataset_builder(options, preset), asdict(options) | settings, has_price=False)
     plan_run(folder, Path(options.release), settings, resume=options.resume)
-    return render_plan(options, make_dataset_builder(options, preset), asdict(options) | settings, has_price=False)
+    return plan
 
 
 def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:

@@ -32,12 +32,12 @@ _N_PROMPTS_COUNTED: Final = 256
 def render_dry_run(options: TrainOptions) -> str:
     """Describe a run without a server: config, three prompts as the model sees them, tokens, dollars."""
     config = make_config(options)
-    builder, release = builder_of(config), Path(options.release)
-    settings = list_settings(options, builder, config.load_checkpoint_path)
-    plan_run(resolve_folder(options), release, settings, resume=options.resume)
-    resolved = dump_config(config)
+    builder, resolved = builder_of(config), dump_config(config)
     del resolved["evaluator_builders"]
-    return render_plan(options, builder, resolved)
+    plan = render_plan(options, builder, resolved)
+    settings = list_settings(options, builder, config.load_checkpoint_path)
+    plan_run(resolve_folder(options), Path(options.release), settings, resume=options.resume)
+    return plan
 
 
 def render_plan(

@@ -103,10 +103,10 @@ def find_model(source: str, *, is_dry: bool = False) -> str:
 
     With ``is_dry`` nothing is fetched: a short name stays, too, if its model is not in the user's cache folder.
     """
-    path = Path(source).expanduser()
-    if (source not in PACKAGED or path.exists()) and not (path.suffix == ".gguf" and path.is_file()):
+    is_file = source.endswith(".gguf") and Path(source).is_file()
+    if not is_file and (source not in PACKAGED or Path(source).exists()):
         return source
-    if is_dry and source in PACKAGED:
+    if is_dry and not is_file:
         kept = _place(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, "bfloat16", None)
         return str(kept) if kept.is_dir() else source
     return str(fetch_model(source))

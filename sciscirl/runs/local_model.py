@@ -187,15 +187,15 @@ def load_errors(what: str, name: str) -> Generator[None]:
     """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged.
 
     Example:
-        >>> with load_errors("model", "mine/model"):
+        >>> with load_errors("model", "models/mine/model"):
         ...     raise KeyError("model_type")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: the model 'mine/model' could not be loaded (KeyError: 'model_type'). Check the
-        name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that wants an account) ...
+        sciscirl.errors.SciSciRLError: the model 'models/mine/model' could not be loaded (KeyError: 'model_type').
+        Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that ...
     """
     try:
-        with nullcontext() if Path(name).is_dir() else never_waiting():
+        with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
             yield
     except Exception as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")

@@ -88,9 +88,9 @@ def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str
 def render_plan(options: SftOptions, resolved: dict[str, Any], settings: dict[str, Any]) -> str:
     """Describe a run without running it: settings, and three examples with the trained tokens between marks."""
     folder = resolve_folder(options, settings["backend"])
-    plan_run(folder, Path(options.release), settings, resume=options.resume)
-    make_evaluator(options, folder)  # says what is wrong with the held-out papers or max_tokens
     examples, batch_size = make_examples(options), resolve_preset(options).batch_size
+    make_evaluator(options, folder)  # says what is wrong with the held-out papers or max_tokens
+    plan_run(folder, Path(options.release), settings, resume=options.resume)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
     n_trained = statistics.fmean(len(example.learned) for example in shown)
