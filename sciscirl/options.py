@@ -12,13 +12,21 @@ from msgspec import Meta
 from sciscidata._support.validate import Folder, PositiveInt, Share, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
-from sciscirl.presets import CHANGES, LossName, Preset, find_preset, lay_over
+from sciscirl.presets import (
+    CHANGES,
+    LearningRate,
+    LossName,
+    Preset,
+    SamplingTemperature,
+    Temperature,
+    find_preset,
+    lay_over,
+)
 from sciscirl.runs.local_model import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
 
-Temperature = Annotated[float, Meta(ge=0)]
 TopP = Annotated[float, Meta(gt=0, le=1)]
 #: PyTorch starts as many, and crashes where the system has no more.
 Threads = Annotated[int, Meta(ge=1, le=1024)]
@@ -142,7 +150,7 @@ class RunOptions(TaskOptions):
     interleave: bool | None = None
     seed: int | None = None
     batch_size: PositiveInt | None = None
-    learning_rate: float | None = None
+    learning_rate: LearningRate | None = None
     lora_rank: PositiveInt | None = None
     eval_temperature: Temperature | None = None
     eval_top_p: TopP | None = None
@@ -189,7 +197,7 @@ class TrainOptions(RunOptions):
 
     max_steps: PositiveInt = 250
     group_size: PositiveInt | None = None
-    temperature: _Positive | None = None
+    temperature: SamplingTemperature | None = None
     top_p: TopP | None = None
     loss_fn: LossName | None = None
     loss_fn_config: Pairs | None = None
@@ -283,7 +291,7 @@ class SftOptions(GoldOptions, RunOptions):
 
     preset: str = "exp4"
     n_epochs: PositiveInt = 3
-    learning_rate: float = 1e-4
+    learning_rate: LearningRate = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -332,7 +340,7 @@ class SweepOptions(GoldOptions, TrainOptions):
     way: Annotated[tuple[Way, ...], Meta(min_length=1)] = ("rl",)
     vary: tuple[str, ...] = ()
     rollouts_per_step: PositiveInt | None = None
-    sft_learning_rate: float = 1e-4
+    sft_learning_rate: LearningRate = 1e-4
     sft_batch_size: PositiveInt | None = None
     sft_n_epochs: PositiveInt = 3
     sft_max_steps: PositiveInt | None = None

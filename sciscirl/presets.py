@@ -46,6 +46,10 @@ LOSSES: Final[Mapping[LossName, tuple[str, ...]]] = MappingProxyType(
 BASE: Final = "base"
 _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
+#: Above 2, which is the most that most servers take, sampling is close to drawing tokens by chance.
+Temperature = Annotated[float, Meta(ge=0, le=2)]
+SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
+LearningRate = Annotated[float, Meta(gt=0, le=1)]
 _Reference = Annotated[
     str,
     Meta(
@@ -114,11 +118,11 @@ class Preset:
     group_size: PositiveInt = 2
     eval_group_size: PositiveInt = 1
     seed: int = 0
-    learning_rate: _Positive = 4e-5
+    learning_rate: LearningRate = 4e-5
     lora_rank: PositiveInt = 32
-    temperature: _Positive = 1.0
+    temperature: SamplingTemperature = 1.0
     top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
-    eval_temperature: Annotated[float, Meta(ge=0)] = 1.0
+    eval_temperature: Temperature = 1.0
     eval_top_p: Annotated[float, Meta(gt=0, le=1)] = 1.0
     interleave: bool = False
     remove_constant_reward_groups: bool = False

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from sciscidata._support.urls import check_address, show_address
+from sciscidata._support.urls import NO_NETWORK, check_address, show_address
 from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,
@@ -38,6 +38,13 @@ STORE_REMEDY: Final = (
     "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of az:// AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; of "
     "hf:// HF_TOKEN), or among the options of the store."
 )
+
+
+def store_remedy(reason: str) -> str:
+    """Return the remedy for what a store says: that of a missing network, if nothing was answered."""
+    return NO_NETWORK if "error sending request" in reason else STORE_REMEDY
+
+
 #: The remedy for a URL where only a disk will do.
 ON_DISK: Final = (
     "Only files of scores are written into a store. Publish a release by `sciscidata publish`, and copy anything else."
@@ -257,7 +264,7 @@ class Store:
                 },
             )
         except (BaseError, ValueError) as error:
-            msg = f"{url} cannot be opened: {_reason(error)}. {STORE_REMEDY}"
+            msg = f"{url} cannot be opened: {_reason(error)}. {store_remedy(str(error))}"
             raise ConfigError(msg) from None
 
     def list_below(self, folder: str) -> dict[str, StoredObject]:
@@ -451,7 +458,7 @@ class Store:
                 )
             msg = f"{url}{place} may not be {what}: {_reason(error)}. {remedy}"
         else:
-            msg = f"{url}{place} cannot be {what}: {_reason(error)}. {STORE_REMEDY}"
+            msg = f"{url}{place} cannot be {what}: {_reason(error)}. {store_remedy(text)}"
         return StorageError(msg) if what == "written" else InputNotFoundError(msg)
 
 

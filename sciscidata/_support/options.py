@@ -344,7 +344,7 @@ class OptionParser(TextParser):
         flags = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", args or ())]
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
         if unknown and self._subparsers is None:  # else they are flags of a command
-            close = [match for flag in unknown for match in find_close(flag, known)]
+            close = [match for flag in unknown if (match := find_close(flag, known))]
             near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
             # Without values: that of a misspelt --api-key is a key.
             self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")

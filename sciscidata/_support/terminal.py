@@ -67,25 +67,33 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 def suggest(word: object, known: Iterable[str]) -> str:
     """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
-    close = find_close(word, known) if isinstance(word, str) else []
-    return f" Did you mean {close[0]}?" if close else ""
+    close = find_close(word, known) if isinstance(word, str) else None
+    return f" Did you mean {close}?" if close else ""
 
 
 #: Names of options in tinker-cookbook, and the option here that does the same, if there is one.
 _COOKBOOK: Final = {"groups_per_batch": "batch_size", "max_steps_off_policy": None}
 
 
-def find_close(word: str, known: Iterable[str]) -> list[str]:
-    """Find the known word that means or resembles another; none or one, as names or flags.
+def find_close(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word that means another, else with its initials, its beginning, or nearly its letters.
 
     Example:
+        >>> [find_close(flag, ["--vllm", "--learning-rate", "--n-train"]) for flag in ("--lr", "--learn", "--n-trian")]
+        ['--learning-rate', '--learning-rate', '--n-train']
         >>> find_close("--groups-per-batch", ["--group-size", "--batch-size"])
-        ['--batch-size']
+        '--batch-size'
     """
-    names = {one: one.strip("-").replace("-", "_") for one in (word, *known)}
-    if names[word] in _COOKBOOK:
-        return [one for one, name in names.items() if name == _COOKBOOK[names[word]]]
-    return get_close_matches(word, [*names][1:], n=1)
+    bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
+    option = bare.replace("-", "_")
+    if option in _COOKBOOK:
+        return next((named[name] for name in named if name.replace("-", "_") == _COOKBOOK[option]), None)
+    initials = [
+        name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
+    ]
+    begun = [name for name in named if len(bare) > 2 and name.startswith(bare)]
+    close = initials or begun or get_close_matches(bare, named, n=1)
+    return named[close[0]] if close else None
 
 
 def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:

@@ -22,6 +22,7 @@ _Result = TypeVar("_Result")
 
 _TOO_MANY: Final = 429
 _ATTEMPTS: Final = 8
+_FIRST_ATTEMPTS: Final = 3  # without a connection: the network or the address is wrong
 _LONGEST_WAIT_S: Final = 60.0
 _LONGEST_SHOWN: Final = 300
 _REDIRECTS: Final = 5
@@ -143,7 +144,7 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
 
     retrying = tenacity.Retrying(
         retry=tenacity.retry_if_exception_type((TryAgainError, httpx.TransportError)),
-        stop=tenacity.stop_after_attempt(_ATTEMPTS),
+        stop=lambda state: state.attempt_number >= (_ATTEMPTS if _was_reached(state) else _FIRST_ATTEMPTS),
         wait=pause,
         sleep=time.sleep,
         before_sleep=tell,
@@ -156,8 +157,19 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
         msg = f"{access.url} refused to {what} (status {error.response.status_code}: {said}). {_REMEDY}"
         raise ConfigError(msg) from None  # its text may hold a header
     except (TryAgainError, httpx.TransportError) as error:
+        if isinstance(error, httpx.ConnectError):
+            msg = f"{access.url} was not reached, to {what} ({access.mask(error)}). {_NOT_REACHED} {_LATER}"
+            raise HubError(msg) from None
         msg = f"{access.url} failed to {what}, {_ATTEMPTS} times ({access.mask(error)}). {_LATER}"
         raise HubError(msg) from None
+
+
+def _was_reached(state: tenacity.RetryCallState) -> bool:
+    error = state.outcome.exception() if state.outcome else None
+    return not isinstance(error, httpx.ConnectError)
+
+
+_NOT_REACHED: Final = "Check the address and the network: behind a proxy, set HTTPS_PROXY."
 
 
 _LATER: Final = "Run the same command later: it goes on where it stopped."

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import tenacity
 
+from sciscidata._support.urls import NO_NETWORK, show_address
 from sciscidata.errors import ApiError, CostLimitError
 from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, read_remaining
 from sciscidata.openalex_api.config import ApiConfig
@@ -99,6 +100,12 @@ def ask_until_answered(
     try:
         return retrying(ask)
     except TryAgainError as error:
+        if not was_reached():
+            msg = (
+                f"{show_address(config.base_url)} gave no answer in {allowed()} attempts; last: {error}. {NO_NETWORK} "
+                "With ApiConfig.offline=True, what earlier runs have fetched is used."
+            )
+            raise ApiError(msg) from error
         msg = (
             f"OpenAlex gave no good answer to {request} in {allowed()} attempts; last: {error}. "
             "Every answer is stored: run the same command again later, and it goes on where it stopped."

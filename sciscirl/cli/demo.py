@@ -32,6 +32,8 @@ WRONG_DIGITS: Final = (0, 1)
 #: exp4 without its long instructions: prompts have 200 to 360 tokens instead of 1,100.
 _PROMPT: Final = ("--preset", "exp4", "--style", "plain")
 _TITLE_ONLY: Final = ("--hide", "abstract")
+#: A command that names the folder of a model of the hub; commands of the demonstration then have the variable.
+BRING_MODEL: Final = '# bring the model onto this machine\neval "$(sciscirl model {})"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +55,8 @@ class Step:
     @property
     def typed(self) -> str:
         """The command as a shell reads it."""
-        return " ".join(f'"{word}"' if "'" in word and not set(word) & set('"$`\\!') else shlex.quote(word)
-                        for word in self.words)  # fmt: skip
+        return " ".join(f'"{word}"' if word == "$MODEL" or ("'" in word and not set(word) & set('"$`\\!'))
+                        else shlex.quote(word) for word in self.words)  # fmt: skip
 
 
 class _Done(msgspec.Struct):
@@ -188,11 +190,7 @@ def run_demo(
         SciSciRLError: the folder holds another demonstration, or a command failed.
     """
     with locked_folder(out, user="demonstration", option="folder: --out"):
-        done = _read_done(out)
-        for n, step in enumerate(steps):
-            if n < len(done) and done[n].words != [*step.words]:
-                msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
-                raise SciSciRLError(msg)
+        done = check_demo(steps, out)
         for number, step in enumerate(steps, 1):
             show(f"\nstep {number} of {len(steps)}: {step.title}\n$ {step.typed}")
             if number <= len(done) and step.folder.exists():
@@ -206,6 +204,15 @@ def run_demo(
             with atomic_file(out / STEPS_FILE) as path:
                 path.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1))
         show(f"\n{render_done(steps, done)}")
+
+
+def check_demo(steps: Sequence[Step], out: Path) -> list[_Done]:
+    """Return what was done in a folder; SciSciRLError if it holds another demonstration."""
+    done = _read_done(out)
+    if any(one.words != [*step.words] for one, step in zip(done, steps, strict=False)):
+        msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
+        raise SciSciRLError(msg)
+    return done
 
 
 def _read_done(out: Path) -> list[_Done]:

@@ -24,6 +24,7 @@ from msgspec import Meta
 from sciscidata._support.terminal import align_columns, printable
 from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import StorageError
+from sciscidata.storage import real_path
 from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
@@ -34,12 +35,11 @@ from sciscirl.options import (
     AnswersBy,
     PriorCorrection,
     TaskOptions,
-    Temperature,
     Threads,
     TopP,
     resolve_preset,
 )
-from sciscirl.presets import Preset, describe_rules, find_preset, recall_preset
+from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, recall_preset
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
@@ -48,12 +48,15 @@ from sciscirl.runs.folder import (
     find_checkpoint,
     find_eval_split,
     is_local,
+    is_taught,
     list_weights,
     locked_folder,
+    name_run,
     note_test_look,
     refuse_release,
     write_json,
 )
+from sciscirl.runs.lineage import render_start
 from sciscirl.runs.local_model import RUN_CONFIG, Precision
 from sciscirl.task.papers import (
     PAIRS,
@@ -250,12 +253,14 @@ async def evaluate_model(
         "group_size": preset.eval_group_size,
     }
     evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, opponents=opponents, scoring=scoring)
+    evaluator.is_taught = bool((subject.weights or {}).get("is_taught"))
     settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name}
     settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
     settings |= {} if scoring else sampling
     settings |= {"preset": preset.name, "trained_on": subject.trained_on} | describe_rules(preset.rules)
     settings |= {"answers": "logprobs" if scoring else "sampled"}
     settings |= {"split": split, "n_papers": config.n_papers, **stated}
+    settings |= {"weights": subject.weights} if subject.weights else {}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
     with locked_folder(config.out, user="evaluation", option=_OPTION):
         check_unused(config.out)  # once more: another evaluation may have ended meanwhile
@@ -405,6 +410,7 @@ class Subject:
     n_held_out: int = 0  # training papers that it kept out
     eval_split: EvalSplit = "test"  # by which it was judged
     answers: AnswersBy = "sampled"  # how it was judged
+    weights: Mapping[str, object] | None = None  # of which run and step they are, if of one
 
 
 def find_subject(config: EvaluationConfig) -> Subject:
@@ -502,7 +508,16 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         n_held_out=settings.n_held_out,
         eval_split=find_eval_split(folder),
         answers=settings.answers,
+        weights=_describe_weights(folder, content, step),
     )
+
+
+def _describe_weights(folder: Path, facts: Mapping[str, Any], step: int | None) -> dict[str, object]:
+    """Say of which run and step the weights are; of step 0, also what the run began with."""
+    step = next(reversed(list_weights(folder)), None) if step is None else step
+    start = render_start(facts.get("begun_from")) or "the base model"
+    begun = {"begun_from": start} if step == 0 else {}
+    return {"run": name_run(real_path(folder)), "step": step, **begun, "is_taught": is_taught(facts)}
 
 
 def _find_checkpoint(folder: Path) -> str:

@@ -31,7 +31,7 @@ from sciscirl.presets import Preset
 from sciscirl.runs.label_scores import Ending, score_here, score_on_server
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
-from sciscirl.task.rules import TaskRules
+from sciscirl.task.rules import TaskRules, check_max_tokens
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
@@ -54,8 +54,8 @@ class LabelEvaluator(RLTestSetEvaluator):
     asked for its probability of each label, and writes nothing. ``predictions`` has one row for each answer of the last
     evaluation, ``judged`` step and metrics of the last one that did not end the run, ``prior`` what was divided out. At
     ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has saved the last weights, and
-    the run judges them when they are saved.
-    ReleaseError if there is no paper.
+    the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
+    ReleaseError if there is no paper, SciSciRLError if no valid answer fits into ``max_tokens``.
     """
 
     def __init__(
@@ -77,6 +77,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if not papers:
             msg = f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
             raise ReleaseError(msg)
+        if scoring is None:
+            check_max_tokens(max_tokens, rules, renderer)
         make = LabelGroupBuilder if opponents is None else partial(AdversarialGroupBuilder, opponents=opponents)
         dataset = LabelDataset(
             papers,
@@ -103,6 +105,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.predictions: pl.DataFrame | None = None
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
         self.end_step: int | None = None
+        self.is_taught = False
 
     async def __call__(
         self,
@@ -171,7 +174,7 @@ class LabelEvaluator(RLTestSetEvaluator):
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
         measured = measure_predictions(self.predictions)
-        if (doubt := explain_doubt(measured, self.contract)) is not None:
+        if (doubt := explain_doubt(measured, self.contract, is_taught=self.is_taught)) is not None:
             _log.warning("%s%s", "" if step is None else f"step {step}: ", doubt)
         metrics = {f"{self.name}/{name}": value for name, value in measured.items()}
         metrics |= self.alarm(metrics, step) if self.alarm is not None else {}

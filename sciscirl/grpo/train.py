@@ -40,10 +40,12 @@ from sciscirl.runs.folder import (
     list_weights,
     locked_folder,
     open_store,
+    plan_run,
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
 from sciscirl.runs.local_model import require_packages
+from sciscirl.runs.offline import dry_run
 from sciscirl.runs.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
@@ -75,6 +77,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
+        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
         settings, release = list_own_settings(options, begun_from), Path(options.release)
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
@@ -157,12 +160,16 @@ def list_own_settings(options: LocalTrainOptions, start: Mapping[str, Any] | Non
     return list_settings(options, builder, start["path"] if start else None) | own
 
 
+@dry_run()
 def render_dry_run(options: LocalTrainOptions) -> str:
     """Describe a run before it costs time; needs the release and the tokenizer, and no model."""
     refuse_options(options)
     preset = resolve_preset(options)
-    settings = list_own_settings(options, _find_start(options, resolve_folder(options), preset))
-    return render_plan(options, make_dataset_builder(options, preset), asdict(options) | settings, has_price=False)
+    folder = resolve_folder(options)
+    settings = list_own_settings(options, _find_start(options, folder, preset))
+    plan = render_plan(options, make_dataset_builder(options, preset), asdict(options) | settings, has_price=False)
+    plan_run(folder, Path(options.release), settings, resume=options.resume)
+    return plan
 
 
 def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:

@@ -15,7 +15,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.harnesses.score import FACTS
 from sciscirl.presets import Preset, describe_rules, find_preset
 from sciscirl.task.papers import Paper, SplitName, choose_target, open_release, read_part
-from sciscirl.task.rules import TaskRules
+from sciscirl.task.rules import TaskRules, check_max_tokens
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,6 +63,7 @@ def export_task(config: ExportConfig) -> Path:
     rules = preset.rules
     if config.target is not None:
         rules = replace(rules, target=choose_target(config.target, config.release))
+    check_max_tokens(preset.max_tokens, rules)
     release = open_release(config.release)
     splits: dict[SplitName, list[Paper]] = {
         split: read_part(config.release, split, target=rules.target, n_papers=config.n_papers)

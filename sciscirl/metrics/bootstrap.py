@@ -74,16 +74,12 @@ def find_intervals(frame: pl.DataFrame, drawn: Mapping[str, Floats], level: floa
 
 
 def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, float]]:
-    papers, z = pl.Series(_papers(frame)), NormalDist().inv_cdf((1 + level) / 2)
+    papers = pl.Series(_papers(frame))
 
     def find(flags: pl.Series, among: pl.Series | None = None) -> tuple[float, float]:
         asked = papers if among is None else papers.filter(among)
         right, n = flags if among is None else flags.filter(among), asked.n_unique()
-        share, scale = int(right.sum()) / len(right), 1 + z * z / n
-        middle, reach = share + z * z / (2 * n), z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
-        # Where no answer is right, or all are, an end is 0 or 1 to the last bit.
-        low, high = (middle - reach) / scale if share else 0.0, (middle + reach) / scale if share < 1 else 1.0
-        return low, high
+        return wilson_interval(int(right.sum()) / len(right), n, level)
 
     shares = {"format_strict_ok": find(frame["is_valid"])}
     every: list[tuple[float, float]] = []
@@ -95,6 +91,20 @@ def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, fl
         shares |= recalls | {f"{start}label_match": find(right), f"{start}min_class_recall": _least(recalls.values())}
         every += recalls.values()
     return shares | {"min_class_recall": _least(every)}
+
+
+def wilson_interval(share: float, n: float, level: float = 0.95) -> tuple[float, float]:
+    """Return Wilson's score interval of a share of ``n``.
+
+    Example:
+        >>> [round(end, 3) for end in wilson_interval(1.0, 30)]
+        [0.886, 1.0]
+    """
+    z = NormalDist().inv_cdf((1 + level) / 2)
+    scale, middle = 1 + z * z / n, share + z * z / (2 * n)
+    reach = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
+    # Where no answer is right, or all are, an end is 0 or 1 to the last bit.
+    return (middle - reach) / scale if share else 0.0, (middle + reach) / scale if share < 1 else 1.0
 
 
 def _least(intervals: Iterable[tuple[float, float]]) -> tuple[float, float]:

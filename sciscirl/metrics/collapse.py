@@ -10,6 +10,7 @@ from typing import Final, Literal, cast, get_args
 
 from sciscidata._support.validate import PositiveInt, Share, check_fields
 from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.metrics.bootstrap import wilson_interval
 from sciscirl.metrics.predictions import INVALID
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,7 @@ class CollapseConfig:
     recall_min: Share = 0.05  # a sign if the least recall of a class is lower
     n_evaluations: PositiveInt = 2  # or windows of training, in a row
     n_papers: PositiveInt = 256  # in a window of training, with all answers to them
-    n_valid_min: PositiveInt = 50  # fewer valid answers allow no verdict
+    n_valid_min: PositiveInt = 50  # fewer valid answers allow no verdict, unless one label is surely above share_max
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
@@ -63,7 +64,8 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
 def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
     """List the signs of collapse in the metrics of one evaluation, which may have prefixes; each label is checked.
 
-    There is none in an evaluation with few valid answers (``n_valid_min``): see :func:`explain_doubt`.
+    In an evaluation with few valid answers (``n_valid_min``), the only sign is a label whose share is above
+    ``share_max`` by the low end of Wilson's interval (95 %). Without it, see :func:`explain_doubt`.
 
     Example:
         >>> shares = {"disruptive": 0.9885, "consolidating": 0.007, "neutral": 0.0045}
@@ -76,12 +78,15 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
     """
     signs: list[str] = []
     for prefix in _prefixes(metrics):
-        if (n_valid := _count_valid(metrics, prefix)) is not None and n_valid < config.n_valid_min:
-            continue
         spread, recall = measure_spread(metrics, prefix), metrics[prefix + _RECALL]
-        if spread["largest_share"] > config.share_max:
+        n, n_valid = _count_answers(metrics, prefix) or (math.inf, math.inf)
+        is_few = n_valid < config.n_valid_min
+        largest = spread["largest_share"]
+        if (wilson_interval(largest, n)[0] if is_few else largest) > config.share_max:
             shares = _shares(metrics, prefix)
-            signs.append(f"{max(shares, key=shares.__getitem__)} {spread['largest_share']:.3f} > {config.share_max:g}")
+            signs.append(f"{max(shares, key=shares.__getitem__)} {largest:.3f} > {config.share_max:g}")
+        if is_few:
+            continue
         if spread.get("entropy", 1.0) < config.entropy_min:
             signs.append(f"{prefix}entropy {spread['entropy']:.3f} < {config.entropy_min:g}")
         if recall < config.recall_min:
@@ -89,8 +94,16 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
     return tuple(signs)
 
 
-def explain_doubt(metrics: Mapping[str, float], contract: str, config: CollapseConfig = CollapseConfig()) -> str | None:
+def explain_doubt(
+    metrics: Mapping[str, float],
+    contract: str,
+    config: CollapseConfig = CollapseConfig(),
+    *,
+    is_taught: bool = False,
+) -> str | None:
     """Say why one evaluation, whose metrics have no prefix, shows little about classes; None: it is fine.
+
+    ``is_taught`` says that gold answers have taught the model, so that the advice is not to begin with them.
 
     Example:
         >>> explain_doubt({"n": 12, "parse_ok": 0.0, "invalid": 1.0}, "two_keys")
@@ -100,12 +113,13 @@ def explain_doubt(metrics: Mapping[str, float], contract: str, config: CollapseC
     """
     n = round(metrics["n"])
     n_json, n_valid = round(n * metrics.get("parse_ok", 1.0)), round(n * (1 - metrics.get("invalid", 0.0)))
-    ask = f"does the model know the contract {contract}? Fine-tune first: sciscirl sft."
+    remedy = "More steps on gold answers teach it" if is_taught else "Fine-tune first: sciscirl sft"
+    ask = f"does the model know the contract {contract}? {remedy}."
     if n_json < _FEW * n:
         return f"{n_json:,} of {n:,} answers were JSON; {ask}"
     if n_valid < _FEW * n:
         return f"{n_json:,} of {n:,} answers were JSON, but only {n_valid:,} kept the contract; {ask}"
-    if n_valid < config.n_valid_min:
+    if n_valid < config.n_valid_min and not find_signs(metrics, config):
         return f"{n_valid:,} valid answers are too few to tell class collapse: {config.n_valid_min} are needed."
     return None
 
@@ -166,11 +180,12 @@ def check_action(action: str) -> CollapseAction:
     return cast("CollapseAction", action)
 
 
-def _count_valid(metrics: Mapping[str, float], prefix: str) -> float | None:
-    """Return the number of valid answers; of the joint task, it stands before the prefix of a label. None: unknown."""
+def _count_answers(metrics: Mapping[str, float], prefix: str) -> tuple[float, float] | None:
+    """Count all answers and the valid ones; the joint task states them before the prefix of a label. None: unknown."""
     for start in (prefix, f"{prefix.rstrip('/').rpartition('/')[0]}/".lstrip("/")):
         if f"{start}n" in metrics:
-            return round(metrics[f"{start}n"] * (1 - metrics.get(f"{start}invalid", 0.0)))
+            n = metrics[f"{start}n"]
+            return n, round(n * (1 - metrics.get(f"{start}invalid", 0.0)))
     return None
 
 

@@ -7,7 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, cast, get_args
 
@@ -20,7 +20,7 @@ from sciscidata.storage.small_files import parse_json, read_json, read_whole
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import measure
-from sciscirl.evaluation.final import FINAL
+from sciscirl.evaluation.final import FINALS
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.runs.folder import (
     ADAPTER,
@@ -91,6 +91,12 @@ class Run:
         """By which papers it was judged; older runs do not say it: test."""
         stated = str(self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split"))
         return stated if stated in get_args(PartName) else "test"
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """Of which run and ``step`` the weights of an evaluation are; {} where it does not say so."""
+        stated = self.settings.get("weights") or self.settings.get("selected")
+        return cast("Mapping[str, Any]", stated) if isinstance(stated, Mapping) else {}
 
     @property
     def last(self) -> Evaluation | None:
@@ -165,7 +171,7 @@ def _is_of_baseline(path: Path) -> bool:
 def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
 
-    The folder of a sweep stands for its runs (``expand_folders``). The final evaluation of a run follows it.
+    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it.
 
     Example:
         >>> read_runs([Path("no-such-run")])
@@ -183,9 +189,11 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
             runs.append(read_run(folder, name))
-            final = folder / FINAL
-            if (final / RUN_FILE).is_file() and final.resolve() not in given:
-                runs.append(read_run(final, f"{name}, {FINAL}"))
+            for part in FINALS:
+                final = folder / part
+                if (final / RUN_FILE).is_file() and final.resolve() not in given:
+                    run = read_run(final, f"{name}, {part}")
+                    runs.append(replace(run, name=f"{run.name}, step {run.weights.get('step', 'unknown')}"))
             advance(1)
     return runs
 
@@ -201,8 +209,8 @@ def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
         if run.kind == "baseline":
             continue
         name, seed, key = of_training
-        if run.name == f"{name}, {FINAL}":
-            key += FINAL
+        if part := _part_of(run, name):
+            key += part
         else:
             kept = {one: value for one, value in run.settings.items() if one not in {"seed", "load_checkpoint"}}
             start: Any = run.facts.get("begun_from") or {}
@@ -216,11 +224,17 @@ def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
     return [Repeated(name=_name_repeated([*seeds.values()]), runs=seeds) for seeds in groups.values()]
 
 
+def _part_of(run: Run, name: str) -> str:
+    """Return ``final`` or ``last`` if this is that evaluation of the run with a name, else ""."""
+    return next((part for part in FINALS if run.name.startswith(f"{name}, {part}, step ")), "")
+
+
 def _name_repeated(runs: Sequence[Run]) -> str:
     parents = {PurePosixPath(run.name).parent.as_posix() for run in runs}
     if len(runs) == 1 or len(parents) > 1 or parents == {"."}:
         return ", ".join(run.name for run in runs)
-    return parents.pop() + (f", {FINAL}" if runs[0].name.endswith(f", {FINAL}") else "")
+    parts = [part for run in runs for part in PurePosixPath(run.name).name.split(", ")[1:]]  # final, step 2
+    return ", ".join(dict.fromkeys([parents.pop(), *parts]))
 
 
 def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:

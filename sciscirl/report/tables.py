@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import polars as pl
 
@@ -27,8 +27,8 @@ from sciscirl.report.layout import (
     show_pair,
     show_seeded_pairs,
 )
-from sciscirl.report.runs import Repeated, Run, find_papers, find_repeated
-from sciscirl.runs.folder import is_local
+from sciscirl.report.runs import Evaluation, Repeated, Run, find_papers, find_repeated
+from sciscirl.runs.folder import is_local, is_taught
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE
 
@@ -114,24 +114,32 @@ def view_overview(runs: Sequence[Run]) -> Section:
         "Results",
         "Each run at its last evaluation on held-out papers, with 95 % intervals where every paper has one answer. An "
         "answer that is not valid counts as wrong in every figure. Papers that chose a checkpoint flatter it: a result "
-        "on test is clean if its run looked at test once, in its final evaluation.",
+        "on test is clean if its run looked at test only in its final evaluations: once for the chosen weights, and "
+        "once for the last ones.",
         [Table("The last evaluation of each run", head, rows)],
         headline=_list_best(runs),
     )
 
 
 def _say_step(run: Run) -> str:
-    selected: Any = run.settings.get("selected")
-    if isinstance(selected, Mapping):
-        chosen = cast("Mapping[str, Any]", selected)
-        return f"{chosen.get('step')}, chosen by {chosen.get('split')}"
-    return f"{run.last.step:,}" if run.last and run.kind in {"rl", "sft"} else ABSENT
+    """Say after which training step the weights were judged, and what chose them."""
+    if run.kind in {"rl", "sft"}:
+        return f"{run.last.step:,}" if run.last else ABSENT
+    step, selected = run.weights.get("step", ABSENT), run.settings.get("selected")
+    begun = f" ({run.weights['begun_from']})" if "begun_from" in run.weights else ""
+    chosen = f", chosen by {selected.get('split')}" if isinstance(selected, Mapping) else ""
+    return f"{step}{begun}{chosen}"
+
+
+def _explain_doubt(run: Run, evaluation: Evaluation) -> str | None:
+    taught = is_taught(run.facts) or bool(run.weights.get("is_taught"))
+    return explain_doubt(evaluation.metrics, str(run.settings.get("contract", "")), is_taught=taught)
 
 
 def _say_signs(run: Run) -> str:
     if run.last is None or run.kind == "baseline":
         return ABSENT
-    doubt = explain_doubt(run.last.metrics, str(run.settings.get("contract", "")))
+    doubt = _explain_doubt(run, run.last)
     return "; ".join([*find_signs(run.last.metrics), *([f"no verdict: {doubt}"] if doubt else [])]) or "none"
 
 
@@ -232,7 +240,7 @@ def render_end(run: Run) -> str:
         return "not evaluated"
     metrics = run.last.metrics
     said = ", ".join(f"{name} {show_metric(metrics, name)}" for name in COMPARED)
-    doubt = explain_doubt(metrics, str(run.settings.get("contract", "")))
+    doubt = _explain_doubt(run, run.last)
     line = f"step {run.last.step:,}, {metrics['n']:,.0f} answers: {said}, invalid {show(metrics.get('invalid'))}"
     return f"{line}; {doubt.rstrip('.')}" if doubt else line
 
@@ -375,8 +383,12 @@ def _beside(run: Run) -> list[str]:
     last = run.last
     if last is None:
         return [run.name]
-    step = f"{last.step:,}" if run.kind in {"rl", "sft"} else ABSENT
-    return [run.name, step, f"{last.metrics['n']:,.0f}", *(show(last.metrics.get(name), _DIGITS) for name in _COLUMNS)]
+    return [
+        run.name,
+        _say_step(run),
+        f"{last.metrics['n']:,.0f}",
+        *(show(last.metrics.get(name), _DIGITS) for name in _COLUMNS),
+    ]
 
 
 def view_comparison(runs: Sequence[Run]) -> Section | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 from tinker_cookbook.utils.ml_log import dump_config
@@ -13,7 +14,11 @@ from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
 from sciscirl.options import TrainOptions, resolve_preset
-from sciscirl.rl.config import builder_of, make_config, make_evaluator
+from sciscirl.rl.config import builder_of, make_config, make_evaluator, resolve_folder
+from sciscirl.rl.train import list_settings
+from sciscirl.runs.chat_format import say_estimate
+from sciscirl.runs.folder import plan_run
+from sciscirl.runs.offline import dry_run
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
 from sciscirl.task.adversarial_rewards import BY_RULES
 from sciscirl.task.contracts import render_answer
@@ -23,12 +28,16 @@ from sciscirl.task.prompts import render_question
 _N_PROMPTS_COUNTED: Final = 256
 
 
+@dry_run()
 def render_dry_run(options: TrainOptions) -> str:
     """Describe a run without a server: config, three prompts as the model sees them, tokens, dollars."""
     config = make_config(options)
-    resolved = dump_config(config)
+    builder, resolved = builder_of(config), dump_config(config)
     del resolved["evaluator_builders"]
-    return render_plan(options, builder_of(config), resolved)
+    plan = render_plan(options, builder, resolved)
+    settings = list_settings(options, builder, config.load_checkpoint_path)
+    plan_run(resolve_folder(options), Path(options.release), settings, resume=options.resume)
+    return plan
 
 
 def render_plan(
@@ -82,6 +91,7 @@ def render_plan(
             f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
             f"{n_evaluations} evaluations of {n_test:,} answers",
             f"each of {len(papers.papers):,} training papers is shown {len(shown) / len(papers.papers):.1f} times",
+            *say_estimate(renderer),
             f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
             f"({len(lengths):,} prompts counted)",
             f"answer tokens: a short valid answer has about {answer:,}, at most {preset.max_tokens:,} are sampled",

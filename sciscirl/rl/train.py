@@ -125,6 +125,7 @@ async def train_preset(options: TrainOptions) -> Path:
     with locked_folder(folder):
         begun_from = find_start(options.load_checkpoint, folder, resolve_preset(options))
         warn_of_other_release(begun_from, Path(options.release))
+        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
         settings = _settings(options, config)
         step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=begun_from)
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -13,7 +15,9 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
+from sciscirl.runs.fetch_model import PACKAGED
 from sciscirl.runs.local_model import load_errors, may_run_code
+from sciscirl.runs.offline import EstimatedTokenizer, is_dry_run
 from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
 
 _log = logging.getLogger(__name__)
@@ -40,15 +44,35 @@ def choose_renderer(model_name: str) -> str:
     try:
         names = model_info.get_recommended_renderer_names(model_name)
     except (ConfigurationError, KeyError, ValueError) as error:
-        if Path(model_name).is_dir() and (found := match_template(load_tokenizer(model_name))):
+        if model_name in PACKAGED:
+            return PACKAGED[model_name].renderer
+        is_folder = Path(model_name).is_dir()
+        if is_folder and (found := match_template(load_tokenizer(model_name))):
             return found
+        keys = {key: name for name in list_known_models() for key in (name.lower(), name.rpartition("/")[2].lower())}
+        near = ", ".join(dict.fromkeys(keys[key] for key in get_close_matches(model_name.lower(), keys, cutoff=0.7)))
+        if is_folder:
+            told = (
+                f"the cookbook knows no chat format for {model_name!r}, and none writes a prompt as its chat template "
+                "does."
+            )
+        else:
+            told = (
+                f"{model_name!r} is neither a known model name nor a folder.{f' Did you mean {near}?' if near else ''}"
+            )
+            told += " Another model of the hub needs its chat format."
         msg = (
-            f"the cookbook knows no chat format for {model_name!r}, and none writes a prompt as its chat template "
-            "does. Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
+            f"{told} Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
             "tinker_cookbook.renderers.get_renderer."
         )
         raise SciSciRLError(msg) from error
     return next((name for name in names if name.endswith("_disable_thinking")), names[0])
+
+
+def list_known_models() -> list[str]:
+    """List the models whose chat format is known, and those that ``sciscirl model`` brings by a short name."""
+    tables = [make() for name, make in vars(model_info).items() if re.fullmatch(r"get_\w+_info", name)]
+    return [*PACKAGED, *(f"{about.organization}/{name}" for table in tables for name, about in table.items())]
 
 
 def match_template(tokenizer: Tokenizer) -> str | None:
@@ -129,9 +153,21 @@ def _load_without_code(model_name: str) -> Tokenizer:
     return tokenizer
 
 
+def say_estimate(renderer: Renderer) -> list[str]:
+    """Say that the tokens of a dry run are estimated, if they are."""
+    if not isinstance(renderer.tokenizer, EstimatedTokenizer):
+        return []
+    return [f"all numbers of tokens are estimates: the tokenizer of {renderer.tokenizer.name_or_path} is not here yet"]
+
+
 def make_renderer(model_name: str, renderer_name: str) -> Renderer:
-    """Make the renderer of a model; it can be pickled."""
-    tokenizer = load_tokenizer(model_name)
+    """Make the renderer of a model; it can be pickled. A dry run estimates a tokenizer that is not on this machine."""
+    try:
+        tokenizer: Any = load_tokenizer(model_name)
+    except SciSciRLError as error:
+        if not is_dry_run() or Path(model_name).is_dir() or "--trust-remote-code" in str(error):
+            raise
+        tokenizer = EstimatedTokenizer(model_name)
     try:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (RendererError, AssertionError) as error:

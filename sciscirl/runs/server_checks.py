@@ -24,7 +24,10 @@ from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
-_LOCAL_HINT = "or start one of your own: sciscirl serve --tiny"
+_LOCAL_HINT = (
+    "or start a server of your own: sciscirl serve --tiny. No server is needed by train --backend local, sft --backend "
+    "peft and evaluate --local-model"
+)
 #: Words in an answer of SkyRL, and what they mean for the user.
 _SKYRL_ANSWERS: Final = {
     "Maximum number of LoRA adapters": "cannot take another model: all its adapter slots are taken. One is the base "
@@ -82,6 +85,12 @@ def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> Non
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:
     """Return the models that a server offers."""
     url = find_server(base_url)
+    if is_tinker(base_url) and not (os.environ.get("TINKER_API_KEY") or tinker.auth.tinker_has_credentials()):
+        msg = (
+            f"TINKER_API_KEY is not set, and {url} wants a key. Make one at https://tinker-console.thinkingmachines.ai "
+            f"and set it, {_LOCAL_HINT}."
+        )
+        raise SciSciRLError(msg)
     try:
         answer = httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
@@ -202,8 +211,8 @@ async def open_sampling(
 
 def _no_server(url: str, error: BaseException, end: str = "") -> SciSciRLError:
     return SciSciRLError(
-        f"no Tinker server answers at {url} ({type(error).__name__}). Check TINKER_BASE_URL and the connection, "
-        f"{_LOCAL_HINT}{end}"
+        f"no Tinker server answers at {url} ({type(error).__name__}). Check TINKER_BASE_URL and the connection "
+        f"(behind a proxy, set HTTPS_PROXY), {_LOCAL_HINT}{end or '.'}"
     )
 
 

@@ -23,18 +23,24 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str]
     ``more`` ends the message.
     """
     settings: Mapping[str, Any] = facts["settings"]
-    if (folder / SWEEP_FILE).exists():
-        older = read_sweep(folder)
-        for name, value in settings.items():
-            if name not in free and older.get(name) != value:
-                msg = (
-                    f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
-                    f"with, or choose another folder: --out.{more}"
-                )
-                raise SciSciRLError(msg)
-        if older == settings:
-            return
+    if (folder / SWEEP_FILE).exists() and check_sweep(folder, settings, free=free, more=more) == settings:
+        return
     write_json(folder / SWEEP_FILE, facts)
+
+
+def check_sweep(
+    folder: Path, settings: Mapping[str, Any], *, free: Collection[str] = (), more: str = ""
+) -> dict[str, Any]:
+    """Return the settings of the sweep in a folder; SciSciRLError if they are those of another one."""
+    older = read_sweep(folder)
+    for name, value in settings.items():
+        if name not in free and older.get(name) != value:
+            msg = (
+                f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
+                f"with, or choose another folder: --out.{more}"
+            )
+            raise SciSciRLError(msg)
+    return older
 
 
 def read_sweep(folder: Path) -> dict[str, Any]:

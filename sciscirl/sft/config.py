@@ -14,7 +14,8 @@ from sciscirl.evaluation.label_probabilities import LabelScoring
 from sciscirl.options import SftOptions, TinkerSftOptions
 from sciscirl.options import resolve_preset as lay_options
 from sciscirl.presets import Preset, describe, find_preset
-from sciscirl.runs.folder import expand_home
+from sciscirl.runs.chat_format import say_estimate
+from sciscirl.runs.folder import expand_home, plan_run
 from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
 
@@ -69,7 +70,9 @@ def make_examples(options: SftOptions) -> GoldExamples:
 def make_evaluator(options: SftOptions, folder: Path) -> LabelEvaluator:
     """Return the evaluator of the run, the same as in reinforcement learning."""
     scoring = LabelScoring() if options.loss_on == "label" else None
-    return build_evaluator(make_papers_builder(options), resolve_preset(options), folder, scoring=scoring)
+    evaluator = build_evaluator(make_papers_builder(options), resolve_preset(options), folder, scoring=scoring)
+    evaluator.is_taught = True
+    return evaluator
 
 
 def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str, Any]:
@@ -82,9 +85,12 @@ def list_settings(options: SftOptions, backend: str, **more: object) -> dict[str
     return describe(resolve_preset(options)) | chosen | more
 
 
-def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
+def render_plan(options: SftOptions, resolved: dict[str, Any], settings: dict[str, Any]) -> str:
     """Describe a run without running it: settings, and three examples with the trained tokens between marks."""
+    folder = resolve_folder(options, settings["backend"])
     examples, batch_size = make_examples(options), resolve_preset(options).batch_size
+    make_evaluator(options, folder)  # says what is wrong with the held-out papers or max_tokens
+    plan_run(folder, Path(options.release), settings, resume=options.resume)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
     n_trained = statistics.fmean(len(example.learned) for example in shown)
@@ -105,6 +111,7 @@ def render_plan(options: SftOptions, resolved: dict[str, Any]) -> str:
             ),
             "---",
             f"steps: {len(examples) // batch_size:,} of {batch_size} papers",
+            *say_estimate(examples.renderer),
             f"tokens of an example: about {statistics.fmean(lengths):,.0f} (of {_N_COUNTED} counted), "
             f"at most {max(lengths):,} among these, about {n_trained:.0f} of them trained on",
             f"tokens trained on in all, with their prompts: about {n_read:,}{cost}",

@@ -52,6 +52,7 @@ from sciscirl.runs.local_model import (
     require_packages,
     set_threads,
 )
+from sciscirl.runs.offline import dry_run
 from sciscirl.runs.shared_prompts import share_prompts
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import (
@@ -230,9 +231,11 @@ def list_own_settings(options: PeftSftOptions) -> dict[str, Any]:
     return list_settings(options, "peft", **{name: getattr(options, name) for name in OF_STEP})
 
 
+@dry_run()
 def render_dry_run(options: PeftSftOptions) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
-    return render_plan(options, asdict(options) | list_own_settings(options))
+    settings = list_own_settings(options)
+    return render_plan(options, asdict(options) | settings, settings)
 
 
 def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:

@@ -27,6 +27,7 @@ from sciscirl.options import LossOn, SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
+from sciscirl.runs.offline import dry_run
 from sciscirl.runs.server_checks import check_server
 from sciscirl.sft.config import (
     list_settings,
@@ -227,9 +228,10 @@ async def train_on_tinker(options: TinkerSftOptions) -> Path:
     return folder
 
 
+@dry_run()
 def render_dry_run(options: TinkerSftOptions) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no server."""
     resolved = dump_config(make_config(options))
     del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
     resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
-    return render_plan(options, resolved)
+    return render_plan(options, resolved, list_settings(options, "tinker"))

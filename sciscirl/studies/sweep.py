@@ -40,12 +40,14 @@ from sciscirl.runs.folder import (
     locked_folder,
     read_judgement,
     read_rows,
+    refuse_release,
     write_json,
 )
-from sciscirl.runs.sweep_folder import begin_sweep, write_table
+from sciscirl.runs.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.sft.tinker_backend import train_on_tinker
 from sciscirl.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
 from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
+from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
 
@@ -255,6 +257,9 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
     if twice := [run.name for run, folder in zip(runs, folders, strict=True) if folders.count(folder) > 1]:
         msg = f"{twice[0]} and {twice[1]} would lie in the same folder. Give presets names that differ in letters."
         raise SciSciRLError(msg)
+    for run in runs:
+        if getattr(run.options, "loss_on", "answer") != "label":  # else no answer is sampled
+            check_max_tokens((preset := resolve_preset(run.options)).max_tokens, preset.rules)
     presets = {run.name: resolve_preset(run.options) for run in runs}
     first, one = next(iter(presets.items()))
     for name, other in presets.items():
@@ -315,12 +320,10 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
         ReleaseError: the release is missing or was altered.
     """
     plan_sweep(options)  # what is wrong with the options is said before the release is read
-    split = choose_eval_split(options.release)
-    options = replace(options, eval_split=options.eval_split or split)
+    options = _settle(options)
     runs, out = plan_sweep(options), expand_home(options.out)
     check_papers(runs)
-    facts = describe_run(Path(options.release), json.loads(json.dumps(asdict(options))))
-    facts["settings"] |= facts["release"]
+    facts = _describe(options)
     with locked_folder(out, user="sweep", option="folder: out="):
         places = [run.folder.relative_to(out).as_posix() for run in runs]
         begin_sweep(out, facts | {"runs": places}, free=_FREE)
@@ -338,6 +341,17 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
             raise SciSciRLError(msg)
         problems |= {name: one.state for name, (_, one) in read.items() if one.is_stopped}
         return _write_results(out, options, [*read.values()], problems, n_runs=len(runs))
+
+
+def _settle(options: SweepOptions) -> SweepOptions:
+    return replace(options, eval_split=options.eval_split or choose_eval_split(options.release))
+
+
+def _describe(options: SweepOptions) -> dict[str, Any]:
+    settings = json.loads(json.dumps(asdict(options)))
+    facts = describe_run(Path(options.release), settings)
+    facts["settings"] |= facts["release"]
+    return facts
 
 
 def _name_run(run: PlannedRun) -> str:
@@ -484,11 +498,12 @@ def make_differences(comparison: SeededComparison) -> pl.DataFrame:
 
 
 def render_plan(options: SweepOptions) -> str:
-    """List the runs of a sweep for a terminal; trains nothing."""
-    rows = [
-        [run.name, str(run.seed), run.folder.as_posix(), "ended" if is_over(run.folder) else ""]
-        for run in plan_sweep(options)
-    ]
+    """List the runs of a sweep for a terminal; trains nothing (SciSciRLError: the folder holds another sweep)."""
+    runs, out = plan_sweep(options), expand_home(options.out)
+    refuse_release(out, "folder: out=")
+    if (out / SWEEP_FILE).exists():
+        check_sweep(out, _describe(_settle(options))["settings"], free=_FREE)
+    rows = [[run.name, str(run.seed), run.folder.as_posix(), "ended" if is_over(run.folder) else ""] for run in runs]
     return "\n".join([*_columns([["run", "seed", "folder", ""], *rows]), counted(len(rows), "run")])
 
 

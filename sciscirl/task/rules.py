@@ -2,17 +2,37 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, Final
 
 from sciscidata._support.terminal import suggest
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PromptError, SciSciRLError
-from sciscirl.task.contracts import Answer, ContractName, parse_answer
-from sciscirl.task.papers import SEEN, OwnTarget, PairTarget, Paper, Target, View, count_labels, hide_fields
+from sciscirl.task.contracts import Answer, ContractName, parse_answer, render_answer
+from sciscirl.task.papers import (
+    SEEN,
+    OwnTarget,
+    PairTarget,
+    Paper,
+    Target,
+    View,
+    count_labels,
+    hide_fields,
+    list_labels,
+)
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.rewards import BUILT_IN, REWARDS, RewardTable, balance, find_reward
 from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt, list_styles
+
+if TYPE_CHECKING:
+    from tinker_cookbook.renderers import Renderer
+
+#: A word with a sign before it, a number, or signs.
+_PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -124,6 +144,55 @@ class TaskRules:
     def parse(self, text: str) -> Answer:
         """Judge one model output by the contract."""
         return parse_answer(text, self.contract, self.target)
+
+
+def find_shortest_answers(rules: TaskRules) -> list[str]:
+    """List the shortest valid answer with each of the labels.
+
+    Example:
+        >>> find_shortest_answers(TaskRules(contract="two_keys"))[0]
+        '{"disruption_label":"disruptive","confidence":1}'
+    """
+    columns = list_labels(rules.target)
+    answers = (
+        render_answer(
+            dict(zip(columns, labels, strict=True)), rules.contract, rules.target, justification="a", signals=("a",)
+        )
+        for labels in product(*columns.values())
+    )
+    parsed = (json.loads(answer, parse_float=lambda number: int(float(number))) for answer in answers)
+    return [json.dumps(answer, ensure_ascii=False, separators=(",", ":")) for answer in parsed]
+
+
+def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | None = None) -> None:
+    """Refuse a limit under which no valid answer fits (SciSciRLError).
+
+    Where no tokenizer is known, words, numbers and the signs between them are counted: the tokenizers of today do not
+    put two of these into one token.
+
+    Example:
+        >>> check_max_tokens(5, TaskRules(contract="two_keys"))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: max_tokens is 5, needs at least 11: so many tokens has the shortest valid answer
+        under the contract two_keys, {"disruption_label":"disruptive","confidence":1}, with the end of its turn.
+    """
+
+    def count(text: str) -> int:
+        return len(_PIECES.findall(text) if tokenizer is None else tokenizer.encode(text, add_special_tokens=False))
+
+    tokenizer: Any = renderer.tokenizer if renderer is not None else None
+    tokenizer = None if getattr(tokenizer, "is_estimate", False) else tokenizer
+    ends = renderer.get_stop_sequences() if renderer is not None and tokenizer is not None else [0]
+    answer = min(find_shortest_answers(rules), key=count)
+    needed = count(answer) + min(1 if isinstance(end, int) else count(end) for end in ends)
+    if max_tokens < needed:
+        who = f", counted by the tokenizer of {tokenizer.name_or_path}" if tokenizer is not None else ""
+        msg = (
+            f"max_tokens is {max_tokens}, needs at least {needed}: so many tokens has the shortest valid answer under "
+            f"the contract {rules.contract}, {answer}, with the end of its turn{who}."
+        )
+        raise SciSciRLError(msg)
 
 
 def check_positive(**values: object) -> None:

@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._support.object_store import STORE_REMEDY, check_store, is_url
+from sciscidata._support.object_store import check_store, is_url, store_remedy
 from sciscidata._support.parallel import read_ahead
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
 from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
@@ -142,7 +142,7 @@ def find_table(
     except (OSError, pl.exceptions.PolarsError) as error:
         if is_url(folder) and (isinstance(error, FileNotFoundError) or _NO_ENTRY.search(str(error))):
             return None
-        remedy = STORE_REMEDY if is_url(folder) else "Check the file, or download it again."
+        remedy = store_remedy(str(error)) if is_url(folder) else "Check the file, or download it again."
         opened = next(iter(_files(location)), location)  # a scan opens the first of several parts
         msg = f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
         raise InputNotFoundError(msg) from error
@@ -314,6 +314,6 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 msg = f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}"
                 raise InputNotFoundError(msg) from error
         if _STORE_ERROR in str(error):
-            msg = f"SciSciNet: {short_reason(error)}. {STORE_REMEDY}"
+            msg = f"SciSciNet: {short_reason(error)}. {store_remedy(str(error))}"
             raise InputNotFoundError(msg) from error
         raise

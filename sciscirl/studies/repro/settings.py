@@ -11,6 +11,7 @@ from msgspec import Meta
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.options import PluginFile, Threads
+from sciscirl.presets import SamplingTemperature
 from sciscirl.task.papers import SplitName
 from sciscirl.task.registry import load_plugin
 
@@ -153,7 +154,7 @@ class ReproConfig:
     n_papers: PositiveInt = 32
     max_tokens: PositiveInt | None = None
     max_paper_tokens: PositiveInt | None = None
-    temperature: Annotated[float, Meta(gt=0)] = 1.0
+    temperature: SamplingTemperature = 1.0
     seed: int = 0
     axes: Axes = field(default_factory=Axes)
     against: tuple[Path, ...] = ()

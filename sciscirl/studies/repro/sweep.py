@@ -35,7 +35,7 @@ from sciscirl.studies.repro.runners import ServerRunner, describe_machine, hash_
 from sciscirl.studies.repro.settings import ELSEWHERE, Cell, ReproConfig, plan_cells
 from sciscirl.studies.repro.table import make_table, plot_sweep, render_table
 from sciscirl.task.papers import Paper, choose_target, read_part
-from sciscirl.task.rules import TaskRules
+from sciscirl.task.rules import TaskRules, check_max_tokens
 
 _log = logging.getLogger(__name__)
 
@@ -68,6 +68,7 @@ class Sweep:
         self.weights = hash_weights(Path(base)) if config.local_model or Path(base).is_dir() else None
         self.renderer: Renderer = make_renderer(base, self.renderer_name)
         check_fit(self.papers, self.rules, self.renderer)
+        check_max_tokens(self.max_tokens, self.rules, self.renderer)
 
     async def describe(self) -> dict[str, Any]:
         """Describe in JSON types what all runs of this sweep share."""

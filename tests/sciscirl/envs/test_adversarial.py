@@ -404,7 +404,7 @@ def test_opponents_that_a_server_does_not_offer_are_refused_before_a_run_begins(
 def test_a_dry_run_counts_two_turns(options):
     texts = {
         name: render_dry_run(TrainOptions(**options | {"preset": name}, max_steps=1, batch_size=2, group_size=2,
-                                          max_tokens=100)).splitlines()[-1]
+                                          max_tokens=130)).splitlines()[-1]
         for name in ("joint", "adversarial")
     }  # fmt: skip
     sampled = {name: int(text.split(" tokens read, ")[1].split()[0].replace(",", "")) for name, text in texts.items()}

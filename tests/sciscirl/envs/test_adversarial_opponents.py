@@ -229,7 +229,7 @@ def test_opponents_are_made_as_the_rules_name_them(toy_model):
     assert isinstance(models.judge, ModelCompleter)
     assert (models.challenger.model, models.challenger.renderer_name) == (toy_model, RENDERER)
     assert (models.judge.renderer_name, models.judge.base_url) == ("qwen3_disable_thinking", "http://a")
-    with pytest.raises(SciSciRLError, match="no chat format for 'models/mine'"):
+    with pytest.raises(SciSciRLError, match="'models/mine' is neither a known model name nor a folder"):
         make_opponents(AdversarialRules(challenger="models/mine"), toy_model, RENDERER)
 
 

@@ -149,9 +149,9 @@ def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_rendere
         return await Scripted(toy_renderer.tokenizer, ["no"])(model_input, stop)
 
     monkeypatch.setattr(TinkerTokenCompleter, "__call__", record)
-    evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, max_tokens=7, temperature=0.25)
+    evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, max_tokens=70, temperature=0.25)
     asyncio.run(evaluator(None))
-    assert seen == [(0.25, 7)]
+    assert seen == [(0.25, 70)]
 
 
 def test_metrics_come_back_from_a_file_to_the_last_bit(test_papers, toy_renderer, tmp_path):

@@ -20,6 +20,7 @@ from sciscirl.options import SftOptions, TrainOptions, resolve_preset
 from sciscirl.presets import find_preset
 from sciscirl.report.comparison import compare_files
 from sciscirl.report.runs import read_runs
+from sciscirl.report.tables import view_overview
 from sciscirl.rl.config import builder_of, make_config, make_dataset_builder
 from sciscirl.runs.folder import count_test_looks, describe_run
 from sciscirl.sft.config import list_settings, make_papers_builder
@@ -117,7 +118,34 @@ def test_the_selected_checkpoint_is_judged_by_test_once(dev_slice, run_of, asked
 
 def test_an_untrained_model_that_is_as_good_is_the_one_that_is_judged(dev_slice, run_of, asked):
     asyncio.run(judge_finally([run_of(dev_slice, best=0, eval_split="dev")], dev_slice))
-    assert asked == [None]
+    assert asked[0] is None
+
+
+def test_the_last_checkpoint_stands_beside_the_selected_one_and_each_row_says_its_step(
+    dev_slice, run_of, asked, tmp_path
+):
+    run = run_of(dev_slice, "rl", best=0, eval_split="dev")
+    facts = json.loads((run / "run.json").read_text("utf-8"))
+    facts["begun_from"] = {"folder": "sft", "kind": "sft", "step": 48, "path": "tinker://sft/weights/final"}
+    facts["settings"]["load_checkpoint"] = facts["begun_from"]["path"]
+    (run / "run.json").write_text(json.dumps(facts), "utf-8")
+    for _ in range(2):  # the second time nothing is asked
+        assert asyncio.run(judge_finally([run], dev_slice)) == [run / "final", run / "last"]
+    assert asked == ["tinker://sft/sampler_weights/final", "tinker://x/final"]
+    assert count_test_looks(run) == 2
+    runs = read_runs([run])
+    assert [one.name for one in runs] == ["rl", "rl, final, step 0", "rl, last, step 2"]
+    table = view_overview(runs).tables[0]
+    steps = [row[table.head.index("judged at step")] for row in table.rows]
+    assert steps == ["2", "0 (sft, step 48), chosen by dev", "2"]
+
+
+def test_an_evaluation_of_a_run_says_of_which_step_the_weights_are(dev_slice, run_of, asked, tmp_path):
+    run = run_of(dev_slice, "rl", eval_split="dev")
+    for step in (None, 0):
+        asyncio.run(evaluate_model(EvaluationConfig(release=dev_slice, run=run, step=step, out=tmp_path / str(step))))
+    table = view_overview(read_runs([tmp_path / "None", tmp_path / "0"])).tables[0]
+    assert [row[table.head.index("judged at step")] for row in table.rows] == ["2", "0 (the base model)"]
 
 
 def test_every_evaluation_of_a_run_on_test_counts_and_others_do_not(dev_slice, run_of, asked, tmp_path):
@@ -164,7 +192,7 @@ def test_a_report_shows_the_final_evaluation_and_how_often_test_was_looked_at(de
     report((run, published), config, final=True)
     runs = read_runs([run, published])
     assert [(one.name, one.split, one.n_test_looks) for one in runs] == [
-        ("run", "dev", 1), ("run, final", "test", None), ("published", "test", 2)
+        ("run", "dev", 1), ("run, final, step 2", "test", None), ("published", "test", 2)
     ]  # fmt: skip
     page = (tmp_path / "report.html").read_text("utf-8")
     assert "run, final" in page

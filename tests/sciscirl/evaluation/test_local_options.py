@@ -16,7 +16,7 @@ from sciscirl.metrics.predictions import read_predictions
 
 
 def test_a_local_model_is_asked_as_the_options_say_and_the_record_states_it(random_model, toy_slice, tmp_path, capsys):
-    words = ["evaluate", f"release={toy_slice}", f"local_model={random_model}", "n_papers=3", "max_tokens=4"]
+    words = ["evaluate", f"release={toy_slice}", f"local_model={random_model}", "n_papers=3", "max_tokens=40"]
     words += [f"renderer={TINY_RENDERER}", "temperature=1", "max_paper_tokens=150"]
     chosen = {"batch_size": 2, "dtype": "bfloat16", "n_threads": 1, "seed": 7}
     flags = [f"--{name.replace('_', '-')}={value}" for name, value in chosen.items()]

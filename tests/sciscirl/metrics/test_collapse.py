@@ -122,12 +122,27 @@ def test_few_valid_answers_allow_no_verdict(caplog):
     few = COLLAPSED | {"n": 12.0, "invalid": 0.0}
     assert find_signs(few) == ()
     assert len(find_signs(few | {"n": 50.0})) == 3
-    assert find_signs(few | {"n": 50.0, "invalid": 0.02}) == ()
+    assert len(find_signs(few | {"n": 50.0, "invalid": 0.02})) == 1
     joint = {f"test/novelty/{name}": value for name, value in COLLAPSED.items()} | {"test/n": 12.0, "test/invalid": 0.0}
     assert find_signs(joint) == ()
     assert len(find_signs(joint | {"test/n": 50.0})) == 3
     alarm = CollapseAlarm(ONE, "stop")
     assert alarm(few, 0)["collapse/alarm"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("n_same", "n", "is_sure"), [(30, 30, True), (16, 16, True), (15, 15, False), (29, 30, True), (28, 30, False)]
+)
+def test_few_answers_are_enough_where_one_label_is_surely_above_the_share(n_same, n, is_sure):
+    """Wilson's low ends: 0.886, 0.806, 0.796, 0.833, 0.787."""
+    metrics = measure_predictions(
+        [row(("neutral", "disruptive")[place % 2], "neutral") for place in range(n_same)]
+        + [row("disruptive", "disruptive")] * (n - n_same)
+    )
+    assert find_signs(metrics) == ((f"predicted_share/neutral {n_same / n:.3f} > 0.8",) if is_sure else ())
+    doubt = explain_doubt(metrics, "two_keys")
+    assert (doubt is None) == is_sure
+    assert is_sure or doubt.startswith(f"{n} valid answers are too few")
 
 
 def test_answers_that_are_no_json_are_a_matter_of_form_not_of_classes():

@@ -29,6 +29,7 @@ from sciscirl.report.runs import find_repeated, name_folders, read_run, read_run
 from sciscirl.report.tables import (
     PUBLISHED_EXP5,
     PUBLISHED_RUNS,
+    render_end,
     view_comparison,
     view_cost,
     view_groups,
@@ -227,9 +228,11 @@ def test_final_evaluations_of_several_seeds_stand_together(tmp_path):
     make_run(tmp_path / "exp5" / "seed_0", "exp5", evaluations={4: answers()})
     folders = [tmp_path / name for name in ("exp4/seed_0", "exp4/seed_1", "exp5/seed_0")]
     found = {one.name: [*one.runs] for one in find_repeated(read_runs(folders))}
-    assert found == {"exp4": [0, 1], "exp4, final": [0, 1], "exp5/seed_0": [0]}
+    assert found == {"exp4": [0, 1], "exp4, final, step 0, step 1": [0, 1], "exp5/seed_0": [0]}
     section = view_seeds(read_runs(folders))
-    assert [row[:2] for row in section.tables[0].rows][:2] == [["exp4", "0, 1"], ["exp4, final", "0, 1"]]
+    assert [row[:2] for row in section.tables[0].rows][:2] == [
+        ["exp4", "0, 1"], ["exp4, final, step 0, step 1", "0, 1"]
+    ]  # fmt: skip
 
 
 def test_scores_of_seeds_are_drawn_where_they_are(monkeypatch):
@@ -268,6 +271,30 @@ def test_a_model_that_writes_no_json_is_not_called_collapsed(tmp_path):
         .rows
     )
     assert few[5] == "no verdict: 9 valid answers are too few to tell class collapse: 50 are needed."
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "begun_from"),
+    [
+        ("sft", {"backend": "peft"}, None),
+        ("rl from sft", {}, {"kind": "sft", "step": 4, "folder": "sft", "path": "x"}),
+        ("evaluation of sft", {"weights": {"run": "sft", "step": 4, "is_taught": True}}, None),
+    ],
+)
+def test_a_model_that_learned_from_gold_answers_is_not_sent_to_learn_from_them_first(
+    tmp_path, kind, settings, begun_from
+):
+    lost = answers(0.0, n=80, broken=1.0)
+    lost = lost.filter(~lost["is_json"]).head(12)
+    if kind.startswith("evaluation"):
+        run = make_evaluation(tmp_path / "run", lost, settings)
+    else:
+        run = make_run(tmp_path / "run", evaluations={4: lost}, settings={"learning_rate": 1e-4, **settings})
+        facts = json.loads((run / "run.json").read_text("utf-8")) | {"begun_from": begun_from}
+        (run / "run.json").write_text(json.dumps(facts), "utf-8")
+    said = render_end(read_run(run, "run"))
+    assert "More steps on gold answers teach it" in said
+    assert "sciscirl sft" not in said
 
 
 def test_the_contract_stands_beside_that_of_the_published_runs(home):

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import subprocess
 import sys
 from importlib.machinery import ModuleSpec
@@ -73,7 +74,7 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
                                   and PRESETS[name].adversarial is None])  # fmt: skip
 def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
-    options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1)
+    options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1, max_tokens=99)  # a letter each
     config, preset = make_config(options), PRESETS[name]
     train, _ = asyncio.run(config.dataset_builder())
     rules = train.get_batch(0)[0].rules
@@ -374,9 +375,30 @@ def test_the_historical_model_is_said_to_be_retired_before_its_tokenizer_is_aske
 def test_a_chat_format_is_chosen_without_thinking():
     assert choose_renderer("Qwen/Qwen3.8-27B") == "qwen3_8_disable_thinking"
     assert choose_renderer(HISTORICAL_MODEL) == "llama3"
-    for unknown in ("Qwen/Qwen99", "models/mine", "mine"):
-        with pytest.raises(SciSciRLError, match="knows no chat format"):
-            choose_renderer(unknown)
+
+
+@pytest.mark.parametrize(
+    ("unknown", "near"),
+    [
+        ("Qwen/Qwen3-8X", " Did you mean Qwen/Qwen3-8B"),
+        ("qwen3-8b", " Did you mean Qwen/Qwen3-8B"),
+        ("smolm2", r" Did you mean smollm2\?"),
+        ("models/mine", r" Another model of the hub needs its chat format"),
+        ("mine", r" Another"),
+    ],
+)
+def test_a_wrong_model_name_is_called_that_with_the_nearest_ones(unknown, near):
+    with pytest.raises(SciSciRLError, match=f"'{unknown}' is neither a known model name nor a folder.{near}"):
+        choose_renderer(unknown)
+
+
+def test_a_folder_whose_chat_format_is_not_known_is_told_apart_from_a_wrong_name(toy_model, tmp_path):
+    folder = shutil.copytree(toy_model, tmp_path / "mine")
+    (folder / "chat_template.jinja").write_text("{{ 'nothing like it' }}", "utf-8")
+    with pytest.raises(
+        SciSciRLError, match=r"knows no chat format for .*mine', and none writes a prompt as its chat template"
+    ):
+        choose_renderer(str(folder))
 
 
 def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):

@@ -40,7 +40,7 @@ def train(toy_slice, model, folder, **more) -> Path:
         "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(model), "renderer": RENDERER,
         "log_path": str(folder), "n_train": 4, "n_test": 3, "eval_split": "test",
         "n_epochs": N_STEPS, "batch_size": 4, "lora_rank": 2,
-        "micro_batch_size": 4, "learning_rate": 0.01, "max_tokens": 8, "eval_temperature": 0.0, "save_every": 1,
+        "micro_batch_size": 4, "learning_rate": 0.01, "max_tokens": 32, "eval_temperature": 0.0, "save_every": 1,
         "eval_every": N_STEPS, "quantize": "none", "dtype": "float32",
     }  # fmt: skip
     return train_with_peft(PeftSftOptions(**options, **more))

@@ -309,7 +309,7 @@ def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_c
     examples = make_examples(given)
     assert n_tokens == pytest.approx(sum(len(example.tokens) for example in examples), rel=0.01)
     assert float(said[2]) == pytest.approx(n_tokens / 1000, abs=0.01)
-    own = render_plan(SftOptions(**options, batch_size=8, n_epochs=1), {})
+    own = render_plan(SftOptions(**options, batch_size=8, n_epochs=1), {}, list_settings(given, "tinker"))
     assert own.endswith(f"about {n_tokens:,}")
 
 

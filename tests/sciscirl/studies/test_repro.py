@@ -32,7 +32,13 @@ FEW = Axes(
 def config(random_model, toy_slice, tmp_path_factory):
     out = tmp_path_factory.mktemp("sweep") / "here"
     return ReproConfig(
-        release=toy_slice, out=out, local_model=random_model, renderer=TINY_RENDERER, n_papers=4, max_tokens=6, axes=FEW
+        release=toy_slice,
+        out=out,
+        local_model=random_model,
+        renderer=TINY_RENDERER,
+        n_papers=4,
+        max_tokens=40,
+        axes=FEW,
     )
 
 
@@ -249,7 +255,7 @@ def test_a_sweep_may_ask_in_another_way_and_goes_on_with_it(config, tmp_path):
         config.axes, dtypes=("float32",), batch_sizes=(1,), thread_counts=(1,), devices=("cpu",), n_repeats=0
     )
     asked = replace(
-        config, out=tmp_path / "asked", style="plain", hide=("abstract",), n_papers=2, axes=axes, max_tokens=4
+        config, out=tmp_path / "asked", style="plain", hide=("abstract",), n_papers=2, axes=axes, max_tokens=41
     )
     sweep = Sweep(asked)
     _, user = sweep.rules.render(sweep.papers[0].view)
