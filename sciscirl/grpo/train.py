@@ -122,6 +122,7 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     n_shown = arguments.max_steps * player.preset.batch_size
+    adapter = {name: weight.data for name, weight in model.named_parameters() if weight.requires_grad}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are using 'rollout_func'")
         trainer = GRPOTrainer(
@@ -132,6 +133,10 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
             processing_class=load_tokenizer(player.preset.model),
             rollout_func=player,
         )
+    # TRL rounds an adapter on four bits to bfloat16, and PEFT loads it as float32: a resumed run would differ.
+    for name, weight in model.named_parameters():
+        if name in adapter:
+            weight.data = adapter[name]
     trainer.remove_callback(PrinterCallback)
     return trainer
 

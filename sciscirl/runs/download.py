@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import gzip
+import lzma
 import os
 import shutil
 import tarfile
 import tempfile
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urljoin, urlsplit
@@ -89,6 +92,8 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
                     if content is not None and name in ADAPTER_FILES:
                         with (folder / name).open("wb") as out:
                             shutil.copyfileobj(content, out)
+                while packed.fileobj is not None and packed.fileobj.read(1 << 20):
+                    pass  # the checksum of gzip stands behind the last file
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error
             msg = (
@@ -96,7 +101,7 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
                 "checkpoint, and that it serves archives as SkyRL does."
             )
             raise SciSciRLError(msg) from error
-        except tarfile.TarError as error:
+        except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError, gzip.BadGzipFile) as error:
             msg = f"the archive of {path} from {url} is damaged ({error}). Download it again."
             raise SciSciRLError(msg) from error
 
