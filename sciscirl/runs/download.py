@@ -92,7 +92,7 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
                     if content is not None and name in ADAPTER_FILES:
                         with (folder / name).open("wb") as out:
                             shutil.copyfileobj(content, out)
-                while packed.fileobj is not None and packed.fileobj.read(1 << 20):
+                while packed.fileobj.read(1 << 20):
                     pass  # the checksum of gzip stands behind the last file
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error

@@ -428,7 +428,8 @@ def find_adapter(folder: Path) -> Path:
             raise SciSciRLError(msg)
     sums = [record.get("sha256") for record in read_checkpoints(folder)]
     known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]
-    if known and hash_file(folder / ADAPTER / SUMS) not in known:
+    held = folder / ADAPTER / SUMS
+    if known and not (held.is_file() and hash_file(held) in known):
         msg = f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
         raise SciSciRLError(msg)
     return folder / ADAPTER

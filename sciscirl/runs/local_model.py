@@ -127,7 +127,8 @@ def load_base_model(
         require_packages("accelerate")  # Transformers needs it to place weights
     with load_errors("model", name):
         more |= {"device_map": {"": device}} if device else {}
-        model, found = AutoModelForCausalLM.from_pretrained(name, **more, output_loading_info=True)
+        loaded: Any = AutoModelForCausalLM.from_pretrained(name, **more, output_loading_info=True)
+        model, found = loaded
         if lacking := sorted(found["missing_keys"]):
             msg = f"its files lack {len(lacking):,} tensors, for example {lacking[0]}"
             raise ValueError(msg)

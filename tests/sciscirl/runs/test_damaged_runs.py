@@ -24,6 +24,7 @@ from sciscidata.storage import cached_folder
 from sciscidata.storage.sums import SUMS, find_changed, seal_file, sealed_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.calibrate import calibrate_evaluation
+from sciscirl.metrics.calibration import fit_temperatures
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
 from sciscirl.report.runs import read_run
@@ -71,12 +72,10 @@ def _make_calibration(folder: Path, seed: int) -> None:
 
 
 def _read_calibration(folder: Path) -> list[Any]:
-    out = folder / "again"
-    shutil.rmtree(out, ignore_errors=True)
-    found = calibrate_evaluation(folder / "test", folder / "dev", out)
-    calibrated = folder / "calibrated"
-    verify(calibrated)
-    return [found.temperatures, read_facts(calibrated), read_predictions(calibrated / "predictions.parquet").to_dicts()]
+    verify(folder / "calibrated")
+    tables = {name: read_predictions(folder / name / "predictions.parquet") for name in ("test", "dev", "calibrated")}
+    facts = [read_facts(folder / name) for name in tables]
+    return [*facts, fit_temperatures(tables["dev"]), *(table.to_dicts() for table in tables.values())]
 
 
 def _make_rollouts(folder: Path, seed: int) -> None:
