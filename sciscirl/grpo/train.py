@@ -179,7 +179,8 @@ class Player:
     """Plays the papers of a step: what TRL calls a rollout function.
 
     A prompt of TRL's is here the place of its paper in the order of the run, because environments write the real ones.
-    Answers depend on seed, step, prompt and place, so that a resumed run samples the same ones.
+    Answers depend on seed, step, prompt, place and weights. A resumed run has the same weights, so it samples the same
+    ones.
     """
 
     dataset: RLDataset
