@@ -66,6 +66,10 @@ class VerificationError(SciSciDataError, ValueError):
     """A release on disk does not match its manifest."""
 
 
+class ChangedFileError(SciSciDataError, RuntimeError):
+    """A file of a run is not what was written: it differs from SHA256SUMS, or is not in that list."""
+
+
 class BackgroundError(SciSciDataError, ValueError):
     """A file is no table of venue pairs, or one of another format, or a damaged one."""
 

@@ -20,7 +20,7 @@ import msgspec
 from sciscidata import errors
 from sciscidata._support.progress import Advance
 from sciscidata.errors import SciSciDataError, StorageError, UnsafeNameError
-from sciscidata.storage import hash_file, storage_error
+from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import parse_json, read_whole
 
@@ -96,12 +96,14 @@ def run_task(given: Task, advance: Advance | None = None) -> Outcome:
 
 
 def read_receipt(given: Task) -> dict[str, Any] | None:
-    """Return the facts of a finished task whose file is whole; None if it has to be done."""
+    """Return the facts of a finished task whose file and receipt are whole; None if it has to be done."""
     if not given.out:
         return None
     try:
-        receipt = parse_json(read_whole(_receipt_path(given)))
+        content = read_whole(_receipt_path(given))
+        receipt = parse_json(content)
         is_same = receipt["arguments"] == _as_json(given.arguments) and receipt["work"] == given.work
+        is_same = is_same and is_sealed_text(content)
         return receipt["facts"] if is_same and receipt["sha256"] == hash_file(Path(given.out)) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
@@ -130,7 +132,7 @@ def _work(given: Task, advance: Advance) -> dict[str, Any]:
         receipt = {"work": given.work, "arguments": given.arguments, "sha256": hash_file(unfinished), "facts": facts}
         flush(unfinished)
         unfinished.replace(out)
-        unfinished.write_text(json.dumps(receipt), "utf-8")
+        unfinished.write_bytes(seal_text(json.dumps(receipt | BLANK_SEAL)))
         flush(unfinished)
         unfinished.replace(_receipt_path(given))
     finally:

@@ -63,6 +63,7 @@ from sciscidata.sampling.split import (
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
+from sciscidata.storage.sums import SUMS, find_changed
 
 _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 
@@ -408,13 +409,15 @@ def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
             yield f"{counted(len(shared), 'work lies', 'works lie')} in both splits by {what}, first {shared[0]!r}"
 
 
-Kind: TypeAlias = Literal["release", "corpus", "graph", "export", "cache", "scores", "background"]
+Kind: TypeAlias = Literal["release", "corpus", "graph", "export", "run", "cache", "scores", "background"]
 #: The file by which each kind of folder is known. A graph is a folder of the cache too.
 _MARKS: Final[dict[str, Kind]] = {
     "graph.json": "graph",
     REPORT: "export",
     INDEX: "corpus",
     MANIFEST: "release",
+    "run.json": "run",
+    "sweep.json": "run",
     "SHA256SUMS": "cache",
 }
 #: The same for the metadata of Parquet files.
@@ -585,6 +588,19 @@ def _verify_cache(path: Path) -> dict[str, int]:
     return {"files": sum(1 for _ in path.iterdir()) - 1}
 
 
+def _verify_run(path: Path) -> dict[str, int]:
+    """Compare the files of a run, an evaluation or a sweep with every list in it."""
+    lists = sorted(path.rglob(SUMS))
+    if not lists:
+        msg = f"{path} has no {SUMS}, so there is nothing to compare its files with."
+        raise VerificationError(msg)
+    changed = [str((one.parent / name).relative_to(path)) for one in lists for name in find_changed(one.parent)]
+    if changed:
+        msg = f"{path}: {len(changed):,} files are damaged or missing, for example {changed[0]}. Put them back."
+        raise VerificationError(msg)
+    return {"lists": len(lists)}
+
+
 def _verify_background(path: Path) -> dict[str, int]:
     counts = read_background(path).counts
     return {"years": counts.height, "pairs": int(counts["n_pairs"].sum())}
@@ -593,6 +609,7 @@ def _verify_background(path: Path) -> dict[str, int]:
 _CHECKS: Final[Mapping[Kind, Callable[[Path], dict[str, int]]]] = {
     "corpus": _verify_corpus,
     "graph": _verify_graph,
+    "run": _verify_run,
     "cache": _verify_cache,
     "scores": lambda path: {"works": verify_scores(path)["rows"]},
     "background": _verify_background,

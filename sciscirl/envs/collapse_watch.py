@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import polars as pl
 
 from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig, check_action
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import prediction_schema
-from sciscirl.runs.folder import open_store
+from sciscirl.runs.folder import find_rollouts, open_store, seal_new
 from sciscirl.task.papers import Target
 
 
@@ -40,6 +42,7 @@ class TrainingWatch:
         CollapseError, with the metrics of the last window, each after ``train/``, if the model has collapsed and the
         action is ``"stop"``.
         """
+        seal_new(find_rollouts(Path(self.run), batch - 1))
         if self.action == "off" or batch == 0 or batch % self.n_batches:
             return
         ends = range(batch, 0, -self.n_batches)[: self.config.n_evaluations]

@@ -25,7 +25,7 @@ from sciscidata._support.terminal import align_columns, printable
 from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import StorageError
 from sciscidata.storage import real_path
-from sciscidata.storage.small_files import read_json
+from sciscidata.storage.sums import read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics

@@ -18,6 +18,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
+from sciscidata.storage.sums import seal_file
 from sciscirl.envs.adversarial import AdversarialDatasetBuilder, AdversarialGroupBuilder, Opponents
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
@@ -28,6 +29,7 @@ from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
+from sciscirl.runs.folder import find_rollouts
 from sciscirl.runs.label_scores import Ending, score_here, score_on_server
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
@@ -157,7 +159,10 @@ class LabelEvaluator(RLTestSetEvaluator):
                 trajectory_groups_P=groups,
                 taglist_P=[builder.logging_tags() for builder in self.env_group_builders_P],
             )
-            store.write_rollouts(rollout_summary_export.iteration, records, base_name=rollout_summary_export.base_name)
+            step, name = rollout_summary_export.iteration, rollout_summary_export.base_name
+            store.write_rollouts(step, records, base_name=name)
+            if self.folder is not None and (file := find_rollouts(self.folder.parent, step, name)).is_file():
+                seal_file(file)
         return self._conclude(collect_predictions(groups, self.target, schema=self.schema), rollout_summary_export)
 
     async def _score(self, score: Score, scoring: LabelScoring) -> pl.DataFrame:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata.storage.small_files import read_json
+from sciscidata.storage.sums import read_json
 from sciscirl.errors import RunFolderError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.evaluation.select_checkpoint import Criterion, SelectionConfig, select_checkpoint

@@ -126,6 +126,7 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
     from trl.trainer.grpo_trainer import GRPOTrainer
 
     n_shown = arguments.max_steps * player.preset.batch_size
+    adapter = {name: weight.data for name, weight in model.named_parameters() if weight.requires_grad}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are using 'rollout_func'")
         trainer = GRPOTrainer(
@@ -136,6 +137,10 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
             processing_class=load_tokenizer(player.preset.model),
             rollout_func=player,
         )
+    # TRL rounds an adapter on four bits to bfloat16, and PEFT loads it as float32: a resumed run would differ.
+    for name, weight in model.named_parameters():
+        if name in adapter:
+            weight.data = adapter[name]
     trainer.remove_callback(PrinterCallback)
     return trainer
 
@@ -182,7 +187,8 @@ class Player:
     """Plays the papers of a step: what TRL calls a rollout function.
 
     A prompt of TRL's is here the place of its paper in the order of the run, because environments write the real ones.
-    Answers depend on seed, step, prompt and place, so that a resumed run samples the same ones.
+    Answers depend on seed, step, prompt, place and weights. A resumed run has the same weights, so it samples the same
+    ones.
     """
 
     dataset: RLDataset

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import polars as pl
+import pyarrow as pa
 
-from sciscidata.storage import atomic_file
+from sciscidata.storage.parquet import read_parquet, write_parquet
+from sciscidata.storage.sums import check_sealed, sealed_file
 from sciscirl.errors import PredictionsError
 from sciscirl.task.contracts import Answer, read_json
 from sciscirl.task.papers import (
@@ -238,13 +240,15 @@ def collect_predictions(
 
 
 def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
-    """Write a table of predictions as Parquet, completely or not at all."""
-    with atomic_file(path) as unfinished:
-        predictions.write_parquet(unfinished)
+    """Write a table of predictions as Parquet, completely or not at all, and seal it."""
+    with sealed_file(path) as unfinished:
+        write_parquet(predictions, unfinished)
 
 
 def read_predictions(path: Path) -> pl.DataFrame:
-    """Read a file of predictions in its order; PredictionsError if it is missing, or holds no table of predictions.
+    """Read a file of predictions in its order.
+
+    PredictionsError if it is missing or holds no table of predictions; ChangedFileError if it was changed.
 
     Example:
         >>> read_predictions(Path("no-such.parquet"))
@@ -256,8 +260,9 @@ def read_predictions(path: Path) -> pl.DataFrame:
         what = "is a folder" if path.is_dir() else "does not exist"
         msg = f"{path} {what}. Give a predictions file of a run."
         raise PredictionsError(msg)
+    check_sealed(path)
     try:
-        return check_predictions(pl.read_parquet(path, glob=False))
-    except (pl.exceptions.PolarsError, OSError) as error:
+        return check_predictions(read_parquet(path))
+    except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
         msg = f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run."
         raise PredictionsError(msg) from error

@@ -10,7 +10,7 @@ import polars as pl
 
 from sciscidata._support.terminal import align_columns, printable
 from sciscidata.storage import atomic_file, path_inside
-from sciscidata.storage.small_files import read_json
+from sciscidata.storage.sums import read_json
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.metrics.predictions import read_predictions

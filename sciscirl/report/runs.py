@@ -15,8 +15,10 @@ import polars as pl
 
 from sciscidata._support.progress import progress_bar
 from sciscidata._support.terminal import counted
+from sciscidata.errors import ChangedFileError
 from sciscidata.release.release import MANIFEST
-from sciscidata.storage.small_files import parse_json, read_json, read_whole
+from sciscidata.storage.small_files import parse_json, read_whole
+from sciscidata.storage.sums import check_sealed, read_json
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import measure
@@ -344,8 +346,9 @@ def read_run(folder: Path, name: str) -> Run:
 def _count_looks(folder: Path, problems: list[str]) -> int | None:
     try:
         return count_test_looks(folder)
-    except OSError as error:
-        problems.append(f"{LOOKS_FILE}: {error.strerror}; looks at test are not counted")
+    except (OSError, ChangedFileError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        problems.append(f"{LOOKS_FILE}: {reason}; looks at test are not counted")
         return None
 
 
@@ -359,6 +362,8 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         raise RunFolderError(msg)
     try:
         facts: object = read_json(path)
+    except ChangedFileError as error:
+        raise RunFolderError(str(error)) from error
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
         msg = f"{path} cannot be read ({reason}). Leave this run out, or run it again."
@@ -421,6 +426,9 @@ def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
         return read_lines(path)
     except FileNotFoundError:
         return ()
+    except ChangedFileError as error:
+        problems.append(f"{name}: {str(error).replace(str(path), 'it')}")
+        return ()
     except OSError as error:
         problems.append(f"{name}: {error.strerror}; left out")
         return ()
@@ -440,7 +448,7 @@ def _is_finished(folder: Path) -> bool:
         return True
     try:
         return any(row.get("name") == "final" for row in read_rows(folder / CHECKPOINTS_FILE))
-    except OSError:
+    except (OSError, ChangedFileError):
         return False
 
 
@@ -471,8 +479,12 @@ def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
         yield Evaluation(step=0, metrics=measure(found), predictions=found)
         return
     try:
+        check_sealed(folder / EVALUATION_FILE)
         row = parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace"))
     except FileNotFoundError:
+        return
+    except ChangedFileError as error:
+        problems.append(f"{EVALUATION_FILE}: {error}")
         return
     except OSError as error:
         problems.append(f"{EVALUATION_FILE}: {error.strerror}; left out")
@@ -487,7 +499,7 @@ def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
 def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
     try:
         return read_predictions(path)
-    except PredictionsError as error:
+    except (PredictionsError, ChangedFileError) as error:
         problems.append(f"{path.name}: {str(error).replace(str(path), 'it')}")
         return None
 

@@ -7,13 +7,13 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from sciscidata._support.terminal import printable
-from sciscirl.runs.folder import METRICS_FILE, parse_row, read_rows
+from sciscirl.runs.folder import METRICS_FILE, parse_row, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens
 
 #: A line comes at least this often, so that a log shows that the run lives.
@@ -164,6 +164,8 @@ def follow_run(folder: Path, model: str) -> Generator[None]:
         ended.set()
         thread.join()
         follower.read()
+        with suppress(OSError):  # what is the matter with the disk, the run itself says
+            seal_logs(folder)
         _log.removeHandler(handler)
         _log.setLevel(level)
 

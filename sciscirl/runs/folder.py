@@ -21,10 +21,12 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from sciscidata._support.validate import is_whole, show_value
 from sciscidata.errors import StorageError
 from sciscidata.release.release import MANIFEST
-from sciscidata.storage import atomic_file, path_inside, real_path
+from sciscidata.storage import path_inside, real_path
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import hold_folder
-from sciscidata.storage.small_files import parse_json, read_json, read_whole
+from sciscidata.storage.paths import hash_file, remove_folder
+from sciscidata.storage.small_files import parse_json, read_whole
+from sciscidata.storage.sums import SUMS, check_sealed, is_listed, read_json, seal_file, sealed_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
@@ -97,6 +99,8 @@ METRICS_FILE: Final = "metrics.jsonl"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
 #: One line for each time that the run was judged by test after training.
 LOOKS_FILE: Final = "test_looks.jsonl"
+#: Files that the cookbook's loops add lines to.
+LOGS: Final = (METRICS_FILE, CHECKPOINTS_FILE)
 #: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
 #: The folder of a trained adapter within that of its run.
@@ -123,7 +127,8 @@ def begin_run(
 ) -> int:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
-    On resuming, metrics after the last checkpoint and half-written lines are dropped: those steps are taken again.
+    On resuming, metrics and rollouts after the last checkpoint and half-written lines are dropped: those steps are
+    taken again.
     ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that of a loop
     that numbers the steps of each epoch from 0. ``begun_from`` describes the weights that the run starts from, if not
     the base model's (see ``sciscirl.runs.lineage``); a resumed run keeps the first record. ``find`` returns the
@@ -145,6 +150,9 @@ def begin_run(
         return taken is None or (isinstance(taken, int | float) and taken < step)
 
     kept = keep_rows(folder / METRICS_FILE, is_kept)
+    for answers in folder.glob("iteration_*"):
+        if answers.name >= f"iteration_{step:06d}":
+            remove_folder(answers)
     # The cookbook saves a checkpoint before it logs the step.
     if step and all(row.get("step") != step - 1 for row in kept):
         _log.warning(
@@ -258,7 +266,12 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Read the lines of a log of at most LOG_BYTES; raises OSError when called if it is larger, a pipe or a device."""
+    """Read the lines of a log of at most LOG_BYTES; raises OSError when called if it is larger, a pipe or a device.
+
+    ChangedFileError if it was changed since it was sealed.
+    """
+    if path.name in LOGS or is_listed(path):
+        check_sealed(path, grows=path.name in LOGS)
     return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
 
 
@@ -338,7 +351,31 @@ def _store_class() -> Callable[[str | Path], TrainingRunStore]:
         def read_metrics(self) -> list[dict[str, Any]]:
             return self._read_jsonl(METRICS_FILE)
 
+        def write_rollouts(self, iteration: int, records: list[dict[str, Any]], base_name: str = "train") -> None:
+            super().write_rollouts(iteration, records, base_name)
+            seal_file(find_rollouts(self._folder, iteration, base_name))
+
     return RunStore
+
+
+def find_rollouts(folder: Path, step: int, name: str = "train") -> Path:
+    """Return the file with the answers of a step."""
+    return folder / f"iteration_{step:06d}" / f"{name}_rollout_summaries.jsonl"
+
+
+def seal_new(*paths: Path) -> None:
+    """Enter files in SHA256SUMS that the cookbook's loops have written, unless they are there or missing."""
+    for path in paths:
+        if path.is_file() and not is_listed(path):
+            seal_file(path)
+
+
+def seal_logs(folder: Path) -> None:
+    """Enter the logs of a run and its last answers, when its loop has ended."""
+    for path in (folder / name for name in LOGS):
+        if path.is_file():
+            seal_file(path)
+    seal_new(*folder.glob("iteration_*/*_rollout_summaries.jsonl"))
 
 
 def is_judged(store: TrainingRunStore, step: int | None) -> bool:
@@ -408,6 +445,12 @@ def find_adapter(folder: Path) -> Path:
                 f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
             )
             raise SciSciRLError(msg)
+    sums = [record.get("sha256") for record in read_checkpoints(folder)]
+    known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]
+    held = folder / ADAPTER / SUMS
+    if known and not (held.is_file() and hash_file(held) in known):
+        msg = f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
+        raise SciSciRLError(msg)
     return folder / ADAPTER
 
 
@@ -463,7 +506,7 @@ def disk_errors(folder: Path) -> Generator[None]:
 
 
 def write_json(path: Path, content: object) -> None:
-    """Write a JSON file, whole or not at all."""
+    """Write a JSON file, whole or not at all, and seal it."""
     _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
 
 
@@ -483,7 +526,7 @@ def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> list[dic
 
 
 def _write(path: Path, text: str) -> None:
-    with atomic_file(path) as unfinished:
+    with sealed_file(path) as unfinished:
         unfinished.write_text(text, "utf-8")
 
 

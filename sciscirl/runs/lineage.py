@@ -11,7 +11,8 @@ from typing import Any, cast
 
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage import real_path
-from sciscidata.storage.small_files import read_json, read_whole
+from sciscidata.storage.small_files import read_whole
+from sciscidata.storage.sums import read_json
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.presets import Preset
 from sciscirl.runs.folder import (

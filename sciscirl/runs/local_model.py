@@ -11,9 +11,11 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal, cast
+from warnings import catch_warnings, simplefilter
 
 from sciscidata.errors import how_to_install
-from sciscidata.storage.small_files import is_special, read_json
+from sciscidata.storage.small_files import is_special
+from sciscidata.storage.sums import check_sealed, read_json
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.offline import never_waiting
 
@@ -148,7 +150,12 @@ def load_base_model(
     if device:
         require_packages("accelerate")  # Transformers needs it to place weights
     with load_errors("model", name):
-        model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
+        more |= {"device_map": {"": device}} if device else {}
+        loaded: Any = AutoModelForCausalLM.from_pretrained(name, **more, output_loading_info=True)
+        model, found = loaded
+        if lacking := sorted(found["missing_keys"]):
+            msg = f"its files lack {len(lacking):,} tensors, for example {lacking[0]}"
+            raise ValueError(msg)
     for module in model.modules():
         # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
         # A later one with gradients then has none, and DoRA reads the packed weights as if they were not.
@@ -186,8 +193,6 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
     if base == str(folder):
         return load_base_model(base, dtype=dtype, device=device).eval()
     require_packages("peft")
-    from peft import PeftModel
-
     # PEFT would take the folder's name for one on the hub, and ask there.
     if not any((folder / name).is_file() for name in ("adapter_model.safetensors", "adapter_model.bin")):
         msg = f"{folder} is an adapter without weights: it has no {ADAPTER_FILES[1]}. {_REMEDY}"
@@ -200,9 +205,30 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
     model = load_base_model(base, quantize=form["quantize"], dtype=form["dtype"], device=device)
     if form["quantize"] != "none":
         model = model.dequantize(dtype=getattr(torch, form["dtype"]))
-    with load_errors("adapter", str(folder)):
-        model = PeftModel.from_pretrained(model, folder)
+    model = load_adapter(model, folder)
     return (model.to(getattr(torch, dtype)) if dtype else model).eval()
+
+
+def load_adapter(model: Any, folder: Path, *, is_trainable: bool = False) -> Any:  # noqa: ANN401 (PeftModel)
+    """Put an adapter on its base model; SciSciRLError if its tensors are not those that it needs."""
+    from peft import PeftModel, get_peft_model_state_dict
+    from safetensors import safe_open
+
+    weights = folder / ADAPTER_FILES[1]
+    check_sealed(weights)
+    with load_errors("adapter", str(folder)):
+        with catch_warnings():
+            simplefilter("ignore")  # of missing tensors, which is an error below
+            model = PeftModel.from_pretrained(model, folder, is_trainable=is_trainable)
+        if weights.is_file():
+            with safe_open(weights, "pt") as file:
+                found = {name for name in file.keys() if ".lora_" in name or "embed" not in name}  # noqa: SIM118
+            needed = set(get_peft_model_state_dict(model, save_embedding_layers=False))
+            if wrong := sorted(found ^ needed):
+                what = "lacks" if wrong[0] in needed else "has the strange"
+                msg = f"{weights.name} {what} tensor {wrong[0]}, one of {len(wrong):,} that do not fit"
+                raise ValueError(msg)
+    return model
 
 
 @contextmanager

@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata.storage import atomic_file, path_inside
-from sciscidata.storage.small_files import read_json
+from sciscidata.storage import path_inside
+from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.sums import read_json, sealed_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.folder import RUN_FILE, say_changed, write_json
 
@@ -71,8 +72,8 @@ def list_runs(folder: Path) -> list[Path]:
 
 
 def write_table(folder: Path, name: str, table: pl.DataFrame) -> None:
-    """Write a table as ``NAME.parquet`` and ``NAME.csv``, each whole or not at all."""
-    with atomic_file(folder / f"{name}.parquet") as path:
-        table.write_parquet(path)
-    with atomic_file(folder / f"{name}.csv") as path:
+    """Write a table as ``NAME.parquet`` and ``NAME.csv``, each whole or not at all, and seal it."""
+    with sealed_file(folder / f"{name}.parquet") as path:
+        write_parquet(table, path)
+    with sealed_file(folder / f"{name}.csv") as path:
         table.write_csv(path)

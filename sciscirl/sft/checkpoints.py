@@ -12,9 +12,10 @@ from tinker_cookbook.checkpoint_utils import CheckpointRecord
 from sciscidata.storage import hash_file, path_inside
 from sciscidata.storage.atomic import flush_tree
 from sciscidata.storage.small_files import is_special
+from sciscidata.storage.sums import seal_file
 from sciscirl.errors import RunFolderError
 from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
-from sciscirl.runs.local_model import TRAINED_ON_FILE
+from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
 
 CHECKPOINTS: Final = "checkpoints"
 
@@ -31,6 +32,9 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
     """
     path = f"{CHECKPOINTS}/checkpoint-{step}"
     write_json(run / path / TRAINED_ON_FILE, dict(trained_on))
+    for name in ADAPTER_FILES:
+        if (run / path / name).is_file():
+            seal_file(run / path / name)
     flush_tree(run / path)
     names = sorted(file.relative_to(run / path).as_posix() for file in (run / path).rglob("*") if file.is_file())
     sums = {name: hash_file(run / path / name) for name in names if name != _UNREAD}

@@ -13,11 +13,12 @@ from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.download import download_adapter
 from sciscirl.runs.folder import ADAPTER, RUN_FILE, find_adapter, find_step, is_local, list_weights, read_checkpoints
 from sciscirl.runs.lineage import read_facts
-from sciscirl.runs.local_model import Precision, find_base_model, load_errors, load_local_model
+from sciscirl.runs.local_model import ADAPTER_FILES, Precision, find_base_model, load_errors, load_local_model
 from sciscirl.runs.model_card import render_card
 
 logger = logging.getLogger(__name__)
 _CARD = "README.md"
+_HALVES = (".lora_A.weight", ".lora_B.weight")
 
 
 def merge_adapter(
@@ -102,12 +103,35 @@ def _merge_from_server(
         weights = download_adapter(records[chosen], Path(place), base_url)
         folder.rmdir()  # the cookbook makes it
         with load_errors("model", base):
+            _check_tensors(Path(place) / ADAPTER_FILES[1], Path(base))
             build_hf_model(
                 base_model=base, adapter_path=place, output_path=str(folder), dtype=dtype, merge_strategy="full"
             )
         (folder / _CARD).write_text(render_card(run, step=chosen, weights=weights, dtype=dtype), "utf-8")
     logger.info("merged %s into %s", weights, out)
     return out
+
+
+def _check_tensors(adapter: Path, base: Path) -> None:
+    """Make sure that no half of a pair is missing, and no layer of a kind that the adapter has (ValueError)."""
+    held = _list_tensors(adapter)
+    left, right = ({name.removesuffix(end) for name in held if name.endswith(end)} for end in _HALVES)
+    whole = left & right
+    wrong = {name for name in held if name.removesuffix(_HALVES[0]).removesuffix(_HALVES[1]) not in whole}
+    kinds = {name.rpartition(".")[2] for name in whole if ".layers." in name}
+    for path in base.glob("*.safetensors"):  # a model on the hub is not looked into
+        layers = {f"base_model.model.{name.removesuffix('.weight')}" for name in _list_tensors(path)}
+        wrong |= {name for name in layers - whole if ".layers." in name and name.rpartition(".")[2] in kinds}
+    if wrong:
+        msg = f"the adapter lacks a tensor, or one has a strange name: {min(wrong)} is one of {len(wrong):,}"
+        raise ValueError(msg)
+
+
+def _list_tensors(path: Path) -> set[str]:
+    from safetensors import safe_open
+
+    with safe_open(path, "pt") as file:
+        return set(file.keys())
 
 
 def _no_step(run: Path, step: int, kept: Iterable[int | None]) -> RunFolderError:

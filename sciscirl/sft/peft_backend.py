@@ -26,6 +26,7 @@ from transformers import (
 )
 
 from sciscidata.storage import atomic_folder
+from sciscidata.storage.sums import seal_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.options import LocalTrainOptions, PeftSftOptions
@@ -47,8 +48,8 @@ from sciscirl.runs.local_model import (
     ADAPTER_FILES,
     RUN_CONFIG,
     TRAINED_ON_FILE,
+    load_adapter,
     load_base_model,
-    load_errors,
     require_packages,
     set_threads,
 )
@@ -200,7 +201,7 @@ def make_model(
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
     from accelerate.utils import parse_flag_from_env
-    from peft import LoraConfig, PeftModel, get_peft_model
+    from peft import LoraConfig, get_peft_model
 
     preset, is_distributed = lay_options(options), arguments.parallel_mode.value == "distributed"
     is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
@@ -212,8 +213,7 @@ def make_model(
     if not is_distributed:
         share_prompts(base)
     if start is not None:
-        with load_errors("adapter", str(start)):
-            return PeftModel.from_pretrained(base, start, is_trainable=True)
+        return load_adapter(base, start, is_trainable=True)
     set_seed(preset.seed)
     adapter = LoraConfig(
         r=preset.lora_rank,
@@ -243,6 +243,7 @@ def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None
     with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
         for name in ADAPTER_FILES:
             shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)
+            seal_file(kept / name)
         write_json(kept / TRAINED_ON_FILE, trained_on)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import polars as pl
 
+from sciscidata.storage.sums import SUMS, seal_file
 from sciscirl.envs.env import void
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction, prediction_schema, write_predictions
@@ -71,8 +72,9 @@ def make_run(
     seed: int = 0,
     settings: Mapping[str, object] | None = None,
     manifest_sha256: str = SLICE,
+    sealed: bool = False,
 ) -> Path:
-    """Write a training run: run.json, metrics.jsonl, checkpoints.jsonl, predictions."""
+    """Write a training run: run.json, metrics.jsonl, checkpoints.jsonl, predictions; no SHA256SUMS: an older one."""
     (folder / "predictions").mkdir(parents=True)
     kept = describe(find_preset(preset)) | {"model": "Qwen/Qwen3-8B", "seed": seed, **(settings or {})}
     write_facts(folder, kept, manifest_sha256)
@@ -103,16 +105,30 @@ def make_run(
     names: Sequence[str] = ("000002", "final") if finished else ("000002",)
     lines = [json.dumps({"name": name, "batch": 2, "sampler_path": f"tinker://x/{name}"}) for name in names]
     (folder / "checkpoints.jsonl").write_text("\n".join(lines) + "\n", "utf-8")
-    return folder
+    return settle(folder, sealed=sealed)
 
 
 def make_evaluation(
-    folder: Path, table: pl.DataFrame, settings: Mapping[str, object], *, manifest_sha256: str = SLICE
+    folder: Path,
+    table: pl.DataFrame,
+    settings: Mapping[str, object],
+    *,
+    manifest_sha256: str = SLICE,
+    sealed: bool = False,
 ) -> Path:
-    """Write what an evaluation leaves."""
+    """Write what an evaluation leaves; ``sealed`` as of ``make_run``."""
     write_predictions(table, folder / "predictions.parquet")
     (folder / "metrics.json").write_text(json.dumps(measure_predictions(table)), "utf-8")
     write_facts(folder, {"split": "test", **settings}, manifest_sha256)
+    return settle(folder, sealed=sealed)
+
+
+def settle(folder: Path, *, sealed: bool) -> Path:
+    """Leave SHA256SUMS of all files, or none."""
+    for path in folder.glob("*.json*") if sealed else ():
+        seal_file(path)
+    if not sealed:
+        (folder / SUMS).unlink(missing_ok=True)
     return folder
 
 

@@ -10,9 +10,13 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 import polars as pl
+import pyarrow as pa
 
-from sciscidata.storage import atomic_file, path_inside
-from sciscidata.storage.small_files import is_special, read_json
+from sciscidata.errors import ChangedFileError
+from sciscidata.storage import path_inside
+from sciscidata.storage.parquet import read_parquet, write_parquet
+from sciscidata.storage.small_files import is_special
+from sciscidata.storage.sums import check_sealed, read_json, sealed_file
 
 CELLS: Final = "cells"
 
@@ -135,8 +139,10 @@ def read_answers(folder: Path, name: str) -> tuple[dict[str, Any], pl.DataFrame 
         path = _place(folder, f"{name}.parquet")
         if is_measured and is_special(path):
             return {}, None
-        answers = pl.read_parquet(path, glob=False) if is_measured else None
-    except (OSError, ValueError, LookupError, TypeError, pl.exceptions.PolarsError):
+        if is_measured:
+            check_sealed(path)
+        answers = read_parquet(path) if is_measured else None
+    except (ChangedFileError, OSError, ValueError, LookupError, TypeError, pa.ArrowException):
         return {}, None
     return (known, answers) if answers is None or answers.schema == ANSWERS else ({}, None)
 
@@ -150,7 +156,7 @@ def _place(folder: Path, name: str) -> Path:
 def write_answers(folder: Path, name: str, record: Mapping[str, Any], answers: pl.DataFrame | None) -> None:
     """Write a run; its record comes last, and says that all of it is there."""
     if answers is not None:
-        with atomic_file(_place(folder, f"{name}.parquet")) as path:
-            answers.write_parquet(path)
-    with atomic_file(_place(folder, f"{name}.json")) as path:
+        with sealed_file(_place(folder, f"{name}.parquet")) as path:
+            write_parquet(answers, path)
+    with sealed_file(_place(folder, f"{name}.json")) as path:
         path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")

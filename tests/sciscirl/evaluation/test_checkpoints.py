@@ -15,7 +15,7 @@ from sciscirl.evaluation.select_checkpoint import SelectionConfig, render_select
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, write_predictions
-from sciscirl.runs.folder import list_weights
+from sciscirl.runs.folder import list_weights, write_json
 
 N = 300
 GOLD = [DISRUPTION_LABELS[number % 3] for number in range(N)]
@@ -38,7 +38,7 @@ def answers(wrong: set[int], invalid: set[int] = frozenset(), n: int = N) -> pl.
 
 def make_run(folder: Path, tables: dict[int, pl.DataFrame], kept: set[int] | None = None) -> Path:
     folder.mkdir(parents=True)
-    (folder / "run.json").write_text("{}", "utf-8")
+    write_json(folder / "run.json", {})
     for step, table in tables.items():
         write_predictions(table, folder / "predictions" / f"test_{step:06d}.parquet")
     steps = sorted(set(tables) - {0} if kept is None else kept)

@@ -12,7 +12,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.errors import StorageError
+from sciscidata.errors import ChangedFileError, StorageError
+from sciscidata.storage.sums import SUMS, read_json
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
@@ -108,6 +109,9 @@ def test_a_run_is_asked_as_what_it_was_trained_as(toy_slice, tmp_path, run):
 )
 def test_the_record_of_a_run_that_cannot_be_read_is_one_clear_error(toy_slice, tmp_path, run, content):
     (run / "run.json").write_bytes(content)
+    with pytest.raises(ChangedFileError, match="differs from what was written"):
+        find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run))
+    (run / SUMS).unlink()  # as in a run of an older version
     with pytest.raises(SciSciRLError, match="does not describe a training run"):
         find_subject(EvaluationConfig(release=toy_slice, out=tmp_path, run=run))
 
@@ -220,7 +224,8 @@ def test_metrics_that_cannot_be_written_are_one_clear_error_and_leave_nothing(tm
     monkeypatch.setattr(Path, "write_text", full)
     with pytest.raises(StorageError, match="Free some disk space"):
         write_json(tmp_path / "metrics.json", {"n": 2})
-    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("metrics.json", b'{\n  "n": 1\n}\n')]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [SUMS, "metrics.json"]
+    assert read_json(tmp_path / "metrics.json") == {"n": 1}
 
 
 def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_renderer):

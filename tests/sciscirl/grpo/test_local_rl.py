@@ -33,6 +33,7 @@ from sciscirl.report.report import ReportConfig, write_report
 from sciscirl.report.runs import read_run
 from sciscirl.rl.config import make_dataset_builder
 from sciscirl.runs import vllm_sampler
+from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
 from sciscirl.runs.local_model import load_local_model
 from sciscirl.runs.vllm_sampler import VllmCompleter
@@ -242,6 +243,28 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of,
     assert [row.get("env/all/reward/total") for row in again] == [row.get("env/all/reward/total") for row in once]
 
 
+def test_a_run_in_four_bits_that_was_killed_samples_the_same_answers(options_of, tmp_path, monkeypatch):
+    pytest.importorskip("bitsandbytes")
+    few = {"quantize": "nf4", "dtype": "bfloat16", "max_steps": 2, "eval_every": 9, "n_test": 1, "learning_rate": 0.1}
+    once, killed = (options_of(tmp_path / name, **few) for name in ("once", "killed"))
+    train_locally(once)
+    log = Recorder.on_log
+
+    def log_and_die(self, args, state, control, **more):
+        log(self, args, state, control, **more)
+        if state.global_step == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Recorder, "on_log", log_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            train_locally(killed)
+    train_locally(replace(killed, resume=True))
+    names = ("iteration_000001/train_rollout_summaries.jsonl", "adapter/adapter_model.safetensors")
+    for name in names:
+        assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes()
+
+
 def test_training_goes_on_from_a_supervised_run(options_of, tmp_path, caplog):
     sft = train_with_peft(options_of(tmp_path / "sft", PeftSftOptions, n_epochs=1, max_steps=2))
     options = options_of(tmp_path / "rl", load_checkpoint=str(sft), max_steps=1, learning_rate=1e-9)
@@ -267,7 +290,7 @@ def test_training_goes_on_from_a_supervised_run(options_of, tmp_path, caplog):
         train_locally(replace(options, load_checkpoint=str(damaged), log_path=str(tmp_path / "other")))
     facts = json.loads((sft / "run.json").read_text("utf-8"))
     del facts["settings"]["backend"]
-    (sft / "run.json").write_text(json.dumps(facts), "utf-8")
+    write_json(sft / "run.json", facts)
     with pytest.raises(SciSciRLError, match="a run on a server"):
         train_locally(replace(options, log_path=str(tmp_path / "other")))
     with pytest.raises(SciSciRLError, match="needs the folder of a run that was trained on your own hardware"):

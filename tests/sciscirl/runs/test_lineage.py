@@ -15,7 +15,7 @@ from sciscirl.report.runs import read_run
 from sciscirl.report.tables import view_runs
 from sciscirl.rl.config import make_config
 from sciscirl.rl.train import _settings
-from sciscirl.runs.folder import begin_run
+from sciscirl.runs.folder import begin_run, write_json
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release
 from tests.sciscirl.toy import make_slice
 
@@ -52,7 +52,7 @@ def keep(folder, checkpoints):
 def edit(folder, **settings):
     facts = json.loads((folder / "run.json").read_text("utf-8"))
     facts["settings"] |= settings
-    (folder / "run.json").write_text(json.dumps(facts), "utf-8")
+    write_json(folder / "run.json", facts)
 
 
 def test_the_folder_of_a_run_is_its_last_state_with_step_and_hash(supervised, toy_slice, tmp_path):
@@ -131,7 +131,7 @@ def test_a_run_without_a_state_says_what_to_do(supervised, tmp_path, rows):
 def test_a_run_cannot_start_from_itself_or_from_a_damaged_one(supervised, tmp_path):
     with pytest.raises(SciSciRLError, match=r"the run itself\. Go on with it: resume=True"):
         find_start(str(supervised), supervised, PRESET)
-    (supervised / "run.json").write_text("[]", "utf-8")
+    write_json(supervised / "run.json", [])
     with pytest.raises(SciSciRLError, match=r"run\.json is damaged"):
         find_start(str(supervised), tmp_path / "rl", PRESET)
 

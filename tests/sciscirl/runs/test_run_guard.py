@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 import tinker
 
-from sciscidata.errors import StorageError
+from sciscidata.errors import ChangedFileError, StorageError
+from sciscidata.storage.sums import SUMS
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation import evaluate
@@ -186,6 +187,9 @@ def test_a_run_that_goes_on_mends_what_the_cookbook_could_not_read(run, toy_slic
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"null", b"\xff", b'{"settings": 3, "release": {}}'])
 def test_a_run_that_does_not_say_what_it_was_is_not_gone_on_with(run, toy_slice, content):
     (run / "run.json").write_bytes(content)
+    with pytest.raises(ChangedFileError, match=r"run\.json differs from what was written"):
+        begin_run(run, toy_slice, {}, resume=True)
+    (run / SUMS).unlink()  # as in a run of an older version
     with pytest.raises(SciSciRLError, match=r"run\.json is damaged.*choose another log_path.*checkpoints\.jsonl"):
         begin_run(run, toy_slice, {}, resume=True)
     assert (run / "run.json").read_bytes() == content

@@ -15,6 +15,8 @@ import pytest
 if not all(map(find_spec, ("peft", "accelerate"))):  # to import them takes seconds, and other workers need not
     pytest.skip("no extra sft", allow_module_level=True)
 
+from sciscidata.errors import ChangedFileError
+from sciscidata.storage.sums import SUMS
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
@@ -157,7 +159,10 @@ def say_null(path):  # as PEFT does of a model that it was given without a name
 @pytest.mark.parametrize("name", ["adapter_config.json", "adapter_model.safetensors", "trained_on.json"])
 def test_a_damaged_adapter_is_one_line_that_names_the_file(copied, tmp_path, name, damage):
     damage(copied / "adapter" / name)
-    with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* resume=True"):
+    with pytest.raises(ChangedFileError, match=rf"{name} differs from what was written"):
+        merge_adapter(copied, tmp_path / "merged")
+    (copied / "adapter" / SUMS).unlink()
+    with pytest.raises(SciSciRLError, match=r"adapter is of another run"):
         merge_adapter(copied, tmp_path / "merged")
     with pytest.raises(SciSciRLError, match=rf"{name} is damaged.* resume=True"):
         load_local_model(copied / "adapter")

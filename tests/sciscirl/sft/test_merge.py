@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file, save
+from safetensors.torch import load, load_file, save
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from sciscirl.errors import RunFolderError, SciSciRLError
@@ -228,6 +228,37 @@ def test_an_archive_that_swells_or_has_no_right_checksum_is_refused(run, tmp_pat
     with archives(content()) as server, pytest.raises(SciSciRLError, match=rf"is damaged \(.*{message}"):
         download.download_adapter(read_checkpoints(run)[0], tmp_path / "adapter", server.url)
     assert not any((tmp_path / "adapter").iterdir())
+
+
+def other_tensors(change):
+    """Return the adapter with one tensor under another name, or without it."""
+    files = make_adapter()
+    held = {change(name): weight for name, weight in load(files["adapter_model.safetensors"]).items()}
+    return pack(files | {"adapter_model.safetensors": save({name: one for name, one in held.items() if name})})
+
+
+DAMAGED = {
+    "last checksum": lambda: flip(pack(make_adapter()), -6),
+    "last length": lambda: flip(pack(make_adapter()), -2),
+    "cut at the end": lambda: pack(make_adapter())[:-4],
+    "half of a pair": lambda: other_tensors(lambda name: "" if "lora_A" in name else name),
+    "strange half": lambda: other_tensors(lambda name: name.replace("lora_A", "lora_X")),
+    "strange layer": lambda: other_tensors(lambda name: name.replace("layers.0", "layers.7")),
+    "strange kind": lambda: other_tensors(lambda name: name.replace("q_proj", "r_proj")),
+}
+
+
+def flip(content: bytes, place: int) -> bytes:
+    changed = bytearray(content)
+    changed[place] ^= 16
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_archive_or_a_strange_tensor_is_refused(run, tmp_path, damage):
+    with archives(DAMAGED[damage]()) as server, pytest.raises(SciSciRLError, match=r"is damaged|could not be loaded"):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    assert not (tmp_path / "merged").exists()
 
 
 def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, tmp_path, monkeypatch):

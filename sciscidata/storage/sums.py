@@ -1,0 +1,161 @@
+"""SHA256SUMS beside the files of a run: entered when a file is written, compared when it is read."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from sciscidata.errors import ChangedFileError
+from sciscidata.storage.atomic import atomic_file, whole_when_done
+from sciscidata.storage.disk_errors import errors_about
+from sciscidata.storage.lock import one_at_a_time
+from sciscidata.storage.paths import hash_file
+from sciscidata.storage.small_files import is_special, read_whole
+from sciscidata.storage.small_files import read_json as read_any_json
+
+#: The list, as ``sha256sum -c`` reads it.
+SUMS: Final = "SHA256SUMS"
+#: Folders whose files stand in the list of the folder above, so that none can be taken from another run.
+_PARTS: Final = ("predictions", "cells")
+_KINDS: Final = (".json", ".jsonl", ".parquet", ".csv")
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def sealed_file(target: Path) -> Generator[Path]:
+    """Give a path to write to, as ``atomic_file`` does, and enter the SHA-256 of the file in SHA256SUMS.
+
+    A run that is killed on the way leaves the older file or the new one; either is in the list.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> with TemporaryDirectory() as home:
+        ...     with sealed_file(Path(home, "run.json")) as path:
+        ...         _ = path.write_text("{}")
+        ...     check_sealed(Path(home, "run.json"))
+        ...     _ = Path(home, "run.json").write_text("[]")
+        ...     find_changed(Path(home))
+        ['run.json']
+    """
+    with atomic_file(target) as unfinished:
+        yield unfinished
+        written = hash_file(unfinished)
+        home, name = _place(target)
+        if older := [one for one in (_read(home) or {}).get(name, []) if one != written]:
+            _enter(target, *older, written)
+        else:
+            _enter(target, written)
+    if older:
+        _enter(target, written)
+
+
+def seal_file(path: Path) -> None:
+    """Enter a file as it is now."""
+    _enter(path, hash_file(path))
+
+
+def is_listed(path: Path) -> bool:
+    """Whether SHA256SUMS names a file."""
+    home, name = _place(path)
+    return name in (_read(home) or {})
+
+
+def check_sealed(path: Path, *, grows: bool = False) -> None:
+    """Compare a file with SHA256SUMS; what ``grows`` is compared up to where it ended when it was entered.
+
+    Such a file may be missing in the list. A folder without a list is older, or not ours: one warning says so. Raises
+    ChangedFileError if the file differs or is not listed.
+    """
+    home, name = _place(path)
+    listed = _read(home)
+    if is_special(path) or not path.exists():  # what reads it says so
+        return
+    if listed is None:
+        if not grows:
+            _warn(home)
+        return
+    sums = listed.get(name, [])
+    if (grows and not sums) or any(found in sums for found in _hash(path, grows=grows)):
+        return
+    what = "differs from what was written" if sums else "is not in the list"
+    msg = f"{path} {what} ({home / SUMS}): it is damaged, or of another run. Put it back as it was, or leave it out."
+    raise ChangedFileError(msg)
+
+
+def read_json(path: Path, **limit: int) -> Any:  # noqa: ANN401
+    """Read a JSON file that SHA256SUMS lists; errors are those of ``check_sealed`` and ``small_files.read_json``."""
+    check_sealed(path)
+    return read_any_json(path, **limit)
+
+
+def find_changed(folder: Path) -> list[str]:
+    """Name the listed files of a folder that are missing or differ from the list."""
+    return [
+        name
+        for name, sums in (_read(folder) or {}).items()
+        if not (folder / name).is_file()
+        or not any(found in sums for found in _hash(folder / name, grows=name.endswith(".jsonl")))
+    ]
+
+
+def _place(path: Path) -> tuple[Path, str]:
+    """Return the folder of the list, and the name in it."""
+    if path.parent.name in _PARTS:
+        return path.parent.parent, f"{path.parent.name}/{path.name}"
+    return path.parent, path.name
+
+
+def _hash(path: Path, *, grows: bool) -> Iterator[str]:
+    if not grows:
+        yield hash_file(path)
+        return
+    digest = hashlib.sha256()
+    yield digest.hexdigest()
+    with path.open("rb") as file:
+        for line in file:
+            digest.update(line)
+            yield digest.hexdigest()
+
+
+def _read(home: Path) -> dict[str, list[str]] | None:
+    """Read a list; None without one. A file that is being replaced has two sums."""
+    try:
+        lines = read_whole(home / SUMS).decode("utf-8", "replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    listed: dict[str, list[str]] = {}
+    for line in lines:
+        written, _, name = line.partition("  ")
+        listed.setdefault(name, []).append(written)
+    return listed
+
+
+def _enter(path: Path, *sums: str) -> None:
+    home, name = _place(path)
+    with errors_about(path), one_at_a_time(home):
+        before = _read(home)
+        listed = {**(_list_older(home) if before is None else before), name: [*sums]}
+        with whole_when_done(home / SUMS) as new:
+            new.write_text("".join(f"{one}  {each}\n" for each in sorted(listed) for one in listed[each]), "utf-8")
+
+
+def _list_older(home: Path) -> dict[str, list[str]]:
+    """List what lies in a run that began before there were lists, as it is now."""
+    if not any((home / mark).is_file() for mark in ("run.json", "sweep.json")):
+        return {}
+    paths = (path for place in (".", *_PARTS) for path in sorted((home / place).glob("*")))
+    return {
+        path.relative_to(home).as_posix(): [hash_file(path)]
+        for path in paths
+        if path.suffix in _KINDS and path.is_file()
+    }
+
+
+@cache
+def _warn(home: Path) -> None:
+    _log.warning("%s has no %s: damage to its files does not show.", home, SUMS)
