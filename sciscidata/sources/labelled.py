@@ -35,7 +35,15 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
-from sciscidata.records.ids import ORIGINAL_ID, number_ids, refuse_shared_numbers
+from sciscidata.records.ids import (
+    MISSING,
+    ORIGINAL_ID,
+    bare_dois,
+    number_ids,
+    plain_ids,
+    refuse_shared_numbers,
+    without_missing,
+)
 from sciscidata.records.read_lines import DEFAULT_LIMITS, is_blank
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
@@ -50,7 +58,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _ROWS: Final = "rows.parquet"
-_READER_VERSION: Final = 2  # grows when the same files give other rows
+_READER_VERSION: Final = 3  # grows when the same files give other rows
 _SHOWN: Final = 3
 _NEEDED: Final = ("openalex_id", "publication_year", "cd_index")
 #: Columns beyond those of a release, read where a file has them: filters need them.
@@ -70,6 +78,7 @@ class LabelledConfig:
             release.
         labels: ``"check"``: stop where a label does not follow from its scores under LabelThresholds. ``"recompute"``:
             take the labels that follow. ``"trust"``: take the labels of the files as they are.
+        missing: words that stand for a missing value, wherever they are all of a text.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type.
@@ -81,6 +90,7 @@ class LabelledConfig:
 
     inputs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
     labels: Literal["check", "trust", "recompute"] = "check"
+    missing: tuple[str, ...] = MISSING
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -110,11 +120,18 @@ def read_labelled_files(
     """
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)
-    key = hashlib.sha256(json.dumps([_READER_VERSION, inputs]).encode()).hexdigest()
-    folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: _write_rows(files, new, advance))
+    key = hashlib.sha256(json.dumps([_READER_VERSION, inputs, config.missing]).encode()).hexdigest()
+    folder = cached_folder(
+        cache_dir / f"labelled-{key[:16]}", lambda new: _write_rows(files, config.missing, new, advance)
+    )
     found = json.loads((folder / "columns.json").read_text("utf-8"))
+    if n := found["missing_values"]:
+        logger.warning("labelled files: %s values are NA or another word for a missing value (now null)", f"{n:,}")
     rows = pl.scan_parquet(folder / _ROWS, glob=False)
-    return LabelledRows(rows, frozenset(found["columns"]), {"rows": found["rows"], "inputs": inputs})
+    report = {"rows": found["rows"], "inputs": inputs} | ({"missing_values": n} if n else {})
+    if config.missing != MISSING:
+        report["missing"] = [*config.missing]
+    return LabelledRows(rows, frozenset(found["columns"]), report)
 
 
 def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
@@ -233,8 +250,10 @@ def make_works(rows: pl.LazyFrame) -> pl.LazyFrame:
     return rows.with_columns(*absent, *filled, named).select(*WORKS.names(), ORIGINAL_ID)
 
 
-def _write_rows(files: Sequence[Path], folder: Path, advance: Callable[[float], None] | None) -> None:
-    n_rows, columns, ids = 0, set[str](), list[pl.Series]()
+def _write_rows(
+    files: Sequence[Path], missing: Sequence[str], folder: Path, advance: Callable[[float], None] | None
+) -> None:
+    n_rows, n_missing, columns, ids = 0, 0, set[str](), list[pl.Series]()
     schema = pl.DataFrame(schema={"work_id": WORKS["work_id"], **_COLUMNS}).to_arrow(
         compat_level=pl.CompatLevel.oldest()
     )
@@ -243,7 +262,9 @@ def _write_rows(files: Sequence[Path], folder: Path, advance: Callable[[float], 
             read = _parquet_batches if is_parquet(file) else _json_batches
             for batch, found in read(file, advance):
                 columns |= found
+                batch, n = _without_missing(batch, missing)
                 rows = _numbered(batch, file)
+                n_missing += n
                 ids.append(rows["work_id"])
                 n_rows += rows.height
                 writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
@@ -255,12 +276,20 @@ def _write_rows(files: Sequence[Path], folder: Path, advance: Callable[[float], 
         named = pl.scan_parquet(folder / _ROWS, glob=False).select("work_id", pl.col("openalex_id").alias(ORIGINAL_ID))
         repeated = named.filter(pl.col("work_id").is_in(twice.implode())).collect(engine="streaming")
         refuse_shared_numbers(repeated.sort("work_id", ORIGINAL_ID), "labelled files")
-    (folder / "columns.json").write_text(json.dumps({"rows": n_rows, "columns": sorted(columns)}), "utf-8")
+    (folder / "columns.json").write_text(json.dumps({"rows": n_rows, "missing_values": n_missing, "columns": sorted(columns)}), "utf-8")
+
+
+def _without_missing(batch: pl.DataFrame, missing: Sequence[str]) -> tuple[pl.DataFrame, int]:
+    """Put null for words of ``missing``, and count them; labels are checked by their own words."""
+    texts = {name: without_missing(batch[name], missing) for name in batch.columns if name not in VOCABULARIES}
+    rows = batch.with_columns(column for column, _ in texts.values()).with_columns(bare_dois(pl.col("doi")).alias("doi"))
+    return rows, sum(n for _, n in texts.values())
 
 
 def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
     floats = [pl.col(name).fill_nan(None) for name, dtype in EXAMPLE.items() if dtype == pl.Float64()]
-    rows = batch.select(number_ids(batch["openalex_id"]).alias("work_id"), pl.all()).with_columns(floats)
+    numbers = number_ids(batch["openalex_id"]).alias("work_id"), number_ids(batch["source_id"], "S")
+    rows = batch.with_columns(numbers[1]).select(numbers[0], pl.all()).with_columns(floats)
     if n_missing := rows["work_id"].null_count():
         msg = f"labelled input {printable_name(file)}: {n_missing:,} rows have no openalex_id. Give each work an id."
         raise WorkIdError(msg)
@@ -299,10 +328,9 @@ def _json_batches(file: Path, advance: Callable[[float], None] | None) -> Iterat
         kept = {
             name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
         }
-        texts = [None if value is None else str(value) for value in kept["source_id"]]
-        kept["source_id"] = number_ids(pl.Series(texts, dtype=pl.String()), "S").to_list()
+        kept["source_id"] = [None if value is None else str(value) for value in kept["source_id"]]
         try:
-            yield pl.DataFrame(kept, schema=_COLUMNS), found
+            yield pl.DataFrame(kept, schema={**_COLUMNS, "source_id": pl.String()}), found
         except (TypeError, OverflowError) as error:
             msg = f"labelled input {printable_name(file)}: a number is too large for its column. {error}"
             raise CorruptRecordError(msg.partition("\n")[0]) from error
@@ -341,9 +369,8 @@ def _parquet_batches(file: Path, advance: Callable[[float], None] | None) -> Ite
             size = file.stat().st_size / max(read.metadata.num_rows, 1)
             for part in read.iter_batches(_BATCH_ROWS, columns=there):
                 rows = pl.DataFrame(pl.from_arrow(part))
-                if "source_id" in there:
-                    rows = rows.with_columns(number_ids(rows["source_id"], "S"))
-                rows = rows.cast({name: _COLUMNS[name] for name in there})
+                rows = rows.with_columns(plain_ids(rows[name]) for name in ("openalex_id", "source_id") if name in there)
+                rows = rows.cast({name: _COLUMNS[name] for name in there if name != "source_id"})
                 absent = [pl.lit(None, _COLUMNS[name]).alias(name) for name in _COLUMNS if name not in names]
                 if advance is not None:
                     advance(rows.height * size)
