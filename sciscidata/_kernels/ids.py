@@ -22,7 +22,7 @@ _ZERO, _NINE = np.uint64(ord("0")), np.uint64(9)
 _NUMERIC = np.zeros(256, np.bool_)
 _NUMERIC[np.frombuffer(b"0123456789.eE+;| ", np.uint8)] = True
 #: First two bytes, in lower case, of addresses (http, www.), of DOIs (doi, dx.), and of a list of R: c(.
-_ODD_STARTS = np.array([[ord(letter) for letter in pair] for pair in ("ht", "ww", "do", "dx", "c(")], np.uint8)
+_ODD_STARTS = tuple(int.from_bytes(pair, "big") for pair in (b"ht", b"ww", b"do", b"dx", b"c("))
 _MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
 
 
@@ -108,9 +108,8 @@ def _may_be_odd(data, start, end, letter):
     second = data[start + 1] if end > start + 1 else np.uint8(0)
     is_digit = 0x30 <= second <= 0x39
     low = first | 0x20
-    if low == letter | 0x20 or (low == 0x76 and letter == 0x53):  # v, the letter of venues until 2022, beside S
-        if is_digit:
-            return True
+    if is_digit and (low == letter | 0x20 or (low == 0x76 and letter == 0x53)):  # V: of venues until 2022, as S
+        return True
     if 0x30 <= first <= 0x39 or (first == 0x2D and is_digit):
         is_numeric, is_bare = True, last != 0x2E and last != 0x2F  # . /
         for at in range(start + 1, end):
@@ -118,10 +117,7 @@ def _may_be_odd(data, start, end, letter):
             is_bare &= not (0x41 <= data[at] <= 0x5A or data[at] >= 0x7F)
         is_doi = first == 0x31 and second == 0x30 and end > start + 2 and data[start + 2] == 0x2E  # 10.
         return is_numeric or (is_doi and not is_bare)
-    for i in range(len(_ODD_STARTS)):
-        if low == _ODD_STARTS[i, 0] and second | 0x20 == _ODD_STARTS[i, 1] | 0x20:
-            return True
-    return False
+    return np.int64(low) << 8 | np.int64(second | 0x20) in _ODD_STARTS
 
 
 @kernel

@@ -92,7 +92,10 @@ def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
     is_lossy, is_several = is_float | text.str.contains(_LOSSY), text.str.contains(_SEVERAL)
     forms = ids.to_frame().select(plain.alias("plain"), is_lossy.alias("lossy"), is_several.alias("several"))
     for problem, what in (
-        ("lossy", "a number that may have lost digits. Write whole numbers as such, or as text, where the file is made"),
+        (
+            "lossy",
+            "a number that may have lost digits. Save whole numbers as such, or as text",
+        ),
         ("several", "several ids in one. Give one id in each row; lists belong into a column of references"),
     ):
         if (wrong := ids.filter(forms[problem])).len():

@@ -276,13 +276,17 @@ def _write_rows(
         named = pl.scan_parquet(folder / _ROWS, glob=False).select("work_id", pl.col("openalex_id").alias(ORIGINAL_ID))
         repeated = named.filter(pl.col("work_id").is_in(twice.implode())).collect(engine="streaming")
         refuse_shared_numbers(repeated.sort("work_id", ORIGINAL_ID), "labelled files")
-    (folder / "columns.json").write_text(json.dumps({"rows": n_rows, "missing_values": n_missing, "columns": sorted(columns)}), "utf-8")
+    (folder / "columns.json").write_text(
+        json.dumps({"rows": n_rows, "missing_values": n_missing, "columns": sorted(columns)}), "utf-8"
+    )
 
 
 def _without_missing(batch: pl.DataFrame, missing: Sequence[str]) -> tuple[pl.DataFrame, int]:
     """Put null for words of ``missing``, and count them; labels are checked by their own words."""
     texts = {name: without_missing(batch[name], missing) for name in batch.columns if name not in VOCABULARIES}
-    rows = batch.with_columns(column for column, _ in texts.values()).with_columns(bare_dois(pl.col("doi")).alias("doi"))
+    rows = batch.with_columns(column for column, _ in texts.values()).with_columns(
+        bare_dois(pl.col("doi")).alias("doi")
+    )
     return rows, sum(n for _, n in texts.values())
 
 
@@ -369,7 +373,9 @@ def _parquet_batches(file: Path, advance: Callable[[float], None] | None) -> Ite
             size = file.stat().st_size / max(read.metadata.num_rows, 1)
             for part in read.iter_batches(_BATCH_ROWS, columns=there):
                 rows = pl.DataFrame(pl.from_arrow(part))
-                rows = rows.with_columns(plain_ids(rows[name]) for name in ("openalex_id", "source_id") if name in there)
+                rows = rows.with_columns(
+                    plain_ids(rows[name]) for name in ("openalex_id", "source_id") if name in there
+                )
                 rows = rows.cast({name: _COLUMNS[name] for name in there if name != "source_id"})
                 absent = [pl.lit(None, _COLUMNS[name]).alias(name) for name in _COLUMNS if name not in names]
                 if advance is not None:
