@@ -145,7 +145,7 @@ def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tupl
     bare = values.gather(short).str.strip_chars(BLANKS)
     is_word = bare.is_in(missing)
     none = short.filter(is_word | (bare.str.len_bytes() == 0))
-    return (values.scatter(none, None) if len(none) else values), is_word.sum()
+    return (values.scatter(none, None) if len(none) else values), int(is_word.sum())
 
 
 def plain_ids(ids: pl.Series) -> pl.Series:

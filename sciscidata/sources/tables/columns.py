@@ -278,7 +278,7 @@ def reference_rows(
         lists = split_references(lists)
     elif not isinstance(lists.dtype, pl.List):
         if lists.null_count() < len(lists):
-            msg = f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with | or ; between ids."
+            msg = f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with |, ; or commas."
             raise SchemaMismatchError(msg)
         return pl.DataFrame(schema=CITATIONS)
     pairs = pl.DataFrame([citing, lists]).explode(lists.name)

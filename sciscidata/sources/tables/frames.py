@@ -64,7 +64,7 @@ def from_tables(
         abstract: column of abstracts. None: abstract, if there is one.
         field: column of fields. None: primary_field, if there is one.
         date: column of dates (2001-05-09). They become publication_date, and give the year where there is none.
-        references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+        references: column of ``works`` with the works that each one cites: lists, or text with |, ; or commas.
         missing: words that stand for a missing value, wherever they are all of a text.
 
     Returns:

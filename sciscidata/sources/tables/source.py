@@ -65,7 +65,7 @@ class TablesConfig:
         abstract: column of abstracts. None: abstract, if there is one.
         field: column of fields. None: primary_field, if there is one.
         date: column of dates (publication_date), which give the year where there is none.
-        references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+        references: column of ``works`` with the works that each one cites: lists, or text with |, ; or commas.
         missing: words that stand for a missing value, wherever they are all of a field.
         quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
