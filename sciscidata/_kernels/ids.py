@@ -18,6 +18,11 @@ _64 = np.uint64(64)
 _LIMIT = np.uint64(1 << 62)
 _URL = np.frombuffer(b"https://openalex.org/", np.uint8)
 _ZERO, _NINE = np.uint64(ord("0")), np.uint64(9)
+#: Bytes of numbers, and of several in one text.
+_NUMERIC = np.zeros(256, np.bool_)
+_NUMERIC[np.frombuffer(b"0123456789.eE+;| ", np.uint8)] = True
+#: First two bytes, in lower case, of addresses (http, www.), of DOIs (doi, dx.), and of a list of R: c(.
+_ODD_STARTS = tuple(int.from_bytes(pair, "big") for pair in (b"ht", b"ww", b"do", b"dx", b"c("))
 _MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
 
 
@@ -92,9 +97,35 @@ def _digits_from(data, start, end, letter):
     return at + 1 if end > at and data[at] == letter else at
 
 
+@register_jitable
+def _may_be_odd(data, start, end, letter):
+    """Whether a text may be a number, an OpenAlex id, a DOI or a list in a form that is no number of this loop."""
+    first, last = data[start], data[end - 1]
+    if first <= 0x20 or first >= 0x7F or last <= 0x20 or last >= 0x7F:
+        return True  # a blank, perhaps
+    if first in (0x28, 0x5B, 0x7B):  # ( [ {
+        return True
+    second = data[start + 1] if end > start + 1 else np.uint8(0)
+    is_digit = 0x30 <= second <= 0x39
+    low = first | 0x20
+    if is_digit and (low == letter | 0x20 or (low == 0x76 and letter == 0x53)):  # V: of venues until 2022, as S
+        return True
+    if 0x30 <= first <= 0x39 or (first == 0x2D and is_digit):
+        is_numeric, is_bare = True, last != 0x2E and last != 0x2F  # . /
+        for at in range(start + 1, end):
+            is_numeric &= _NUMERIC[data[at]]
+            is_bare &= not (0x41 <= data[at] <= 0x5A or data[at] >= 0x7F)
+        is_doi = first == 0x31 and second == 0x30 and end > start + 2 and data[start + 2] == 0x2E  # 10.
+        return is_numeric or (is_doi and not is_bare)
+    return np.int64(low) << 8 | np.int64(second | 0x20) in _ODD_STARTS
+
+
 @kernel
-def number_texts(data, offsets, letter):
-    """Number every text, an empty one by -1; see ``records.ids.number_ids``."""
+def number_texts(data, offsets, letter, are_plain):
+    """Number every text, an empty one by -1; see ``records.ids.number_ids``.
+
+    Unless they ``are_plain``, -2 stands for a text that may have to be written in another form first.
+    """
     numbers = np.empty(offsets.size - 1, np.int64)
     for i in range(numbers.size):
         start, end = offsets[i], offsets[i + 1]
@@ -102,16 +133,21 @@ def number_texts(data, offsets, letter):
             numbers[i] = -1
             continue
         first = _digits_from(data, start, end, letter)
+        while first < end - 1 and _byte(data, first) == _ZERO:
+            first += 1
         n_digits = end - first
         value = np.uint64(0)
-        plain = 0 < n_digits <= _MOST_DIGITS and (n_digits == 1 or _byte(data, first) != _ZERO)
+        plain = 0 < n_digits <= _MOST_DIGITS
         at = first
         while plain and at < end:
             digit = _byte(data, at) - _ZERO
             plain = digit <= _NINE
             value = value * np.uint64(10) + digit
             at += 1
-        if not (plain and value < _LIMIT):
-            value = _LIMIT | (xxh64(data, start, end) >> np.uint64(2))
-        numbers[i] = np.int64(value)
+        if plain and value < _LIMIT:
+            numbers[i] = np.int64(value)
+        elif not are_plain and _may_be_odd(data, start, end, letter):
+            numbers[i] = -2
+        else:
+            numbers[i] = np.int64(_LIMIT | (xxh64(data, start, end) >> np.uint64(2)))
     return numbers

@@ -18,6 +18,8 @@ def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArr
         >>> data[offsets[0] : offsets[-1]].tobytes(), offsets.tolist()
         (b'Ondams', [0, 2, 2, 6])
     """
+    if strings.null_count():  # a null may stand over the text that was there before
+        strings = strings.fill_null("")
     # The oldest Arrow layout is one run of bytes with 64-bit offsets.
     array: Any = strings.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     _, offsets, data = array.buffers()

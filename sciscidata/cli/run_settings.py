@@ -108,7 +108,7 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: facts[field.name] for field in options if facts.get(field.name) is not None}
         if kind == "tables":  # its counts have the names of its files
-            facts = source["columns"] | {"quotes": source.get("quotes")}
+            facts = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
             of_source = {
                 name: value for name, value in facts.items() if name in field_hints(TablesConfig) and value is not None
             }

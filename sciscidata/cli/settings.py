@@ -40,6 +40,7 @@ _SHORT: Final = ("", "records", "cd", "thresholds", "eligibility", "split")
 #: Flags that would have the name of another option.
 _OTHER_FLAGS: Final = {
     ("labelled", "inputs"): "--labelled",
+    ("labelled", "missing"): "--labelled-missing",
     ("eligibility", "fields"): "--only-field",
     ("eligibility", "venues"): "--only-venue",
 }

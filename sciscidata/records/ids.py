@@ -1,11 +1,13 @@
 """From any id to its number: one rule for works, citations and venues, which a release is verified by too.
 
-The number depends on the id alone, and never on its rank: else more data would move works between splits.
+The number depends on the id alone, and never on its rank: else more data would move works between splits. The rules
+for DOIs and for missing values stand here, too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal
 
 import numpy as np
@@ -20,13 +22,29 @@ ORIGINAL_ID: Final = "original_id"
 #: The first number of an id that is a text of its own.
 TEXTS_FROM: Final = 1 << 62
 _EXACT: Final = 1 << 53  # a larger number may have lost digits as a float
+#: Texts that stand for a missing value, as R, SQL, pandas and Python write it; "na" is a language.
+MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA>")
+#: What str.strip removes.
+BLANKS: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
+_DOI_ADDRESS: Final = r"(?:(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*)"
+_DOI_PREFIX: Final = re.compile(f"^{_DOI_ADDRESS}+")
+#: The beginning of a DOI, in any form.
+DOI_START: Final = rf"(?i:{_DOI_ADDRESS}*10\.[0-9]+/)"
+#: A number that may have lost digits, and several ids in one text.
+_LOSSY: Final = r"^[+-]?[0-9](?:\.[0-9]+)?[eE]\+[0-9]+$|^[+-]?[0-9]\.[0-9]+[eE][0-9]+$"
+_SEVERAL: Final = (
+    r"^\[[\s\S]*\]$|^\{[\s\S]*\}$|^c?\(.*\)$|^[0-9]+(?:\s*[;|\s]\s*[0-9]+)+$|"
+    r"^(?i:(?:\S*/)?w[0-9]+(?:\s*[,;|\s]\s*(?:\S*/)?w[0-9]+)+)$"
+)
 
 
 def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
     """Give every id its number; the same id has the same number in every table.
 
-    A whole number below 2^62, or the text that writes it, is that number. ``W123`` and ``https://openalex.org/W123``
-    are 123. Any other text is 2^62 plus the upper 62 bits of its XXH64 (of the UTF-8 bytes, seed 0).
+    A whole number below 2^62, or the text that writes it (also as ``007`` or ``7.0``), is that number. An OpenAlex id
+    is its number in any form: ``W123``, ``w123``, ``https://openalex.org/W123``. Any other text is 2^62 plus the upper
+    62 bits of its XXH64 (of the UTF-8 bytes, seed 0); a DOI is hashed as ``bare_dois`` writes it. Blanks around an id
+    do not count.
 
     Among n texts, two have one number with probability n^2 / 2^63: about 1 in 900 for 100 million.
 
@@ -38,7 +56,8 @@ def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
         Int64, with the name of ``ids``.
 
     Raises:
-        SchemaMismatchError: the ids are of another type, or floats that are not whole or lost digits.
+        SchemaMismatchError: the ids are of another type, floats that are not whole, numbers that lost digits, or a text
+            holds several ids.
 
     Example:
         >>> number_ids(pl.Series(["W7", "7", "https://openalex.org/W7", "P7", None])).to_list()
@@ -53,9 +72,81 @@ def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
             return ids
         texts = ids.filter(outside).cast(pl.String)
         return ids.scatter(outside.arg_true(), number_ids(texts, letter))
-    found = number_texts(*string_buffers(ids), np.uint8(ord(letter)))
+    sign = np.uint8(ord(letter))
+    found = number_texts(*string_buffers(ids), sign, are_plain=False)
+    odd = np.flatnonzero(found == -2)
+    if odd.size:
+        found[odd] = number_texts(*string_buffers(_plain_forms(ids.gather(odd), letter)), sign, are_plain=True)
     numbers = pl.Series(ids.name, found)
     return numbers if not found.size or found.min() >= 0 else numbers.set(numbers < 0, None)
+
+
+def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
+    """Write ids of odd forms as they are numbered."""
+    text = pl.col(ids.name).str.strip_chars(BLANKS)
+    letters = "[SV]" if letter == "S" else letter
+    address = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
+    number = text.str.replace(rf"^(?i:{address}{letters})0*([0-9]+)/?$", "$1")
+    number = number.str.replace(r"^(-?)0*([0-9]+)(?:\.0+)?$", "${1}${2}")
+    is_float = text.str.contains(r"^-?[0-9]+\.0+$") & (number.str.strip_chars_start("-").str.len_bytes() >= 16)
+    plain = pl.when(text.str.contains(f"^{DOI_START}")).then(bare_dois(text)).otherwise(number)
+    is_lossy, is_several = is_float | text.str.contains(_LOSSY), text.str.contains(_SEVERAL)
+    forms = ids.to_frame().select(plain.alias("plain"), is_lossy.alias("lossy"), is_several.alias("several"))
+    for problem, what in (
+        (
+            "lossy",
+            "a number that may have lost digits. Save whole numbers as such, or as text",
+        ),
+        ("several", "several ids in one. Give one id in each row; lists belong into a column of references"),
+    ):
+        if (wrong := ids.filter(forms[problem])).len():
+            shown = wrong[0] if len(wrong[0]) <= 80 else wrong[0][:77] + "..."
+            msg = f"{ids.name!r} holds {shown!r}, {what}."
+            raise SchemaMismatchError(msg)
+    return forms["plain"]
+
+
+def bare_dois(text: pl.Expr) -> pl.Expr:
+    """Write DOIs in one form: lower case, without an address, blanks, and a dot or slash at the end.
+
+    Example:
+        >>> dois = pl.DataFrame({"doi": ["https://www.DOI.org/10.1/A", "doi: 10.1/a.", " ", None]})
+        >>> dois.select(bare_dois(pl.col("doi")))["doi"].to_list()
+        ['10.1/a', '10.1/a', None, None]
+    """
+    bare = text.str.strip_chars(BLANKS).str.to_lowercase().str.replace(_DOI_PREFIX.pattern, "")
+    bare = bare.str.strip_chars(BLANKS).str.strip_chars_end("./ ")
+    return pl.when(bare.str.len_bytes() > 0).then(bare)
+
+
+def bare_doi(value: str | None) -> str | None:
+    """Do the same to one DOI."""
+    text = value.strip().lower() if value is not None else ""
+    # Nearly all have the first form; the pattern would give the same.
+    plain = text[16:] if text.startswith("https://doi.org/10.") else _DOI_PREFIX.sub("", text)
+    return plain.strip().rstrip("./ ") or None
+
+
+def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tuple[pl.Series, int]:
+    """Return text with null for blanks and for words of ``missing``, and how many such words there are.
+
+    Values of another type stay as they are.
+
+    Example:
+        >>> found, n = without_missing(pl.Series(["en", "NA", "na", " "]))
+        >>> found.to_list(), n
+        (['en', None, 'na', None], 1)
+    """
+    if isinstance(values.dtype, pl.Categorical | pl.Enum):
+        values = values.cast(pl.String)
+    if values.dtype != pl.String():
+        return values, 0
+    # Only short texts are looked at, with a blank on either side: most columns have none.
+    short = (values.str.len_bytes() <= max(map(len, missing), default=0) + 2).arg_true()
+    bare = values.gather(short).str.strip_chars(BLANKS)
+    is_word = bare.is_in(missing)
+    none = short.filter(is_word | (bare.str.len_bytes() == 0))
+    return (values.scatter(none, None) if len(none) else values), int(is_word.sum())
 
 
 def plain_ids(ids: pl.Series) -> pl.Series:
@@ -70,7 +161,8 @@ def plain_ids(ids: pl.Series) -> pl.Series:
     if isinstance(dtype, pl.Categorical | pl.Enum):
         return ids.cast(pl.String)
     if dtype.is_float():
-        is_whole = ids.is_nan() | ((ids == ids.round()) & (ids.abs() < _EXACT))
+        exact = 1 << 24 if dtype == pl.Float32() else _EXACT
+        is_whole = ids.is_nan() | ((ids == ids.round()) & (ids.abs() < exact))
         if not is_whole.all():
             wrong = ids.filter(~is_whole)[0]
             msg = f"{ids.name!r} holds {wrong!r}, needs ids: whole numbers, or text. Read them as text."

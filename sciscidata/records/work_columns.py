@@ -19,13 +19,14 @@ from sciscidata._kernels.arrays import Float64Array, Int64Array, read_only
 from sciscidata._kernels.strings import is_utf8, string_buffers
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_index, decode_spans
+from sciscidata.records.ids import BLANKS, bare_doi
 from sciscidata.records.work_row import (
     MAX_CONCEPTS,
+    MISSING_OF,
     QUOTED_URL,
     URLS,
     Letter,
     Work,
-    bare_doi,
     openalex_number,
     parse_work,
     raw_works_frame,
@@ -42,6 +43,7 @@ ROWS: Final = pl.Schema(
         "changed_on": pl.String(),
         "references": pl.List(pl.Int64()),
         "malformed_references": pl.Int64(),
+        "missing_values": pl.Int64(),
     }
 )
 #: The paths of the texts of a work; space around the first two counts.
@@ -54,7 +56,6 @@ TEXTS: Final = (
 Problem: TypeAlias = tuple[int, CorruptRecordError]
 _N_DATES = 2
 _MOST_BYTES = 1 << 30  # places are 32 bits
-_SPACE = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())  # what str.strip removes
 _DOI = "https://doi.org/"
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _LEAST_ITEM = 32  # bytes of a concept or topic; real ones have 100
@@ -89,7 +90,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
 
     n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
     first_name = (len(TEXTS) - _N_DATES) * n
-    stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(_SPACE)
+    stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(BLANKS)
     stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
     dates = {str(place): leaves.texts.slice(place * n, n) for place in range(_N_DATES)}
@@ -119,7 +120,12 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
-    return pl.DataFrame(given | dates).select(_columns())
+    rows = pl.DataFrame(given | dates).select(_columns())
+    is_word = {name: pl.col(name).is_in(list(words)) for name, words in MISSING_OF.items()}
+    return rows.with_columns(
+        *(pl.when(~found).then(name).alias(name) for name, found in is_word.items()),
+        missing_values=pl.sum_horizontal(is_word.values()).cast(pl.Int64),
+    )
 
 
 @cache
@@ -138,6 +144,7 @@ def _columns() -> list[pl.Expr]:
         "source_id": pl.when(source_id >= 0).then(source_id),
         "source_name": pl.when(of_source).then("source_name").otherwise("venue_name"),
         "work_type": pl.col("type"),
+        "missing_values": pl.lit(0),
         "changed_on": pl.max_horizontal(pl.col("0", "1").str.extract(_DATE, 0)),
     }
     return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
@@ -158,8 +165,9 @@ def _numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
 
 def _bare_dois(dois: pl.Series) -> pl.Series:
     doi = pl.col("doi")
-    bare = doi.str.strip_prefix(_DOI).str.strip_chars(_SPACE)
-    is_odd = ~doi.str.starts_with(_DOI) | (doi.str.len_bytes() != doi.str.len_chars()) | (bare.str.len_bytes() == 0)
+    bare = doi.str.strip_prefix(_DOI).str.strip_chars(BLANKS).str.strip_chars_end("./ ")
+    is_wide = doi.str.len_bytes() != doi.str.len_chars()
+    is_odd = ~doi.str.starts_with(f"{_DOI}10.") | is_wide | (bare.str.len_bytes() == 0)
     made = dois.str.to_lowercase().to_frame("doi").select(bare=bare, is_odd=is_odd.fill_null(value=False))
     odd = np.flatnonzero(made["is_odd"].to_numpy())
     return made["bare"].scatter(odd, [bare_doi(value) for value in dois.gather(odd)]) if odd.size else made["bare"]

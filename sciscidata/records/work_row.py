@@ -21,6 +21,7 @@ import pyarrow as pa
 
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.ids import MISSING, bare_doi
 from sciscidata.records.json_record import (
     RECORDS,
     Concept,
@@ -36,7 +37,7 @@ from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 #: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
-PARSER_VERSION = 5
+PARSER_VERSION = 6
 MAX_CONCEPTS = 8
 QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
 Letter: TypeAlias = Literal["W", "S", "V"]
@@ -47,7 +48,10 @@ URLS: dict[Letter, str] = {
 _OPENALEX_ID = re.compile(
     r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
 )
-_DOI_PREFIX = re.compile(r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*")
+#: Words that are no value of these columns; DOIs are in lower case.
+MISSING_OF = dict.fromkeys(("title", "source_name", "language", "work_type"), frozenset(MISSING)) | {
+    "doi": frozenset(map(str.lower, MISSING))
+}
 _DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -70,6 +74,7 @@ class Work(msgspec.Struct, kw_only=True, gc=False):
     doi: str | None
     references: list[int]
     malformed_references: int
+    missing_values: int  # words such as NA, which are null now
     changed_on: str | None  # the later of updated_date and created_date, YYYY-MM-DD
     publication_date: str | None  # YYYY-MM-DD
 
@@ -134,7 +139,7 @@ def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
         raise CorruptRecordError(msg)
     source = venue_of(record)
     listed, malformed = references
-    return Work(
+    work = Work(
         work_id=work_id,
         publication_year=whole_number(record.publication_year, 1, 9999),
         title=stripped(record.title) or stripped(record.display_name),
@@ -151,9 +156,15 @@ def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
         doi=bare_doi(record.doi),
         references=listed,
         malformed_references=malformed,
+        missing_values=0,
         changed_on=later_date(record.updated_date, record.created_date),
         publication_date=_date(record.publication_date),
     )
+    for name, words in MISSING_OF.items():
+        if getattr(work, name) in words:
+            setattr(work, name, None)
+            work.missing_values += 1
+    return work
 
 
 def rows_from_works(works: Sequence[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -276,6 +287,8 @@ def reference_lists(raws: Sequence[msgspec.Raw]) -> list[tuple[list[int], int]]:
 
 def _references(raw: msgspec.Raw) -> tuple[list[int], int]:
     listed: Json = msgspec.json.decode(raw)
+    if isinstance(listed, str):  # a list that was saved as text, or its only entry
+        listed = [entry for entry in re.findall(r"""[^\s,;|\[\]"']+""", listed) if entry not in MISSING]
     entries: list[Json] = listed if isinstance(listed, list) else []
     numbers = [number for entry in entries if (number := openalex_number(entry, "W")) is not None]
     return numbers, len(entries) - len(numbers)
@@ -290,17 +303,6 @@ def whole_number(value: Json, low: int, high: int) -> int | None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
         return None
     return int(value) if value == int(value) else None
-
-
-def bare_doi(value: str | None) -> str | None:
-    """Return a DOI in lower case, without the address before it."""
-    text = stripped(value)
-    if text is None:
-        return None
-    text = text.lower()
-    # Nearly all have the first form; the pattern would give the same.
-    plain = text[16:] if text.startswith("https://doi.org/") else _DOI_PREFIX.sub("", text)
-    return plain.strip() or None
 
 
 def later_date(one: str | None, other: str | None) -> str | None:

@@ -11,7 +11,7 @@ import polars as pl
 from sciscidata._support.terminal import counted, suggest
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.own_label import OwnLabel, check_classes
-from sciscidata.records.ids import number_ids
+from sciscidata.records.ids import MISSING, number_ids, without_missing
 from sciscidata.sources.labelled import IDS, LabelledConfig, find_labelled_files, find_texts, name_texts
 from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.columns import OF_WORKS
@@ -68,9 +68,7 @@ def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str],
                 )
                 raise SchemaMismatchError(msg)
         for batch in table.read([*([at] if at else texts.values()), column]):
-            values = batch[column]
-            if values.dtype == pl.String:
-                values = values.set(values == "", None)  # an empty field of a text file
+            values, _ = without_missing(batch[column], [word for word in MISSING if word not in label.classes])
             tables.append(
                 pl.DataFrame({"work_id": number_ids(batch[at] if at else name_texts(batch, texts)), label.name: values})
             )

@@ -39,7 +39,15 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
-from sciscidata.records.ids import ORIGINAL_ID, number_ids, refuse_shared_numbers
+from sciscidata.records.ids import (
+    MISSING,
+    ORIGINAL_ID,
+    bare_dois,
+    number_ids,
+    plain_ids,
+    refuse_shared_numbers,
+    without_missing,
+)
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.draw_before_texts import STRUCTURE
@@ -54,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _ROWS: Final = "rows.parquet"
-_READER_VERSION: Final = 2  # grows when the same files give other rows
+_READER_VERSION: Final = 3  # grows when the same files give other rows
 _SHOWN: Final = 3
 _NEEDED: Final = ("openalex_id", "publication_year", "cd_index")
 #: Names that a column of ids may have.
@@ -77,6 +85,7 @@ class LabelledConfig:
         labels: ``"check"``: stop where a label does not follow from its scores under LabelThresholds. ``"recompute"``:
             take the labels that follow. ``"trust"``: take the labels of the files as they are.
         text: column with the text that a model reads, released as abstract. None: abstract, or text.
+        missing: words that stand for a missing value, wherever they are all of a text.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type.
@@ -89,6 +98,7 @@ class LabelledConfig:
     inputs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
     labels: Literal["check", "trust", "recompute"] = "check"
     text: Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")] | None = None
+    missing: tuple[str, ...] = MISSING
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -125,12 +135,17 @@ def read_labelled_files(
     """
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)
-    key = hashlib.sha256(json.dumps([_READER_VERSION, inputs, config.text, is_scored]).encode()).hexdigest()
+    made_of = [_READER_VERSION, inputs, config.text, is_scored, config.missing]
+    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
     read = _Reader(config, advance, is_scored=is_scored)
     folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: read.write_rows(files, new))
     found = json.loads((folder / "columns.json").read_text("utf-8"))
+    if n := found["missing_values"]:
+        logger.warning("labelled files: %s values are NA or another word for a missing value (now null)", f"{n:,}")
     rows = pl.scan_parquet(folder / _ROWS, glob=False)
     report = {name: found[name] for name in ("rows", "repeated_texts") if name in found}
+    report |= {"missing_values": n} if n else {}
+    report |= {"missing": [*config.missing]} if config.missing != MISSING else {}
     return LabelledRows(rows, frozenset(found["columns"]), {**report, "inputs": inputs})
 
 
@@ -289,7 +304,8 @@ class _Reader:
 
     def write_rows(self, files: Sequence[Path], folder: Path) -> None:
         """Write the rows of all files, and how many there are of which columns."""
-        n_rows, columns, ids, texts, n_repeated = 0, set[str](), list[pl.Series](), pl.Series(dtype=pl.Int64()), 0
+        n_rows, n_missing, n_repeated = 0, 0, 0
+        columns, ids, texts = set[str](), list[pl.Series](), pl.Series(dtype=pl.Int64())
         schema = pl.DataFrame(schema={"work_id": WORKS["work_id"], **_COLUMNS}).to_arrow(
             compat_level=pl.CompatLevel.oldest()
         )
@@ -297,6 +313,8 @@ class _Reader:
             for file in files:
                 for batch, found in self._read(file):
                     columns |= found
+                    batch, n = _without_missing(batch, self._config.missing)
+                    n_missing += n
                     if "openalex_id" not in found:
                         batch = batch.with_columns(name_texts(batch, {"title": "title", "abstract": "abstract"}))
                     rows = _numbered(batch, file)
@@ -318,7 +336,9 @@ class _Reader:
             )
             repeated = named.filter(pl.col("work_id").is_in(twice.implode())).collect(engine="streaming")
             refuse_shared_numbers(repeated.sort("work_id", ORIGINAL_ID), "labelled files")
-        facts = {"rows": n_rows, "columns": sorted(columns)} | ({"repeated_texts": n_repeated} if n_repeated else {})
+        facts = {"rows": n_rows, "missing_values": n_missing, "columns": sorted(columns)} | (
+            {"repeated_texts": n_repeated} if n_repeated else {}
+        )
         (folder / "columns.json").write_text(json.dumps(facts), "utf-8")
 
     def _read(self, file: Path) -> Iterator[tuple[pl.DataFrame, set[str]]]:
@@ -369,11 +389,10 @@ class _Reader:
             kept = {
                 name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
             }
-            for name, number in (("source_id", True), ("openalex_id", False)):
-                texts = pl.Series([None if value is None else str(value) for value in kept[name]], dtype=pl.String())
-                kept[name] = (number_ids(texts, "S") if number else texts).to_list()
+            for name in ("source_id", "openalex_id"):
+                kept[name] = [None if value is None else str(value) for value in kept[name]]
             try:
-                yield pl.DataFrame(kept, schema=_COLUMNS), found
+                yield pl.DataFrame(kept, schema={**_COLUMNS, "source_id": pl.String()}), found
             except (TypeError, OverflowError) as error:
                 msg = f"labelled input {printable_name(file)}: a number is too large for its column. {error}"
                 raise CorruptRecordError(msg.partition("\n")[0]) from error
@@ -398,15 +417,16 @@ class _Reader:
         with _naming(file):
             for batch in read([*at.values()]):
                 rows = pl.DataFrame([batch[theirs].alias(ours) for ours, theirs in at.items()])
-                if "source_id" in at:
-                    rows = rows.with_columns(number_ids(rows["source_id"], "S"))
+                rows = rows.with_columns(plain_ids(rows[name]) for name in ("openalex_id", "source_id") if name in at)
                 if rows.schema.get("concepts") == pl.String():
                     rows = rows.with_columns(pl.col("concepts").str.split("|"))
                 if rows.schema.get("is_retracted") == pl.String():
                     is_true = pl.col("is_retracted").str.to_lowercase().is_in(["true", "1"])
                     rows = rows.with_columns(is_true.alias("is_retracted"))
                 yield (
-                    rows.cast({name: _COLUMNS[name] for name in at}).with_columns(absent).select(_COLUMNS.names()),
+                    rows.cast({name: _COLUMNS[name] for name in at if name != "source_id"})
+                    .with_columns(absent)
+                    .select(_COLUMNS.names()),
                     {*at},
                 )
 
@@ -427,9 +447,19 @@ def _naming(file: Path) -> Generator[None]:
         raise SchemaMismatchError(msg) from error
 
 
+def _without_missing(batch: pl.DataFrame, missing: Sequence[str]) -> tuple[pl.DataFrame, int]:
+    """Put null for words of ``missing``, and count them; labels are checked by their own words."""
+    texts = {name: without_missing(batch[name], missing) for name in batch.columns if name not in VOCABULARIES}
+    rows = batch.with_columns(column for column, _ in texts.values()).with_columns(
+        bare_dois(pl.col("doi")).alias("doi")
+    )
+    return rows, sum(n for _, n in texts.values())
+
+
 def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
     floats = [pl.col(name).fill_nan(None) for name, dtype in EXAMPLE.items() if dtype == pl.Float64()]
-    rows = batch.select(number_ids(batch["openalex_id"]).alias("work_id"), pl.all()).with_columns(floats)
+    numbers = number_ids(batch["openalex_id"]).alias("work_id"), number_ids(batch["source_id"], "S")
+    rows = batch.with_columns(numbers[1]).select(numbers[0], pl.all()).with_columns(floats)
     if n_missing := rows["work_id"].null_count():
         n_rows = counted(n_missing, "row has", "rows have")
         msg = f"labelled input {printable_name(file)}: {n_rows} no openalex_id. Give each work an id."

@@ -64,6 +64,7 @@ class _FileCounts:
     corrupt: int = 0
     duplicate_ids: int = 0
     malformed_references: int = 0
+    missing_values: int = 0
     without_venue: int = 0
     empty_lines: int = 0
 
@@ -135,6 +136,7 @@ class Reading:
         self.seen.add(work.work_id)
         counts.works += 1
         counts.malformed_references += work.malformed_references
+        counts.missing_values += work.missing_values
         counts.without_venue += work.source_id is None
         if work.changed_on:
             self.data_date = max(self.data_date or "", work.changed_on)
@@ -153,7 +155,8 @@ class Reading:
 
     def report(self) -> dict[str, Any]:
         """Sum up the reading so far in JSON types, with the files' base names."""
-        names = ("lines", "works", "corrupt", "duplicate_ids", "malformed_references", "without_venue", "empty_lines")
+        skipped = ("corrupt", "duplicate_ids", "malformed_references", "missing_values")
+        names = ("lines", "works", *skipped, "without_venue", "empty_lines")
         return {
             "kind": "records",
             "strict": self.strict,
@@ -170,6 +173,8 @@ def _log_skipped(report: Mapping[str, Any]) -> None:
     skipped = {name: report[name] for name in ("corrupt", "duplicate_ids", "malformed_references")}
     if any(skipped.values()):
         _LOG.warning("records: skipped %s", ", ".join(f"{n:,} {name}" for name, n in skipped.items() if n))
+    if n := report["missing_values"]:
+        _LOG.warning("records: %s values are NA or another word for a missing value (now null)", f"{n:,}")
     for problem in report["first_corrupt_lines"]:
         _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import SchemaMismatchError, WorkIdError
-from sciscidata.records.ids import number_ids, original_ids_beside, refuse_shared_numbers, with_original_ids
+from sciscidata.records.ids import bare_doi, number_ids, original_ids_beside, refuse_shared_numbers, with_original_ids
 
 MASK = (1 << 64) - 1
 P = (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
@@ -66,9 +66,15 @@ def xxh64(data: bytes) -> int:
 def number(text: str, letter: str = "W") -> int | None:
     if not text:
         return None
-    digits = re.fullmatch(rf"(?:(?:https://openalex\.org/)?{letter})?(0|[1-9][0-9]*)", text, re.ASCII)
-    if digits and int(digits[1]) < 2**62:
-        return int(digits[1])
+    text = text.strip()
+    letters = "[SV]" if letter == "S" else letter
+    openalex = rf"(?i:(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?{letters})0*([0-9]+)/?"
+    if found := re.fullmatch(openalex, text, re.ASCII) or re.fullmatch(r"(-?[0-9]+)(?:\.0+)?", text, re.ASCII):
+        text = re.sub("^(-?)0+(?=[0-9])", r"\1", found[1])
+        if text[0] != "-" and int(text) < 2**62:
+            return int(text)
+    elif re.match(r"(?i:https?://|dx\.|www\.|doi\.org/|doi:|\s)*10\.[0-9]+/", text, re.ASCII):
+        text = bare_doi(text)
     return 2**62 + (xxh64(text.encode()) >> 2)
 
 
@@ -78,6 +84,10 @@ TEXTS = st.one_of(
     st.builds(
         "{}{}{}".format, st.sampled_from(["", "W", "S", "https://openalex.org/W", "https://openalex.org/"]),
         st.sampled_from(["", "0", "00"]), st.integers(0, 2**64),
+    ),
+    st.builds(
+        "{}{}{}".format, st.sampled_from(["", " ", "https://DOI.org/", "doi:", "w", "V", "http://api.openalex.org/w"]),
+        st.sampled_from(["007", "10.1/A;b", "10.12/é", "7.0", "1.0.0", "-3.00"]), st.sampled_from(["", ".", "/", " "]),
     ),
 )  # fmt: skip
 

@@ -135,7 +135,7 @@ def test_dblp(tmp_path, form):
     corpus = corpus_of(tmp_path, "dblp", text.encode(), None)
     assert rows_of(corpus, "source_name", "doi") == [
         ("1091", 2013, "International Conference on Human-Computer Interaction", "10.1007/978-3-642-39476-8_19"),
-        ("1388", 2006, "", None),
+        ("1388", 2006, None, None),
         ("1674", 2011, None, None),
     ]
     assert corpus.works.collect()["source_id"].null_count() == 2
@@ -146,7 +146,7 @@ def test_semantic_scholar(tmp_path):
     citations = gzip.compress(json_lines(S2_CITATIONS))
     corpus = corpus_of(tmp_path, "s2ag", gzip.compress(json_lines(PAPERS)), citations)
     assert rows_of(corpus, "source_name", "title") == [
-        ("14004300", 2017, "NeurIPS", "Deep things"), ("5", 1999, "", "Older things"),
+        ("14004300", 2017, "NeurIPS", "Deep things"), ("5", 1999, None, "Older things"),
     ]  # fmt: skip
     assert corpus.citations.collect().rows() == [(14_004_300, 5)]
     assert corpus.provenance["citations_without_id"] == 1

@@ -14,6 +14,7 @@ import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata._support.validate import FolderOrUrl, check_fields
+from sciscidata.records.ids import bare_dois
 
 Version: TypeAlias = Literal["v2", "v1"]
 Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
@@ -31,7 +32,6 @@ _KINDS: Final[Mapping[Kind, tuple[pl.DataType, str, str]]] = {
 }
 _KIND_OF: Final[Mapping[str, Kind]] = {name: kind for kind, (_, _, names) in _KINDS.items() for name in names.split()}
 NEEDED: Final = {kind: needed for kind, (_, needed, _) in _KINDS.items()}
-_DOI_PREFIX: Final = r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*"
 
 
 @dataclass(frozen=True)
@@ -138,8 +138,7 @@ def convert_column(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
     if isinstance(found, pl.Categorical | pl.Enum):
         value, found = value.cast(pl.String), pl.String()
     if kind == "doi":
-        bare = value.cast(pl.String).str.to_lowercase().str.strip_chars().str.replace(_DOI_PREFIX, "")
-        return pl.when(bare != "").then(bare)
+        return bare_dois(value.cast(pl.String))
     if found != pl.String():
         return value if found == wanted else value.cast(wanted, strict=False)
     if kind == "id":

@@ -82,6 +82,7 @@ class Receipt(msgspec.Struct):
     corrupt_lines: int = 0
     duplicate_ids: int = 0
     malformed_references: int = 0
+    missing_values: int = 0
     without_venue: int = 0
     data_date: str | None = None
     first_corrupt_lines: list[str] = []
@@ -209,6 +210,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
             n_malformed = int(rows["malformed_references"].sum())
             tally.add(rows, citations, n_malformed)
             receipt.malformed_references += n_malformed
+            receipt.missing_values += int(rows["missing_values"].sum())
             receipt.without_venue += rows["source_id"].null_count()
             last_change: Any = rows["changed_on"].max()
             receipt.data_date = max(filter(None, (receipt.data_date, last_change)), default=None)

@@ -52,7 +52,7 @@ _KIND = "openalex snapshot"
 _MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
 _COUNTS = (
     "lines", "works", "citations", "xpac_works", "corrupt_lines", "duplicate_ids", "malformed_references",
-    "without_venue",
+    "missing_values", "without_venue",
 )  # fmt: skip
 
 #: Bytes written per byte read, at most: real records with long abstracts need 0.31 (jsonl) and 0.32 (parquet).
@@ -334,6 +334,8 @@ def _seal(
     for name in ("corrupt_lines", "duplicate_ids", "malformed_references"):
         if totals[name]:
             _LOG.warning("snapshot: skipped %d %s", totals[name], name.replace("_", " "))
+    if n := totals["missing_values"]:
+        _LOG.warning("snapshot: %s values are NA or another word for a missing value (now null)", f"{n:,}")
 
 
 @contextmanager

@@ -12,7 +12,16 @@ import polars as pl
 from sciscidata._support.terminal import counted
 from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
-from sciscidata.records.ids import ORIGINAL_ID, number_ids, plain_ids
+from sciscidata.records.ids import (
+    BLANKS,
+    DOI_START,
+    MISSING,
+    ORIGINAL_ID,
+    bare_dois,
+    number_ids,
+    plain_ids,
+    without_missing,
+)
 from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 logger = logging.getLogger(__name__)
@@ -40,9 +49,15 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "cited": ("cited", "target", "to", "reference"),
 }
 _FLAGS: Final = {None: None, "true": True, "false": False, "1": True, "0": False}
-_DOI_PREFIX: Final = r"^\s*(?:https?://(?:dx\.)?doi\.org/|doi:)\s*"
+#: A list as Python, JSON, Postgres or R writes it, and its entries.
+_LIST: Final = r"^(?:\[|\{|c?\()([\s\S]*)[\])}]$"
+_ENTRY: Final = r"""\"[^\"]*\"|'[^']*'|[^\s,\"']+"""
+#: Ids of OpenAlex with any separators, or whole numbers with blanks between them.
+_OPENALEX_IDS: Final = r"^(?:(?:\S*/)?[Ww][0-9]+(?:[\s,;|]+|$))+$|^[0-9]+(?:\s+[0-9]+)+$"
 FIRST_YEAR, LAST_YEAR = 1_000, 2_100
 _YEAR: Final = r"^\s*([0-9]{4})(?:\.0*|[-/T ].*)?\s*$"  # 2001, 2001.0, 2001-05-09
+#: What is counted in a table, as a provenance names it.
+GAPS: Final = ("without_year", "impossible_years", "citations_without_id", "missing_values")
 
 Names = Mapping[str, str | Sequence[str] | None]
 
@@ -113,10 +128,17 @@ def kept_columns(there: Iterable[str]) -> list[str]:
     return [name for name in _KEPT if name in there]
 
 
-def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], n_before: int = 0) -> pl.DataFrame:
+def work_rows(
+    rows: pl.DataFrame,
+    at: Mapping[str, str],
+    tally: Counter[str],
+    n_before: int = 0,
+    missing: Sequence[str] = MISSING,
+) -> pl.DataFrame:
     """Make rows of works: ``work_id``, ``original_id``, and the columns of WORKS that the table has.
 
-    ``tally`` counts years that are missing or impossible; ``n_before`` is the number of rows before these.
+    ``tally`` counts years that are missing or impossible, and words of ``missing``; ``n_before`` is the number of rows
+    before these.
 
     Raises:
         WorkIdError: an id is null.
@@ -129,6 +151,7 @@ def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], n_
         >>> tally["impossible_years"]
         1
     """
+    rows = _without_missing(rows.drop(at.get("references", ""), strict=False), tally, missing)
     original = plain_ids(rows[at["id"]])
     numbers = number_ids(original)
     if n_null := numbers.null_count():
@@ -149,7 +172,7 @@ def work_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], n_
     made += [_cast(rows[at[role]], pl.String()).alias(name) for role, name in _TEXTS.items() if role in at]
     made += [_cast(rows[name], WORKS[name]) for name in kept_columns(rows.columns) if name not in at.values()]
     made = pl.DataFrame(made)
-    return made.with_columns(pl.col("^doi$").str.to_lowercase().str.replace(_DOI_PREFIX, ""))
+    return made.with_columns(bare_dois(pl.col("doi")).alias("doi")) if "doi" in made.columns else made
 
 
 def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
@@ -162,6 +185,12 @@ def complete_works(rows: pl.LazyFrame) -> pl.LazyFrame:
         .with_columns(pl.col("is_retracted").fill_null(value=False))
         .select("work_id", ORIGINAL_ID, *(name for name in WORKS if name != "work_id"), *(DATES.keys() & there.keys()))
     )
+
+
+def _without_missing(rows: pl.DataFrame, tally: Counter[str], missing: Sequence[str]) -> pl.DataFrame:
+    found = [without_missing(column, missing) for column in rows.iter_columns()]
+    tally["missing_values"] += sum(n for _, n in found)
+    return pl.DataFrame([column for column, _ in found])
 
 
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
@@ -204,7 +233,7 @@ def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
     if isinstance(dtype, pl.Date | pl.Datetime):
         years = values.dt.year()
     elif dtype == pl.String() or isinstance(dtype, pl.Categorical | pl.Enum):
-        values = values.cast(pl.String).replace(["", "NaN", "nan", "NA", "None", "null"], None)
+        values = values.cast(pl.String)
         years = values.str.extract(_YEAR).cast(pl.Int32)
     elif dtype.is_float():
         values = values.fill_nan(None)
@@ -218,42 +247,74 @@ def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
     return years, years.null_count() - values.null_count()
 
 
-def citation_rows(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.DataFrame:
+def citation_rows(
+    rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], missing: Sequence[str] = MISSING
+) -> pl.DataFrame:
     """Make CITATIONS of a table with one row per citation; ``tally`` counts those that lack an end, which go.
 
     Example:
         >>> table, tally = pl.DataFrame({"from": ["P2", "P3"], "to": ["P1", None]}), Counter()
         >>> citation_rows(table, {"citing": "from", "cited": "to"}, tally).height, tally
-        (1, Counter({'citations_without_id': 1}))
+        (1, Counter({'citations_without_id': 1, 'missing_values': 0}))
     """
+    rows = _without_missing(rows, tally, missing)
     ends = pl.DataFrame([number_ids(rows[at[role]]).alias(f"{role}_id") for role in OF_CITATIONS])
     whole = ends.drop_nulls() if any(column.null_count() for column in ends.iter_columns()) else ends
     tally["citations_without_id"] += ends.height - whole.height
     return whole
 
 
-def reference_rows(rows: pl.DataFrame, at: Mapping[str, str]) -> pl.DataFrame:
-    """Make CITATIONS of a table of works with a column of references: lists, or text with ``|`` or ``;`` between ids.
-
-    Where a text has a ``|``, a ``;`` is part of an id, as in some DOIs.
+def reference_rows(
+    rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], missing: Sequence[str] = MISSING
+) -> pl.DataFrame:
+    """Make CITATIONS of a table of works with a column of references: lists, or text (see ``split_references``).
 
     Example:
         >>> table = pl.DataFrame({"id": ["P3", "P4"], "refs": ["1;2", None]})
-        >>> reference_rows(table, {"id": "id", "references": "refs"})["cited_id"].to_list()
+        >>> reference_rows(table, {"id": "id", "references": "refs"}, Counter())["cited_id"].to_list()
         [1, 2]
     """
-    lists = rows[at["references"]]
+    citing = number_ids(rows[at["id"]]).alias("citing_id")
+    lists, n_missing = without_missing(rows[at["references"]], missing)
     if lists.dtype == pl.String():
-        text = pl.col(lists.name)
-        split = pl.when(text.str.contains("|", literal=True)).then(text.str.split("|")).otherwise(text.str.split(";"))
-        lists = lists.to_frame().select(split.list.eval(pl.element().str.strip_chars()))[lists.name]
+        lists = split_references(lists)
     elif not isinstance(lists.dtype, pl.List):
         if lists.null_count() < len(lists):
-            msg = f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with | or ; between ids."
+            msg = f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with |, ; or commas."
             raise SchemaMismatchError(msg)
         return pl.DataFrame(schema=CITATIONS)
-    pairs = pl.DataFrame([number_ids(rows[at["id"]]).alias("citing_id"), lists.alias("cited")]).explode("cited")
-    return pl.DataFrame([pairs["citing_id"], number_ids(pairs["cited"]).alias("cited_id")]).drop_nulls()
+    pairs = pl.DataFrame([citing, lists]).explode(lists.name)
+    cited, n_more = without_missing(pairs[lists.name], missing)
+    tally["missing_values"] += n_missing + n_more
+    return pl.DataFrame([pairs["citing_id"], number_ids(cited).alias("cited_id")]).drop_nulls()
+
+
+def split_references(texts: pl.Series) -> pl.Series:
+    """Cut each text into ids: a list that was saved as text, or ids with ``|``, ``;`` or commas between them.
+
+    The separator is the first of the three that a column has. The others, and those inside of a DOI, are part of an id.
+
+    Example:
+        >>> split_references(pl.Series(["['W2', 'W1']", "[]", "W2; W1", "10.1/a;b-c, 10.1/d", None])).to_list()
+        [['W2', 'W1'], [], ['W2', 'W1'], ['10.1/a;b-c', '10.1/d'], None]
+    """
+    text, name = pl.col(texts.name).str.strip_chars(BLANKS), texts.name
+    inside = text.str.extract(_LIST)
+    if len(cut := texts.filter(texts.to_frame().select(inside.str.contains("...", literal=True))[name])):
+        msg = f"{name!r} holds a list that was shortened when it was saved: {cut[0][:80]!r}. Save whole lists."
+        raise SchemaMismatchError(msg)
+    is_doi = text.str.contains(f"^{DOI_START}")
+    plain = texts.to_frame().filter(~is_doi & inside.is_null())[name]
+    separator = next((sign for sign in "|;" if plain.str.contains(sign, literal=True).any()), ",")
+    joined = (
+        pl.when(is_doi)
+        .then(text.str.replace_all(rf"\s*[,;]\s*({DOI_START})", "|$1"))
+        .when(text.str.contains(_OPENALEX_IDS))
+        .then(text.str.replace_all(r"[\s,;]+", "|"))
+        .otherwise(text.str.replace_all(separator, "|", literal=True))
+    )
+    entries = pl.when(inside.is_null()).then(joined.str.split("|")).otherwise(inside.str.extract_all(_ENTRY))
+    return texts.to_frame().select(entries.list.eval(pl.element().str.strip_chars(BLANKS + "\"'")))[name]
 
 
 def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
@@ -264,6 +325,7 @@ def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
             f"a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null)",
         ),
         "citations_without_id": (("citation lacks one of its", "citations lack one of their"), "ids (left out)"),
+        "missing_values": (("value is", "values are"), "NA or another word for a missing value (now null)"),
     }
     found = [f"{counted(tally[name], *words)} {text}" for name, (words, text) in texts.items() if tally.get(name)]
     if found:
@@ -272,4 +334,4 @@ def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
 
 def describe_gaps(tally: Mapping[str, int]) -> dict[str, Any]:
     """State the counts for a provenance."""
-    return {name: tally.get(name, 0) for name in ("without_year", "impossible_years", "citations_without_id")}
+    return {name: tally.get(name, 0) for name in GAPS}

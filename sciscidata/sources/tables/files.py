@@ -165,7 +165,7 @@ class TableFile:
         try:
             for batch in pa_csv.open_csv(stream, **options):
                 rows: Any = pl.from_arrow(batch)
-                yield rows
+                yield rows.select(pl.all().str.strip_chars())  # as the names of columns
         except pa.ArrowInvalid as error:
             if stream.error is not None:
                 raise stream.error from error

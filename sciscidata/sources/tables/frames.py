@@ -11,7 +11,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import to_lazy, with_named_index
 from sciscidata.graph.edges import count_edges, warn_of_edges
-from sciscidata.records.ids import refuse_shared_numbers
+from sciscidata.records.ids import MISSING, refuse_shared_numbers
 from sciscidata.schemas import SWAPPED, Corpus
 from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
@@ -44,6 +44,7 @@ def from_tables(
     field: str | None = None,
     date: str | None = None,
     references: str | None = None,
+    missing: Sequence[str] = MISSING,
 ) -> Corpus:
     """Make a corpus of your own tables: patents, court cases, an export of any database, with ids of any kind.
 
@@ -64,12 +65,14 @@ def from_tables(
         abstract: column of abstracts. None: abstract, if there is one.
         field: column of fields. None: primary_field, if there is one.
         date: column of dates (2001-05-09). They become publication_date, and give the year where there is none.
-        references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+        references: column of ``works`` with the works that each one cites: lists, or text with |, ; or commas.
+        missing: words that stand for a missing value, wherever they are all of a text.
 
     Returns:
         Corpus. ``works`` is WORKS with ``original_id`` (String or Int64), in the order of work_id. ``citations`` is
         CITATIONS. Both are in memory, as lazy frames. Years that are not from 1000 to 2100 are null. The provenance
-        counts them, works without a year, and citations that lack an id, which are left out; the log warns.
+        counts them, works without a year, citations that lack an id, which are left out, and words of ``missing``; the
+        log warns.
 
     Raises:
         SchemaMismatchError: a column is missing, is there twice, or has a type that its role cannot have.
@@ -104,13 +107,13 @@ def from_tables(
     if table.is_empty():
         msg = f"{_STAGE}: works has no row. Check the table and the filters before."
         raise EmptyInputError(msg)
-    rows = work_rows(table, at, tally).sort("work_id")
+    rows = work_rows(table, at, tally, missing=missing).sort("work_id")
     refuse_shared_numbers(rows, f"{_STAGE}: works")
     if citations is None:
-        edges = reference_rows(table, at)
+        edges = reference_rows(table, at, tally, missing)
     else:
         ends = find_columns(citations.columns, OF_CITATIONS, given, table=f"{_STAGE}: citations")
-        edges = citation_rows(citations.read([*ends.values()]), ends, tally)
+        edges = citation_rows(citations.read([*ends.values()]), ends, tally, missing)
         at |= ends
     warn_of_gaps(tally, _STAGE)
     works = complete_works(rows.lazy())

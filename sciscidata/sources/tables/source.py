@@ -18,11 +18,12 @@ from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
-from sciscidata.records.ids import ORIGINAL_ID, plain_ids, refuse_shared_numbers
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.record_files import matches_of, printable_name
 from sciscidata.sources.tables.columns import (
+    GAPS,
     OF_CITATIONS,
     OF_WORKS,
     citation_rows,
@@ -65,7 +66,8 @@ class TablesConfig:
         abstract: column of abstracts. None: abstract, if there is one.
         field: column of fields. None: primary_field, if there is one.
         date: column of dates (publication_date), which give the year where there is none.
-        references: column of ``works`` with the works that each one cites: lists, or text with | or ; between ids.
+        references: column of ``works`` with the works that each one cites: lists, or text with |, ; or commas.
+        missing: words that stand for a missing value, wherever they are all of a field.
         quotes: whether text files have fields in quotes. None: yes, but between tabs only if the beginning shows them.
 
     Raises:
@@ -89,6 +91,7 @@ class TablesConfig:
     field: _Column | None = None
     date: _Column | None = None
     references: _Column | None = None
+    missing: tuple[str, ...] = MISSING
     quotes: bool | None = None
 
     __repr__ = short_repr
@@ -133,7 +136,7 @@ def cached_tables(config: TablesConfig, cache_dir: Path, advance: Callable[[floa
     """Read the files into a corpus in the cache, or use the one that is there."""
     files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
     key = hashlib.sha256(
-        json.dumps([files, config.columns, config.quotes]).encode("utf-8", "surrogateescape")
+        json.dumps([files, config.columns, config.quotes, config.missing]).encode("utf-8", "surrogateescape")
     ).hexdigest()[:16]
     return ingest_tables(config, cache_dir / f"tables-{key}", advance, overwrite=True)
 
@@ -157,7 +160,7 @@ def ingest_tables(
 
     Returns:
         As ``scan_corpus``; works have ``original_id``. The provenance counts impossible years, works without a year,
-        and citations that lack an id.
+        citations that lack an id, and words of ``missing``.
 
     Raises:
         SchemaMismatchError, ConfigError, WorkIdError: as ``from_tables``.
@@ -183,7 +186,7 @@ def ingest_tables(
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
     ends = _find_columns(citations, OF_CITATIONS, config, "citations") if citations else {}
     dtype = plain_ids(pl.Series(at["id"], [], works[0].dtype_of(at["id"]))).dtype
-    tally: Counter[str] = Counter(dict.fromkeys(("without_year", "impossible_years", "citations_without_id"), 0))
+    tally: Counter[str] = Counter(dict.fromkeys(GAPS, 0))
     advance = advance or (lambda _: None)
     kept = [
         name
@@ -194,32 +197,25 @@ def ingest_tables(
     def read_works(columns: list[str]) -> Iterator[pl.DataFrame]:
         wanted = [*(name for role, name in at.items() if role != "references"), *kept]
 
-        def batches() -> Iterator[pl.DataFrame]:
-            for file in works:
-                n_rows = 0
-                for batch in file.read(wanted, advance):
-                    try:
-                        yield work_rows(batch, at, tally, n_rows).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
-                    except (WorkIdError, SchemaMismatchError) as error:
-                        msg = f"{file.path}: {error}"
-                        raise type(error)(msg) from error
-                    n_rows += batch.height
+        def rows_of(batch: pl.DataFrame, n_before: int) -> pl.DataFrame:
+            return work_rows(batch, at, tally, n_before, config.missing).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
 
         with scratch_folder() as scratch:
             last = pl.DataFrame()
-            for rows in sort_on_disk(batches(), "work_id", scratch):
+            for rows in sort_on_disk(_read(works, wanted, advance, rows_of), "work_id", scratch):
                 last = pl.concat([last, rows.select("work_id", ORIGINAL_ID)])
                 refuse_shared_numbers(last, "works")
                 last = last.tail(1)
                 yield complete_works(rows.lazy()).select(columns).collect()
 
     def read_citations(columns: list[str]) -> Iterator[pl.DataFrame]:
-        for file in citations:
-            for batch in file.read([*ends.values()], advance):
-                yield citation_rows(batch, ends, tally).select(columns)
-        for file in () if citations else works:
-            for batch in file.read([at["id"], at["references"]], advance):
-                yield reference_rows(batch, at).select(columns)
+        names = [*ends.values()] if citations else [at["id"], at["references"]]
+
+        def rows_of(batch: pl.DataFrame, _: int) -> pl.DataFrame:
+            rows = citation_rows if citations else reference_rows
+            return rows(batch, ends or at, tally, config.missing).select(columns)
+
+        yield from _read(citations or works, names, advance, rows_of)
         found.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
 
     listed = [path for files in paths.values() for path in files]
@@ -228,6 +224,7 @@ def ingest_tables(
     provenance: dict[str, Any] = {
         "kind": "tables",
         "columns": {**at, **ends},
+        "missing": [*config.missing],
         **({} if config.quotes is None else {"quotes": config.quotes}),
         "inputs": [*inputs.values()],
     }
@@ -240,6 +237,24 @@ def ingest_tables(
     )
     warn_of_gaps(corpus.provenance, "tables")
     return corpus
+
+
+def _read(
+    files: Sequence[TableFile],
+    columns: Sequence[str],
+    advance: Callable[[float], None],
+    rows_of: Callable[[pl.DataFrame, int], pl.DataFrame],
+) -> Iterator[pl.DataFrame]:
+    """Make rows of every batch, given the rows before it; an error names the file."""
+    for file in files:
+        n_rows = 0
+        for batch in file.read(columns, advance):
+            try:
+                yield rows_of(batch, n_rows)
+            except (WorkIdError, SchemaMismatchError) as error:
+                msg = f"{file.path}: {error}"
+                raise type(error)(msg) from error
+            n_rows += batch.height
 
 
 def table_bytes(config: TablesConfig) -> int:
