@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -51,6 +51,8 @@ _HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
     pl.UInt32(): "uint32",
     pl.Float64(): "float64",
 }
+#: What may begin markup of Markdown, a formula or a link; at the beginning of a line, a list or a rule too.
+_MARKUP: Final = re.compile(r"[\\`*<>\[\]&|$#~@]|(?<!\w)_|_(?!\w)|(?<=\b(?i:www))\.|:(?=//)|^[-+=]|(?<=^\d)[.)]")
 _KEYWORDS: Final = ("science of science", "CD index", "disruption")
 _CC0: Final = "https://creativecommons.org/publicdomain/zero/1.0/"
 
@@ -274,17 +276,17 @@ class _About:
             f"{counts} works, drawn from {self.data}."
         )
 
-    def made(self) -> list[str]:
-        """Say how scores became labels."""
+    def made(self, show: Callable[[object], str] = str) -> list[str]:
+        """Say how scores became labels; ``show`` writes what the manifest states in words."""
         lines: list[str] = []
         cd = self._part("cd")
         is_published = str(self.source.get("scores", "")).startswith("as published")
         if self.kind == "labelled":
             lines.append(
-                f"Scores were read from labelled files. Their labels: {self.source.get('labels', 'as stated')}."
+                f"Scores were read from labelled files. Their labels: {show(self.source.get('labels', 'as stated'))}."
             )
         elif self.kind == "sciscinet" and is_published:
-            lines.append(f"The CD index is SciSciNet's disruption, {self.source['scores']}.")
+            lines.append(f"The CD index is SciSciNet's disruption, {show(self.source['scores'])}.")
         elif cd:
             years = cd.get("window_years")
             first = 0 if cd.get("same_year") else 1
@@ -296,7 +298,7 @@ class _About:
             odd = ", ".join(
                 f"{name} {json.dumps(value)}" for name, value in sorted(cd.items()) if name != "window_years"
             )
-            lines.append(f"Convention of the index: {odd}.")
+            lines.append(f"Convention of the index: {show(odd)}.")
         thresholds, _ = read_settings(self.manifest)
         low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
         lines.append(
@@ -320,13 +322,13 @@ class _About:
             config = self._part("atypicality").get("config") or {}
             lines.append(
                 "Novelty score: from the 10th percentile of z over the venue pairs of a work's references; "
-                f"conventionality score: from their median. Null model: {config.get('null', 'as published')}."
+                f"conventionality score: from their median. Null model: {show(config.get('null', 'as published'))}."
             )
         if self.label is not None:
             meanings = "; ".join(f"{word}: {meaning}" for word, meaning in self.label.meanings.items())
             lines.append(
-                f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {self.label.question or ''} "
-                f"{meanings}"
+                f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {show(self.label.question or '')} "
+                f"{show(meanings)}"
             )
         lines.append("No label comes from an annotator.")
         return [" ".join(line.split()) for line in lines]
@@ -407,12 +409,17 @@ class _About:
             if any(any(counts.get(split, {}).get(column, {}).values()) for split in self.splits):
                 rows = [(s, *(f"{counts[s][column].get(word, 0):,}" for word in words)) for s in self.splits]
                 lines += [f"`{column}`", "", *_table(("split", *words), rows), ""]
-        lines += ["## How the labels were made", "", *_bullets(self.made())]
+        lines += ["## How the labels were made", "", *_bullets(self.made(_show_plain))]
         lines += ["", "## Which works", "", self.drawn()]
         if filters:
             lines += ["", *_table(("works", "number"), [(name, f"{n:,}") for name, n in filters])]
         lines += ["", "## Intended use", "", *_bullets((*_USES, *_NOT_FOR))]
-        lines += ["", "## Known biases and limits", "", *_bullets((*self.biases(), *_LIMITS, _PERSONAL))]
+        lines += [
+            "",
+            "## Known biases and limits",
+            "",
+            *_bullets((*map(_show_plain, self.biases()), *_LIMITS, _PERSONAL)),
+        ]
         lines += [
             "",
             "## Licence",
@@ -491,7 +498,7 @@ class _About:
         }
         return [
             "@misc{sciscidata_release,",
-            *(f"  {name} = {{{value}}}," for name, value in fields.items() if value),
+            *(f"  {name} = {{{' '.join(value.split())}}}," for name, value in fields.items() if value),
             "}",
         ]
 
@@ -611,6 +618,16 @@ def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, str]]:
         {"name": name, **({"list": "string"} if dtype.is_nested() else {"dtype": _HUB_TYPES[dtype]})}
         for name, dtype in schema.items()
     ]
+
+
+def _show_plain(words: object) -> str:
+    r"""Write words of others as one line of Markdown that means nothing but these words.
+
+    Example:
+        >>> print(_show_plain("# [a](javascript:b) <script> at www.example.org"))
+        \# \[a\](javascript:b) \<script\> at www\.example.org
+    """
+    return _MARKUP.sub(r"\\\g<0>", " ".join(str(words).split()))
 
 
 def _bullets(lines: Any) -> list[str]:  # noqa: ANN401

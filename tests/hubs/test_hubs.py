@@ -249,6 +249,11 @@ def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
         files[name] = b"x"
         with pytest.raises(UnsafeNameError, match="not a file inside"):
             fetch(NAME, out=tmp_path / "fetched")
+    for entry in ({"files": [1]}, {"files": {"train.jsonl": None}}, {"sides": None}, {"counts": {"filters": 7}}):
+        stated = {**manifest, **entry}
+        files["manifest.json"] = json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}).encode()
+        with pytest.raises(VerificationError, match=f"was not written by sciscidata: {[*entry][0]}"):
+            fetch(NAME, out=tmp_path / "fetched")
     assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice", ".slice.published.json"}
 
 
