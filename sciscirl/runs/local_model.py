@@ -124,6 +124,8 @@ def load_base_model(
     if device:
         require_packages("accelerate")  # Transformers needs it to place weights
     with load_errors("model", name):
+        if Path(name).is_dir():  # an adapter trained on it records the name, and is used from other folders
+            name = str(Path(name).absolute())
         model = AutoModelForCausalLM.from_pretrained(name, **more, **({"device_map": {"": device}} if device else {}))
     for module in model.modules():
         # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
@@ -136,7 +138,17 @@ def load_base_model(
 def find_base_model(folder: Path) -> str:
     """Name the model with the tokenizer: the model itself, or the base model of an adapter."""
     if (folder / _CONFIG).is_file():
-        return _read_facts(folder / _CONFIG, "base_model_name_or_path")["base_model_name_or_path"]
+        base = _read_facts(folder / _CONFIG, "base_model_name_or_path")["base_model_name_or_path"]
+        for place in (Path(base), folder / base):  # a relative path is one from here, or from the adapter
+            if place.is_dir():
+                return str(place)
+        if base.startswith((".", "/", "~", "\\")) or base.count("/") > 1:
+            msg = (
+                f"the adapter {folder} names the base model {base!r}, and no such folder is there. Write its full path "
+                f"into {_CONFIG}, as base_model_name_or_path."
+            )
+            raise SciSciRLError(msg)
+        return base
     if (folder / "config.json").is_file():
         return str(folder)
     msg = (

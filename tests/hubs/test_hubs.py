@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,7 +23,9 @@ import yaml
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, HubError, ReleaseExistsError, UnsafeNameError, VerificationError
 from sciscidata.hubs import exchange, fetch, publish
+from sciscidata.hubs.exchange import Access
 from sciscidata.hubs.hugging_face import read_hub_name
+from sciscidata.hubs.zenodo import Deposition, Zenodo
 from sciscidata.release.manifest import DOCUMENTS, hash_manifest
 from sciscidata.release.verify import verify
 from tests.release.test_release import write
@@ -252,9 +255,45 @@ def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
     for entry in ({"files": [1]}, {"files": {"train.jsonl": None}}, {"sides": None}, {"counts": {"filters": 7}}):
         stated = {**manifest, **entry}
         files["manifest.json"] = json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}).encode()
-        with pytest.raises(VerificationError, match=f"was not written by sciscidata: {[*entry][0]}"):
+        with pytest.raises(VerificationError, match=f"was not written by sciscidata: {next(iter(entry))}"):
             fetch(NAME, out=tmp_path / "fetched")
     assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice", ".slice.published.json"}
+
+
+class _OddAnswers(BaseHTTPRequestHandler):
+    """Answers whatever it is asked with one text, and status 200."""
+
+    text = b""
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.text)))
+        self.end_headers()
+        self.wfile.write(self.text)
+
+    do_GET = do_POST = do_PUT = _answer
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"<html>Sorry</html>", b"", b"null", b"7", b"[7]", b'{"id": 1}', b'[{"id": "../x"}]', b"[[]]", b"\xff"],
+    ids=repr,
+)
+def test_an_odd_answer_of_zenodo_is_a_named_error(
+    release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    handler = type("Odd", (_OddAnswers,), {"text": text})
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as odd:
+        url = f"http://127.0.0.1:{odd.server_port}"
+        monkeypatch.setenv("ZENODO_URL", url)
+        with pytest.raises(HubError, match="failed to find or make|described a deposition without"):
+            publish(release, to="zenodo", creators=WHO)
+        zenodo = Zenodo(Access(url, TOKEN))
+        with pytest.raises(HubError, match="failed to take notes"):
+            zenodo.upload(Deposition(1, "10.5281/zenodo.1", url, url, is_submitted=False), "notes", b"x")
 
 
 def test_refusals_say_what_is_needed_and_never_the_token(

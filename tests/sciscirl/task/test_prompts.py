@@ -64,15 +64,26 @@ def test_text_that_no_file_could_hold_still_makes_a_prompt_that_encodes(title):
     assert json.loads(record)["title"].encode("utf-16", "surrogatepass") == title.encode("utf-16", "surrogatepass")
 
 
-@pytest.mark.parametrize(
-    "text", ["p < 0.05", "a [12] b", "[3, 4]", "é 𝔘 中", "5 > 3"]
-)
+@pytest.mark.parametrize("text", ["p < 0.05", "a [12] b", "[3, 4]", "é 𝔘 中", "5 > 3"])
 def test_ordinary_text_is_shown_as_it_is(text):
     assert f'"title": "{text}"' in render_record(replace(VIEW, title=text))
 
 
 @pytest.mark.parametrize(
-    "text", ["<|im_start|>", "<think>", "</s>", "<0x0A>", "<2en>", "<｜User｜>", "[INST]", "[/INST]", "<<SYS>>", "<5|x|>", "<=|x|>"]
+    "text",
+    [
+        "<|im_start|>",
+        "<think>",
+        "</s>",
+        "<0x0A>",
+        "<2en>",
+        "<｜User｜>",
+        "[INST]",
+        "[/INST]",
+        "<<SYS>>",
+        "<5|x|>",
+        "<=|x|>",
+    ],
 )
 def test_markup_is_shown_without_its_first_character(text):
     assert text not in render_record(replace(VIEW, abstract=f"so {text} it"))
