@@ -12,6 +12,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -20,6 +21,7 @@ from sciscidata._support.memory import about_memory
 
 #: Control characters (ESC begins commands to the terminal), marks that reorder or end a line, and lone surrogates.
 _COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 #: Colours and the like, around text.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -210,6 +212,12 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
 
     The SystemExit of a parser that refuses the words passes through.
     """
+    if (name := _find_undecodable(words)) is not None:
+        tell(
+            f"error: {name!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in UTF-8 "
+            "only. Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
+        )
+        return 2
     try:
         status = run(words)
     except SystemExit as end:
@@ -228,6 +236,13 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
             tell(f"error: cannot write standard output: {error.strerror}.")
             status = 1
     return status
+
+
+def _find_undecodable(words: Sequence[str]) -> str | None:
+    """Return the first word, or the current folder, whose bytes Python could not decode and keeps as surrogates."""
+    with suppress(OSError):  # the current folder may be gone
+        words = [*words, os.getcwd()]  # noqa: PTH109 - a text
+    return next((word for word in words if _SURROGATE.search(word)), None)
 
 
 def discard(stream: Any) -> None:  # noqa: ANN401

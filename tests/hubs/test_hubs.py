@@ -289,7 +289,7 @@ def test_an_odd_answer_of_zenodo_is_a_named_error(
     with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as odd:
         url = f"http://127.0.0.1:{odd.server_port}"
         monkeypatch.setenv("ZENODO_URL", url)
-        with pytest.raises(HubError, match="failed to find or make|described a deposition without"):
+        with pytest.raises(HubError, match=r"failed to find or make|described a deposition without"):
             publish(release, to="zenodo", creators=WHO)
         zenodo = Zenodo(Access(url, TOKEN))
         with pytest.raises(HubError, match="failed to take notes"):

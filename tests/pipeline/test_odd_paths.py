@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -81,6 +84,26 @@ def test_a_home_is_one_wherever_a_path_is_named_and_an_unknown_users_is_a_name(t
     ):
         with pytest.raises(InputNotFoundError, match="~none-such"):
             read()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of other systems are UTF-8")
+@pytest.mark.parametrize("module", ["sciscidata", "sciscirl"])
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [(b"caf\xe9", {}), ("café".encode(), {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})],
+)
+def test_a_name_that_cannot_be_decoded_is_said_and_none_is_read(tmp_path, module, name, environment):
+    folder = tmp_path / os.fsdecode(name)
+    folder.mkdir()
+    words = [b"verify" if module == "sciscidata" else b"report"]
+    command = [sys.executable, "-P", "-m", module, *words]
+    for at, given in ((tmp_path, [os.fsencode(folder)]), (folder, [b"x"])):  # named, or the current folder
+        done = subprocess.run(
+            [*command, *given], cwd=at, env=os.environ | environment, capture_output=True, timeout=120, check=False
+        )
+        assert done.returncode == 2
+        assert b"Traceback" not in done.stderr
+        assert b"Rename it, or if the name is UTF-8, export PYTHONUTF8=1" in b" ".join(done.stderr.split())
 
 
 def test_no_file_is_scanned_as_a_pattern_unasked():

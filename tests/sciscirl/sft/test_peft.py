@@ -301,7 +301,7 @@ def test_the_base_model_of_an_adapter_is_found_from_any_folder(tmp_path, monkeyp
     assert Path(find("../models/tiny")).samefile(base)
     assert find("Qwen/Qwen3-8B") == "Qwen/Qwen3-8B"
     for gone in ("../gone", "./gone", "/gone/model", "~/gone", "a/b/c"):
-        with pytest.raises(SciSciRLError, match="names the base model .*, and no such folder is there"):
+        with pytest.raises(SciSciRLError, match=r"names the base model .*, and no such folder is there"):
             find(gone)
     monkeypatch.chdir(tmp_path / "run")
     assert Path(find("models/tiny")).samefile(base)
