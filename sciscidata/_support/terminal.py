@@ -12,7 +12,6 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from contextlib import suppress
 from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, NoReturn
@@ -212,18 +211,20 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
 
     The SystemExit of a parser that refuses the words passes through.
     """
-    if (name := _find_undecodable(words)) is not None:
-        tell(
-            f"error: {name!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in UTF-8 "
-            "only. Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
-        )
-        return 2
     try:
         status = run(words)
     except SystemExit as end:
         if end.code:
             raise
         status = 0  # of --help
+    except UnicodeEncodeError as error:  # Python keeps bytes that it cannot decode as surrogates
+        if not _SURROGATE.search(error.object):
+            raise
+        tell(
+            f"error: {error.object!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in "
+            "UTF-8 only. Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
+        )
+        return 1
     except BrokenPipeError as error:  # the reader of output that is not buffered has gone, as `head` does
         discard(sys.stdout)
         tell(f"error: cannot write to a pipe that its reader has closed: {error.strerror}.")
@@ -236,13 +237,6 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
             tell(f"error: cannot write standard output: {error.strerror}.")
             status = 1
     return status
-
-
-def _find_undecodable(words: Sequence[str]) -> str | None:
-    """Return the first word, or the current folder, whose bytes Python could not decode and keeps as surrogates."""
-    with suppress(OSError):  # the current folder may be gone
-        words = [*words, os.getcwd()]  # noqa: PTH109 - a text
-    return next((word for word in words if _SURROGATE.search(word)), None)
 
 
 def discard(stream: Any) -> None:  # noqa: ANN401

@@ -159,7 +159,7 @@ class _Manifest(_Stated, total=False):
     sides: Required[dict[str, _Side]]
     class_counts: Required[dict[str, _Classes]]
     novelty: Required[_Novelty]
-    versions: Required[dict[str, Annotated[str, msgspec.Meta(pattern=r"^[\w.+!-]*$")]]]
+    versions: dict[str, Annotated[str, msgspec.Meta(pattern=r"^[\w.+!-]*$")]]
 
 
 def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import pickle
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
@@ -219,6 +220,19 @@ def load_errors(what: str, name: str) -> Generator[None]:
                 "model."
             )
         msg = f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
+        raise SciSciRLError(msg) from error
+
+
+@contextmanager
+def refuse_pickles(run: Path) -> Generator[None]:
+    """Say in one line that a checkpoint has a pickle that PyTorch does not load, because it could run code."""
+    try:
+        yield
+    except pickle.UnpicklingError as error:
+        msg = (
+            f"a file of the last checkpoint in {run} was not written by this run, and is not loaded: it could run "
+            "code. Remove this checkpoint, and resume from the one before: resume=True."
+        )
         raise SciSciRLError(msg) from error
 
 

@@ -49,6 +49,7 @@ from sciscirl.runs.local_model import (
     TRAINED_ON_FILE,
     load_base_model,
     load_errors,
+    refuse_pickles,
     require_packages,
     set_threads,
 )
@@ -123,7 +124,8 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         else:
             logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
         # Also after the last step: this loads the weights that are judged.
-        trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+        with refuse_pickles(folder):
+            trainer.train(resume_from_checkpoint=str(begun) if begun else None)
         if judge is not None:
             judge.judge(n_steps)
         if is_first:
