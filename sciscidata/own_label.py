@@ -25,6 +25,10 @@ _NAME: Final = re.compile(r"[a-z][a-z0-9_]{0,50}_label")
 _CLASS: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}")
 _KEYS_OF_ANSWERS: Final = {"invalid", "null", "confidence", "label_justification", "evidence_signals"}
 _FORMS: Final = ("column", "sql", "expression")
+#: Most characters of an SQL expression, and most levels of it. Polars crashes on what is far longer or deeper.
+_MOST_CHARACTERS: Final = 20_000
+_MOST_LEVELS: Final = 120
+_BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
 #: Steps of an expression that look at no other row: their parts, and the names of functions.
 _STEPS: Final = {"BinaryExpr": ("left", "right"), "Cast": ("expr",), "Ternary": ("predicate", "truthy", "falsy")}
 _ROW_WISE: Final = re.compile(
@@ -98,12 +102,24 @@ class OwnLabel:
             if getattr(self, name) is not None and getattr(self, needed) is None:
                 msg = f"OwnLabel.{name} is given without OwnLabel.{needed}, so it is not read. Give both, or neither."
                 raise ConfigError(msg)
+        self._check_size()
         if "cited_by_count" in self.reads and "cited_by_count" not in self.hidden:
             msg = (
                 "OwnLabel.hidden lacks 'cited_by_count', which the label is computed from: a prompt would show the "
                 "answer. Add it."
             )
             raise ConfigError(msg)
+
+    def _check_size(self) -> None:
+        if len(self.sql or "") > _MOST_CHARACTERS:
+            found = f"has {len(self.sql or ''):,} characters, needs at most {_MOST_CHARACTERS:,}"
+        elif self.column is None and (levels := _count_levels(self.expr)) > _MOST_LEVELS:
+            found = f"has {levels:,} steps one in another, needs at most {_MOST_LEVELS}"
+        else:
+            return
+        form = "sql" if self.sql else "expression"
+        msg = f"OwnLabel.{form} {found}. Write long chains of OR as IN (...), or compute a column first and name it."
+        raise ConfigError(msg)
 
     def _check_names(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name in _TAKEN:
@@ -142,7 +158,9 @@ class OwnLabel:
         try:
             return pl.sql_expr(self.sql or "")
         except pl.exceptions.PolarsError as error:
-            msg = f"OwnLabel.sql cannot be read: {error}. Give one SQL expression, such as CASE WHEN ... END."
+            msg = (
+                f"OwnLabel.sql cannot be read: {str(error)[:300]}. Give one SQL expression, such as CASE WHEN ... END."
+            )
             raise ConfigError(msg) from error
 
     @property
@@ -277,6 +295,19 @@ def recompute(examples: pl.DataFrame, label: OwnLabel) -> pl.Series | None:
         return examples.select(expr.cast(pl.String).alias(label.name)).to_series()
     except pl.exceptions.PolarsError:
         return None
+
+
+def _count_levels(expr: pl.Expr) -> int:
+    """Count how many steps of an expression lie one in another; 0 where it cannot be written down."""
+    try:
+        text = expr.meta.serialize(format="json")
+    except (ValueError, pl.exceptions.PolarsError):  # a function of Python, for example
+        return 0
+    level = most = 0
+    for bracket in _BRACKETS.findall(text):
+        level += (bracket in "[{") - (bracket in "]}")
+        most = max(most, level)
+    return most // 2  # a step is an object with one key, and an object or a list in it
 
 
 def _is_row_wise(expr: pl.Expr) -> bool:

@@ -5,8 +5,10 @@ A killed run loses little: the next one uses the finished parts of a corpus, sta
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
@@ -46,8 +48,11 @@ from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan
 from sciscidata.sources.sciscinet.tables import Table, reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_bytes
+from sciscidata.storage.lock import open_lock, try_lock, wait_for_lock
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
+
+logger = logging.getLogger(__name__)
 
 Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
 _NEEDED = "windows: years from 0 to 9999, or None for no end"
@@ -230,12 +235,29 @@ def _write_once(
     out = Path(out)
     if is_done(out, facts, overwrite=overwrite):
         return out
-    replace = out.exists()  # another result, or a damaged one
-    rows = original_ids_beside(watch_scores(score(), facts["stage"]), scan_corpus(folder).works)
-    write_scores(rows, out, facts, replace=replace)
-    if tasks is not None:
-        remove_folder(tasks)
+    with ExitStack() as stack:
+        if tasks is not None:
+            stack.enter_context(_only_run_on(tasks))
+            if is_done(out, facts, overwrite=overwrite):  # by the run that this one has waited for
+                return out
+        replace = out.exists()  # another result, or a damaged one
+        rows = original_ids_beside(watch_scores(score(), facts["stage"]), scan_corpus(folder).works)
+        write_scores(rows, out, facts, replace=replace)
+        if tasks is not None:
+            remove_folder(tasks)
     return out
+
+
+@contextmanager
+def _only_run_on(tasks: Path) -> Generator[None]:
+    """Wait until no other run uses a folder of tasks, which the first to end removes. Without locks nothing waits."""
+    tasks.parent.mkdir(parents=True, exist_ok=True)
+    with open_lock(tasks.with_name(f".{tasks.name}.lock")) as lock:
+        with suppress(OSError):
+            if not try_lock(lock):
+                logger.warning("another run computes the same null model; this one goes on when that has ended")
+                wait_for_lock(lock)
+        yield
 
 
 def write_null_cd_index(

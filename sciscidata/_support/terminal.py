@@ -20,6 +20,7 @@ from sciscidata._support.memory import about_memory
 
 #: Control characters (ESC begins commands to the terminal), marks that reorder or end a line, and lone surrogates.
 _COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
 #: Colours and the like, around text.
 _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
@@ -251,6 +252,14 @@ def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
         if end.code:
             raise
         status = 0  # of --help
+    except UnicodeEncodeError as error:  # Python keeps bytes that it cannot decode as surrogates
+        if not _SURROGATE.search(error.object):
+            raise
+        tell(
+            f"error: {error.object!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in "
+            "UTF-8 only. Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
+        )
+        return 1
     except BrokenPipeError as error:  # the reader of output that is not buffered has gone, as `head` does
         discard(sys.stdout)
         tell(f"error: cannot write to a pipe that its reader has closed: {error.strerror}.")

@@ -179,7 +179,7 @@ def _describe_release(path: Path) -> _Page:
     remarks = "".join(f'<p class="warning">{_text(remark)}</p>' for remark in remarks_by_flags(manifest))
     stored = [_show_stored((path / name).read_bytes(), name) for name in PICTURES if name in manifest["files"]]
     # The same number of each class first: the order within a class is that of the draw.
-    column = label.name if label is not None and manifest["split"]["balance"] == "label" else "disruption_label"
+    column = label.name if label is not None and manifest["split"].get("balance") == "label" else "disruption_label"
     rank = pl.int_range(pl.len()).over(column).alias("rank")
     examples = works.with_columns(rank).sort("rank", maintain_order=True)
     files = [(name, f"{facts['bytes']:,}", facts["sha256"]) for name, facts in manifest["files"].items()]

@@ -69,8 +69,7 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
     with resumable_folder(target) as unfinished:
         hub.download(name, MANIFEST, commit, unfinished / MANIFEST, REPORT_BYTES)
         manifest = read_manifest(unfinished)
-        files = manifest.get("files")
-        wanted = [*(files if isinstance(files, dict) else ()), *(extra for extra in DOCUMENTS if extra in listed)]
+        wanted = [*manifest["files"], *(extra for extra in DOCUMENTS if extra in listed)]
         wanted = list(dict.fromkeys(wanted))
         stated_by = f"{MANIFEST} of hf:{name}"
         paths = {file: path_inside(unfinished, file, stated_by=stated_by) for file in wanted}

@@ -92,10 +92,10 @@ class Zenodo:
         def act() -> Deposition:
             if number is not None:
                 return self._describe(self._ask("GET", f"{_DEPOSITIONS}/{number}"))
-            drafts = self._ask("GET", _DEPOSITIONS, params={"status": "draft", "size": _MOST_LISTED})
+            drafts = self._ask("GET", _DEPOSITIONS, list, params={"status": "draft", "size": _MOST_LISTED})
             for draft in drafts:
-                if key in str(draft.get("metadata", {}).get("notes", "")):
-                    return self._describe(self._ask("GET", f"{_DEPOSITIONS}/{int(draft['id'])}"))
+                if key in str(draft.get("metadata")) and isinstance(draft.get("id"), int):
+                    return self._describe(self._ask("GET", f"{_DEPOSITIONS}/{draft['id']}"))
             return self._describe(self._ask("POST", _DEPOSITIONS, json={"metadata": {"notes": key}}))
 
         return keep_trying(act, self._access, "find or make the deposition")
@@ -103,8 +103,8 @@ class Zenodo:
     def list_files(self, deposition: Deposition) -> dict[str, str]:
         """Return the MD5 of every file that a deposition has, by name."""
         where = f"{_DEPOSITIONS}/{deposition.number}/files"
-        files = keep_trying(lambda: self._ask("GET", where), self._access, "list the files")
-        return {str(file["filename"]): str(file["checksum"]).removeprefix("md5:") for file in files}
+        files = keep_trying(lambda: self._ask("GET", where, list), self._access, "list the files")
+        return {str(file.get("filename")): str(file.get("checksum")).removeprefix("md5:") for file in files}
 
     def upload(self, deposition: Deposition, name: str, content: Path | bytes) -> None:
         """Put a file into a deposition, in place of one of that name, and compare its MD5."""
@@ -118,7 +118,7 @@ class Zenodo:
                 with content.open("rb") as file:
                     size = str(content.stat().st_size)
                     answer = self._send("PUT", where, content=file, headers={"Content-Length": size})
-            if str(answer.json().get("checksum", "")).removeprefix("md5:") != md5:
+            if str(answer.get("checksum")).removeprefix("md5:") != md5:
                 msg = "it arrived damaged"
                 raise TryAgainError(msg)
 
@@ -140,17 +140,12 @@ class Zenodo:
 
         keep_trying(act, self._access, "publish the deposition")
 
-    def _send(self, method: str, url: str, **details: Any) -> httpx.Response:  # noqa: ANN401
+    def _send(self, method: str, url: str, kind: type = dict, **details: Any) -> Any:  # noqa: ANN401 (JSON)
         with self._http.stream(method, url, **details) as answer:
-            return check_answer(read_answer(answer))
+            return _read_objects(check_answer(read_answer(answer)), kind)
 
-    def _ask(self, method: str, path: str, **details: Any) -> Any:  # noqa: ANN401 (JSON)
-        answer = self._send(method, f"{self._access.url}{path}", **details)
-        try:
-            return answer.json()
-        except ValueError:
-            msg = "the answer is no JSON"
-            raise TryAgainError(msg) from None
+    def _ask(self, method: str, path: str, kind: type = dict, **details: Any) -> Any:  # noqa: ANN401 (JSON)
+        return self._send(method, f"{self._access.url}{path}", kind, **details)
 
     def _describe(self, facts: Any) -> Deposition:  # noqa: ANN401 (JSON)
         try:
@@ -165,6 +160,19 @@ class Zenodo:
             msg = f"{self._access.url} names {self._access.mask(bucket)} for files; the token is sent to no other host."
             raise HubError(msg)
         return found
+
+
+def _read_objects(answer: httpx.Response, kind: type) -> Any:  # noqa: ANN401 (JSON)
+    """Return an answer that is an object, or a list of objects; a TryAgainError for any other, such as a page."""
+    try:
+        facts: Any = answer.json()
+    except ValueError:
+        facts = None
+    objects: list[Any] = facts if isinstance(facts, list) else [facts]
+    if not isinstance(facts, kind) or not all(isinstance(one, dict) for one in objects):
+        msg = "the answer is no JSON of its API"
+        raise TryAgainError(msg)
+    return facts
 
 
 def md5_of(content: Path | bytes) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
@@ -53,6 +53,8 @@ _HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
     pl.UInt32(): "uint32",
     pl.Float64(): "float64",
 }
+#: What may begin markup of Markdown, a formula or a link; at the beginning of a line, a list or a rule too.
+_MARKUP: Final = re.compile(r"[\\`*<>\[\]&|$#~@]|(?<!\w)_|_(?!\w)|(?<=\b(?i:www))\.|:(?=//)|^[-+=]|(?<=^\d)[.)]")
 _KEYWORDS: Final = ("science of science", "CD index", "disruption")
 _TAGS: Final = ("science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption")
 _CC0: Final = "https://creativecommons.org/publicdomain/zero/1.0/"
@@ -297,20 +299,20 @@ class _About:
             f"{counts} works, drawn from {self.data}."
         )
 
-    def made(self) -> list[str]:
-        """Say how scores became labels."""
+    def made(self, show: Callable[[object], str] = str) -> list[str]:
+        """Say how scores became labels; ``show`` writes what the manifest states in words."""
         lines: list[str] = []
         cd = self._part("cd")
         if not self.is_scored:
             is_read = "column" in self._part("label")
-            return [self._describe_own(), *(["The labels were read from files."] if is_read else [])]
+            return [self._describe_own(show), *(["The labels were read from files."] if is_read else [])]
         is_published = str(self.source.get("scores", "")).startswith("as published")
         if self.kind == "labelled":
             lines.append(
-                f"Scores were read from labelled files. Their labels: {self.source.get('labels', 'as stated')}."
+                f"Scores were read from labelled files. Their labels: {show(self.source.get('labels', 'as stated'))}."
             )
         elif self.kind == "sciscinet" and is_published:
-            lines.append(f"The CD index is SciSciNet's disruption, {self.source['scores']}.")
+            lines.append(f"The CD index is SciSciNet's disruption, {show(self.source['scores'])}.")
         elif cd:
             years = cd.get("window_years")
             first = 0 if cd.get("same_year") else 1
@@ -322,7 +324,7 @@ class _About:
             odd = ", ".join(
                 f"{name} {json.dumps(value)}" for name, value in sorted(cd.items()) if name != "window_years"
             )
-            lines.append(f"Convention of the index: {odd}.")
+            lines.append(f"Convention of the index: {show(odd)}.")
         thresholds, _ = read_settings(self.manifest)
         low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
         lines.append(
@@ -346,18 +348,18 @@ class _About:
             config = self._part("atypicality").get("config") or {}
             lines.append(
                 "Novelty score: from the 10th percentile of z over the venue pairs of a work's references; "
-                f"conventionality score: from their median. Null model: {config.get('null', 'as published')}."
+                f"conventionality score: from their median. Null model: {show(config.get('null', 'as published'))}."
             )
         if self.label is not None:
-            lines.append(self._describe_own())
+            lines.append(self._describe_own(show))
         lines.append("No label comes from an annotator.")
         return [" ".join(line.split()) for line in lines]
 
-    def _describe_own(self) -> str:
+    def _describe_own(self, show: Callable[[object], str]) -> str:
         assert self.label is not None
-        meanings = "; ".join(f"{word}: {meaning}" for word, meaning in self.label.meanings.items())
-        text = f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {self.label.question or ''} {meanings}"
-        return " ".join(text.split())
+        meanings = show("; ".join(f"{word}: {meaning}" for word, meaning in self.label.meanings.items()))
+        words = f"{show(self.label.question or '')} {meanings}"
+        return " ".join(f"Own label `{self.label.name}`: {', '.join(self.label.classes)}. {words}".split())
 
     def _languages(self) -> list[str]:
         """List the languages that were kept; none where labelled files do not say the language."""
@@ -442,12 +444,13 @@ class _About:
             if any(any(counts.get(split, {}).get(column, {}).values()) for split in self.splits):
                 rows = [(s, *(f"{counts[s][column].get(word, 0):,}" for word in words)) for s in self.splits]
                 lines += [f"`{column}`", "", *_table(("split", *words), rows), ""]
-        lines += ["## How the labels were made", "", *_bullets(self.made())]
+        lines += ["## How the labels were made", "", *_bullets(self.made(_show_plain))]
         lines += ["", "## Which works", "", self.drawn()]
         if filters:
             lines += ["", *_table((self.noun, "number"), [(name, f"{n:,}") for name, n in filters])]
         lines += ["", "## Intended use", "", *_bullets((*self.uses, *self.not_for))]
-        lines += ["", "## Known biases and limits", "", *_bullets((*self.biases(), *self.limits, self.personal))]
+        limits = (*map(_show_plain, self.biases()), *self.limits, self.personal)
+        lines += ["", "## Known biases and limits", "", *_bullets(limits)]
         lines += [
             "",
             "## Licence",
@@ -527,7 +530,7 @@ class _About:
         }
         return [
             "@misc{sciscidata_release,",
-            *(f"  {name} = {{{value}}}," for name, value in fields.items() if value),
+            *(f"  {name} = {{{' '.join(value.split())}}}," for name, value in fields.items() if value),
             "}",
         ]
 
@@ -648,6 +651,16 @@ def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, str]]:
         {"name": name, **({"list": "string"} if dtype.is_nested() else {"dtype": _HUB_TYPES[dtype]})}
         for name, dtype in schema.items()
     ]
+
+
+def _show_plain(words: object) -> str:
+    r"""Write words of others as one line of Markdown that means nothing but these words.
+
+    Example:
+        >>> print(_show_plain("# [a](javascript:b) <script> at www.example.org"))
+        \# \[a\](javascript:b) \<script\> at www\.example.org
+    """
+    return _MARKUP.sub(r"\\\g<0>", " ".join(str(words).split()))
 
 
 def _bullets(lines: Any) -> list[str]:  # noqa: ANN401

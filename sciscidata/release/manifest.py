@@ -8,11 +8,12 @@ import os
 import platform
 import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, Required, TypedDict, cast
 
+import msgspec
 import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
@@ -45,6 +46,120 @@ _OWN_KEYS: Final = ("class_counts", "files", "format_version", _SELF_HASH, "nove
 _PACKAGES: Final = ("sciscidata", "polars", "pyarrow", "numpy", "numba", "matplotlib")
 
 REMEDY: Final = "Copy the release again, or rebuild it."
+
+# The types of the entries that are read here. A manifest may come from anyone, and may state more.
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_AnyYear = Annotated[int, msgspec.Meta(ge=-(10**6), le=10**6)]
+_YearText = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,6}$")]
+_Classes = dict[str, dict[str, _Count]]
+
+
+class _File(TypedDict):
+    bytes: _Count
+    sha256: str
+
+
+class _Side(TypedDict):
+    rows: _Count
+    ids_sha256: str
+
+
+class _LaterWorks(TypedDict):
+    works: _Count
+    first_year: _AnyYear
+    last_year: _AnyYear
+
+
+class _Counts(TypedDict, total=False):
+    filters: dict[str, _Count]
+    last_year: _AnyYear | None
+    later_works: _LaterWorks | None
+    eligible: _Classes
+    scored: _Classes
+    removed: dict[str, _Classes]
+
+
+class _Input(TypedDict, total=False):
+    name: Required[str]
+    bytes: _Count
+    sha256: str | None
+
+
+class _Source(TypedDict, total=False):
+    kind: str
+    config: dict[str, Any]
+    inputs: list[_Input]
+    first_corrupt_lines: list[Any]
+    scores: str
+    labels: str
+
+
+class _Published(TypedDict):
+    score: str
+
+
+class _NullModel(_Published):
+    null: str
+    n_shuffles: _Count
+    seed: int
+    years: tuple[_AnyYear, _AnyYear] | None
+
+
+class _Background(TypedDict):
+    sha256: str
+    first_year: _AnyYear | None
+    last_year: _AnyYear | None
+
+
+class _Atypicality(TypedDict, total=False):
+    config: Required[_NullModel | None]
+    background: Required[_Background | None]
+    published: Required[_Published | None]
+    works: Required[_Count]
+    scored_works: Required[_Count]
+    scored_pairs: Required[_Count]
+    venue_concentration: dict[_YearText, float]
+    conventionality_cut: float | None
+
+
+class _Eligibility(TypedDict, total=False):
+    languages: list[str] | None
+    last_year: _AnyYear | None
+    min_references: _Count
+    min_citations: _Count
+
+
+class _Check(TypedDict):
+    level: str
+    text: str
+
+
+class _Novelty(TypedDict):
+    available: bool
+
+
+class _Stated(TypedDict, total=False):
+    """What the caller states."""
+
+    source: _Source
+    cd: dict[str, Any]
+    thresholds: Required[dict[str, Any]]
+    eligibility: _Eligibility
+    split: Required[dict[str, Any]]
+    label: dict[str, Any] | None
+    atypicality: _Atypicality | None
+    counts: _Counts
+    diagnostics: list[_Check]
+
+
+class _Manifest(_Stated, total=False):
+    """What a release adds."""
+
+    files: Required[dict[str, _File]]
+    sides: Required[dict[str, _Side]]
+    class_counts: Required[dict[str, _Classes]]
+    novelty: Required[_Novelty]
+    versions: dict[str, Annotated[str, msgspec.Meta(pattern=r"^[\w.+!-]*$")]]
 
 
 def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
@@ -144,8 +259,10 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
         msg = f"the manifest's {', '.join(taken)} is written by write_release. Rename or drop it."
         raise ConfigError(msg)
     read_settings(manifest)
-    stated_label(manifest)
     render_manifest(manifest)
+    if wrong := _find_wrong_entry(manifest, _Stated):
+        msg = f"the manifest cannot be read back: {wrong}. Mend this entry."
+        raise ConfigError(msg)
 
 
 def render_manifest(manifest: Mapping[str, Any]) -> bytes:
@@ -196,7 +313,55 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         what = f"was changed after it was written: {_SELF_HASH} is {stated!r}, found {digest!r}"
         msg = f"{folder / MANIFEST} {what}. {REMEDY}"
         raise VerificationError(msg)
+    if wrong := _find_wrong_entry(manifest, _Manifest):
+        msg = f"{folder / MANIFEST} was not written by sciscidata: {wrong}. {REMEDY}"
+        raise VerificationError(msg)
     return manifest
+
+
+def _find_wrong_entry(manifest: Mapping[str, Any], kind: Any) -> str | None:  # noqa: ANN401 (a TypedDict)
+    """Say which entry has another type than ``kind``, or lacks a part that goes with another; None: all are right."""
+    try:
+        msgspec.convert(manifest, kind)
+        words = vocabularies(stated_label(manifest))
+    except msgspec.ValidationError as error:
+        needed, _, place = str(error).replace("`", "").replace("$.", "").partition(" - at ")
+        return f"{place or 'the whole'}: {needed}"
+    except ConfigError as error:
+        return str(error).rstrip(".")
+    for place, part, names in _list_parts(manifest, words):
+        if missing := {*names} - {*part}:
+            return f"{place} has no {min(missing)}"
+    novelty = manifest.get("atypicality")
+    if novelty and not (novelty["config"] or novelty["published"]):
+        return "atypicality has neither config nor published"
+    return None
+
+
+def _list_parts(
+    manifest: Mapping[str, Any], words: Mapping[str, tuple[str, ...]]
+) -> Iterator[tuple[str, Iterable[str], Iterable[str]]]:
+    """List what has to be in which entry: its place, what is in it, and the names that are needed."""
+    counts: dict[str, Any] = manifest.get("counts", {})
+    removed: dict[str, Any] = counts.get("removed", {})
+    if "filters" in counts:
+        yield "counts", counts, ("last_year",)
+        yield "counts.filters", counts["filters"], ("works", "eligible")
+        yield "eligibility", manifest.get("eligibility", ()), ("min_references", "min_citations")
+    if removed:
+        yield "counts", counts, ("scored", "eligible")
+    tables = {f"counts.{name}": counts[name] for name in ("scored", "eligible") if name in counts}
+    tables |= {f"counts.removed.{name}": table for name, table in removed.items()}
+    if "files" in manifest:
+        yield "files", manifest["files"], list_data_files(manifest)
+        yield "class_counts", manifest["class_counts"], list_splits(manifest)
+        tables |= {f"class_counts.{name}": manifest["class_counts"][name] for name in list_splits(manifest)}
+    for name, table in tables.items():
+        yield name, table, words
+        yield "the release", words, table
+        for column, labels in words.items():
+            yield f"{name}.{column}", table[column], labels
+            yield f"the {column}", labels, table[column]
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame], label: OwnLabel | None = None) -> dict[str, Any]:

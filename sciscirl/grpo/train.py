@@ -44,7 +44,7 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
 from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import require_packages
+from sciscirl.runs.local_model import refuse_pickles, require_packages
 from sciscirl.runs.offline import dry_run
 from sciscirl.runs.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
@@ -105,7 +105,8 @@ def train_locally(options: LocalTrainOptions) -> Path:
         stopped = None
         with follow_run(folder, preset.model):
             try:
-                trainer.train(resume_from_checkpoint=str(find_weights(folder, checkpoint)) if checkpoint else None)
+                with refuse_pickles(folder):
+                    trainer.train(resume_from_checkpoint=str(find_weights(folder, checkpoint)) if checkpoint else None)
             except CollapseError as collapse:
                 stopped = collapse
                 enter_collapse(folder, collapse, evaluator)

@@ -373,7 +373,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         raise RunFolderError(msg)
     stated = cast("dict[str, Any]", facts)
     for where, values, names, kind, what in (
-        ("", stated, ("release", "versions"), dict, "an object"),
+        ("", stated, ("release", "versions", "begun_from"), dict, "an object"),
         ("", stated, ("release_folder", "commit", "date"), str, "a text"),
         (
             "settings.",

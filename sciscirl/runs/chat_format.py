@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import logging
 import re
+import sys
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
+from types import FrameType
 from typing import Any, Final
 
 from tinker_cookbook import model_info, tokenizer_utils
@@ -29,6 +34,8 @@ _FORMATS: Final = (
     "nemotron3_disable_thinking", "nemotron3_ultra_disable_thinking", "gpt_oss_no_sysprompt", "qwen3", "qwen3_5",
     "kimi_k2", "kimi_k25", "nemotron3", "deepseekv3_thinking", "role_colon",
 )  # fmt: skip
+
+_TEMPLATE_S: Final = 3  # a real one takes milliseconds
 
 
 def choose_renderer(model_name: str) -> str:
@@ -113,11 +120,39 @@ def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
     """Say whether a chat format writes a prompt with the same tokens as the tokenizer's chat template."""
     messages: list[Any] = render_prompt(MINI_EXAMPLES[0].view, "plain", "two_keys")
     try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
+        with _limited_time():
+            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
         own = tokenizer.encode(str(text), add_special_tokens=False)
         return get_renderer(renderer_name, tokenizer).build_generation_prompt(messages).to_ints() == own
+    except SciSciRLError:
+        raise
     except Exception:  # formats of other models fail in ways of their own
         return False
+
+
+@contextmanager
+def _limited_time() -> Generator[None]:
+    """Stop a chat template, which is a program of a stranger, when it computes for too long.
+
+    It runs as Python code in this thread, so a trace function can end it.
+    """
+    end = time.thread_time() + _TEMPLATE_S
+
+    def trace(_: FrameType, __: str, ___: object) -> Any:  # noqa: ANN401
+        if time.thread_time() > end:
+            msg = (
+                f"the chat template of this model computes for more than {_TEMPLATE_S} s over one prompt. Name a chat "
+                "format instead: renderer=role_colon, and remove the template."
+            )
+            raise SciSciRLError(msg)
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        yield
+    finally:
+        sys.settrace(before)
 
 
 def load_tokenizer(model_name: str) -> Tokenizer:

@@ -32,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _READER: Final = 2  # raised when a folder made from the same file would have other content
 _TOKENIZERS: Final = ("smollm", "gpt-2", "qwen2", "llama-bpe")
+_MOST_ENTRIES: Final = 1 << 22  # of a list in a GGUF header; the largest vocabularies have 300,000 tokens
 _CONTROL, _USER_DEFINED = 3, 4  # kinds of tokens in GGUF that no merge makes
 
 
@@ -239,6 +240,13 @@ def _parsed_once() -> Generator[None]:
         @data.setter
         def data(self, mapped: Any) -> None:  # noqa: ANN401
             self._data = np.asarray(mapped)  # pieces of an np.memmap take four times as long to make
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:  # noqa: ANN401
+            n_entries = self._get(orig_offs + 4, np.uint64) if raw_type == gguf.GGUFValueType.ARRAY else [0]
+            if len(n_entries) != 1 or n_entries[0] > _MOST_ENTRIES:
+                msg = f"a list of its header is cut off, or has more than {_MOST_ENTRIES:,} entries"
+                raise ValueError(msg)
+            return super()._get_field_parts(orig_offs, raw_type)
 
     readers: dict[str, Reader] = {}
 

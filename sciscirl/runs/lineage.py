@@ -42,7 +42,9 @@ def read_facts(folder: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         facts = None
     sections = cast("dict[str, Any]", facts if isinstance(facts, dict) else {})
-    if not all(isinstance(sections.get(name), dict) for name in ("settings", "release")):
+    start = sections.get("begun_from") or {"path": ""}
+    is_whole = all(isinstance(sections.get(name), dict) for name in ("settings", "release"))
+    if not is_whole or not isinstance(start, dict) or not isinstance(start.get("path"), str):
         msg = f"{path} is damaged: it does not say what was run. Put back the file as it was, or name another run."
         raise RunFolderError(msg)
     return sections

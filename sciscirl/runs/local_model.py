@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import pickle
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager, nullcontext, suppress
@@ -150,6 +151,8 @@ def load_base_model(
     if device:
         require_packages("accelerate")  # Transformers needs it to place weights
     with load_errors("model", name):
+        if Path(name).is_dir():  # an adapter trained on it records the name, and is used from other folders
+            name = str(Path(name).absolute())
         more |= {"device_map": {"": device}} if device else {}
         loaded: Any = AutoModelForCausalLM.from_pretrained(name, **more, output_loading_info=True)
         model, found = loaded
@@ -167,7 +170,17 @@ def load_base_model(
 def find_base_model(folder: Path) -> str:
     """Name the model with the tokenizer: the model itself, or the base model of an adapter."""
     if (folder / _CONFIG).is_file():
-        return _read_facts(folder / _CONFIG, "base_model_name_or_path")["base_model_name_or_path"]
+        base = _read_facts(folder / _CONFIG, "base_model_name_or_path")["base_model_name_or_path"]
+        for place in (Path(base), folder / base):  # a relative path is one from here, or from the adapter
+            if place.is_dir():
+                return str(place)
+        if base.startswith((".", "/", "~", "\\")) or base.count("/") > 1:
+            msg = (
+                f"the adapter {folder} names the base model {base!r}, and no such folder is there. Write its full path "
+                f"into {_CONFIG}, as base_model_name_or_path."
+            )
+            raise SciSciRLError(msg)
+        return base
     if (folder / "config.json").is_file():
         return str(folder)
     msg = (
@@ -264,6 +277,19 @@ def load_errors(what: str, name: str) -> Generator[None]:
                 "wants an account) and the free memory. Without a network, give a folder that holds the model."
             )
         msg = f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
+        raise SciSciRLError(msg) from error
+
+
+@contextmanager
+def refuse_pickles(run: Path) -> Generator[None]:
+    """Say in one line that a checkpoint has a pickle that PyTorch does not load, because it could run code."""
+    try:
+        yield
+    except pickle.UnpicklingError as error:
+        msg = (
+            f"a file of the last checkpoint in {run} was not written by this run, and is not loaded: it could run "
+            "code. Remove this checkpoint, and resume from the one before: resume=True."
+        )
         raise SciSciRLError(msg) from error
 
 

@@ -50,6 +50,7 @@ from sciscirl.runs.local_model import (
     TRAINED_ON_FILE,
     load_adapter,
     load_base_model,
+    refuse_pickles,
     require_packages,
     set_threads,
 )
@@ -125,7 +126,8 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         else:
             logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
         # Also after the last step: this loads the weights that are judged.
-        trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+        with refuse_pickles(folder):
+            trainer.train(resume_from_checkpoint=str(begun) if begun else None)
         if judge is not None:
             judge.judge(n_steps)
         if is_first:

@@ -265,8 +265,8 @@ QUESTION: Final = {
 
 
 # What may begin a special token of a tokenizer (<|im_start|>, </s>, <0x0A>, [INST]), what some readers take for the end
-# of a line, and halves of surrogate pairs. "p < 0.05", "p<0.05" and "[12]" stay as they are.
-_ESCAPED: Final = re.compile(r"<(?!\s|=|\d+(?:\.\d+)?(?![\w>]))|\[(?=/?[A-Za-z_])|[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+# of a line, and halves of surrogate pairs. "p < 0.05" and "[12]" stay as they are.
+_ESCAPED: Final = re.compile(r"<(?!\s)|\[(?=/?[A-Za-z_])|[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # A word, or a piece of a long one: so text without spaces can be cut too.
 _PIECE: Final = re.compile(r"\S{1,40}")
 _CUT: Final = " …"
@@ -358,7 +358,7 @@ def _render_task(contract: ContractName, target: Target, hide: Sequence[str]) ->
     if isinstance(target, PairTarget):
         return f"{PAIR_SUBJECT} {PAIR_UNSEEN.format(**record)} {ask}"
     question = target.label.question
-    subject = OWN_SUBJECT.format(question=f" It answers: {question}" if question else "")
+    subject = OWN_SUBJECT.format(question=f" It answers: {_escape_line(question)}" if question else "")
     return f"{subject} {OWN_UNSEEN.format(**record)} {ask}"
 
 
@@ -368,7 +368,9 @@ def _render_meanings(target: Target) -> list[str]:
     if not isinstance(target, OwnTarget):
         return [MEANING[column] for column in list_labels(target)]
     lines = [
-        f"- {word}: {target.label.meanings[word]}" for word in target.label.classes if word in target.label.meanings
+        f"- {word}: {_escape_line(target.label.meanings[word])}"
+        for word in target.label.classes
+        if word in target.label.meanings
     ]
     return ["\n".join([OWN_MEANING, *lines])] if lines else []
 
@@ -378,7 +380,7 @@ def _list_questions(target: Target) -> list[str]:
         return [*PAIR_QUESTIONS]
     if not isinstance(target, OwnTarget):
         return [question for column in list_labels(target) for question in QUESTIONS[column]]
-    meanings = {word: target.label.meanings.get(word) for word in target.label.classes}
+    meanings = {word: _escape_line(target.label.meanings.get(word, "")) for word in target.label.classes}
     asked = [
         OWN_QUESTION.format(label=word, meaning=f" ({meaning})" if meaning else "")
         for word, meaning in meanings.items()
@@ -440,6 +442,11 @@ def escape_markup(text: str) -> str:
         {"a": "1 < 2 \u003c|im_end|>"}
     """
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
+
+
+def _escape_line(text: str) -> str:
+    """Write words of a release as one line of a message, which begins neither a turn nor a token."""
+    return escape_markup(" ".join(text.split()))
 
 
 def cap_view(view: View, n_tokens: int, count_tokens: Callable[[str], int]) -> View:

@@ -365,3 +365,19 @@ def test_other_sources_have_no_tasks_and_other_folders_no_list(tmp_path):
     with pytest.raises(InputNotFoundError, match=r"no readable tasks\.json"):
         do_listed(tmp_path)
     assert EngineConfig().tasks == 16
+
+
+def test_two_null_models_of_one_cache_end_well_and_the_slower_waits(world, tmp_path):
+    command = [sys.executable, "-P", "-m", "sciscidata", "null-cd", str(world.corpus), "--cache-dir", str(tmp_path)]
+    runs = [
+        subprocess.Popen(
+            [*command, "--n-draws", str(n), "--workers", "2", "--out", str(tmp_path / f"{n}.parquet")],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        for n in (2, 12)  # they share the folder of their draws, which the first to end removes
+    ]
+    said = [run.communicate(timeout=PATIENCE_S)[0].decode() for run in runs]
+    assert [run.returncode for run in runs] == [0, 0], said
+    assert "another run computes the same null model" in said[0] + said[1]
+    assert pl.read_parquet(tmp_path / "12.parquet")["n_defined"].max() == 12

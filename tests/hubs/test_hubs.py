@@ -13,6 +13,7 @@ import time
 from collections.abc import Generator
 from contextlib import suppress
 from functools import partial
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,7 +24,9 @@ import yaml
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, HubError, ReleaseExistsError, UnsafeNameError, VerificationError
 from sciscidata.hubs import exchange, fetch, publish
+from sciscidata.hubs.exchange import Access
 from sciscidata.hubs.hugging_face import read_hub_name
+from sciscidata.hubs.zenodo import Deposition, Zenodo
 from sciscidata.release.manifest import DOCUMENTS, hash_manifest
 from sciscidata.release.verify import verify
 from tests.release.test_release import write
@@ -250,6 +253,11 @@ def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
         files[name] = b"x"
         with pytest.raises(UnsafeNameError, match="not a file inside"):
             fetch(NAME, out=tmp_path / "fetched")
+    for entry in ({"files": [1]}, {"files": {"train.jsonl": None}}, {"sides": None}, {"counts": {"filters": 7}}):
+        stated = {**manifest, **entry}
+        files["manifest.json"] = json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}).encode()
+        with pytest.raises(VerificationError, match=f"was not written by sciscidata: {next(iter(entry))}"):
+            fetch(NAME, out=tmp_path / "fetched")
     assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice", ".slice.published.json"}
 
 
@@ -283,6 +291,42 @@ def test_an_answer_without_end_is_cut_off(release: Path, server: HubServer, tmp_
         ask()
     assert server.n_flooded < 80_000_000
     assert not [*(tmp_path / "cache").glob("**/hf-*/test.jsonl")]
+
+
+class _OddAnswers(BaseHTTPRequestHandler):
+    """Answers whatever it is asked with one text, and status 200."""
+
+    text = b""
+
+    def _answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(self.text)))
+        self.end_headers()
+        self.wfile.write(self.text)
+
+    do_GET = do_POST = do_PUT = _answer
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b"<html>Sorry</html>", b"", b"null", b"7", b"[7]", b'{"id": 1}', b'[{"id": "../x"}]', b"[[]]", b"\xff"],
+    ids=repr,
+)
+def test_an_odd_answer_of_zenodo_is_a_named_error(
+    release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch, text: bytes
+) -> None:
+    handler = type("Odd", (_OddAnswers,), {"text": text})
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as odd:
+        url = f"http://127.0.0.1:{odd.server_port}"
+        monkeypatch.setenv("ZENODO_URL", url)
+        with pytest.raises(HubError, match=r"failed to find or make|described a deposition without"):
+            publish(release, to="zenodo", creators=WHO)
+        zenodo = Zenodo(Access(url, TOKEN))
+        with pytest.raises(HubError, match="failed to take notes"):
+            zenodo.upload(Deposition(1, "10.5281/zenodo.1", url, url, is_submitted=False), "notes", b"x")
 
 
 def test_refusals_say_what_is_needed_and_never_the_token(

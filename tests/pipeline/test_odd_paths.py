@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import polars as pl
@@ -81,6 +84,26 @@ def test_a_home_is_one_wherever_a_path_is_named_and_an_unknown_users_is_a_name(t
     ):
         with pytest.raises(InputNotFoundError, match="~none-such"):
             read()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="names of other systems are UTF-8")
+@pytest.mark.parametrize(
+    ("name", "environment"),
+    [(b"caf\xe9", {}), ("café".encode(), {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"})],
+)
+def test_a_folder_whose_name_polars_cannot_read_is_said(tmp_path, name, environment):
+    command = [sys.executable, "-P", "-m", "sciscidata", "ingest", "--source", "synthetic", "--cache-dir", "cache"]
+    done = subprocess.run(
+        [*command, "--out", name],
+        cwd=tmp_path,
+        env=os.environ | environment,
+        capture_output=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"Traceback" not in done.stderr
+    assert b"Rename it, or if the name is UTF-8, export PYTHONUTF8=1" in b" ".join(done.stderr.split())
 
 
 def test_no_file_is_scanned_as_a_pattern_unasked():

@@ -177,7 +177,13 @@ def test_verify_finds_a_quota_that_a_manifest_does_not_keep(impact, tmp_path):
 
     folder = tmp_path / "copy"
     shutil.copytree(impact.folder, folder)
-    manifest = {**impact.manifest, "label": {**impact.manifest["label"], "classes": ["top", "rest", "else"]}}
+
+    def add_class(entry):
+        filled = {name: add_class(value) for name, value in entry.items()} if isinstance(entry, dict) else entry
+        return {**filled, "else": 0} if isinstance(entry, dict) and {*entry} == {"top", "rest"} else filled
+
+    manifest = add_class(impact.manifest)
+    manifest["label"]["classes"] = ["top", "rest", "else"]
     manifest["manifest_sha256"] = hash_manifest(manifest)
     (folder / "manifest.json").write_bytes(render_manifest(manifest))
     with pytest.raises(VerificationError, match="rows of class else, the split asks for"):
@@ -302,6 +308,10 @@ def test_a_column_of_own_tables_is_the_label(tmp_path):
         ({"column": None}, "got none of them"),
         ({"sql": "CASE WHEN 1 THEN 'top' END"}, "got OwnLabel.column and OwnLabel.sql"),
         ({"column": None, "sql": "1 +"}, "OwnLabel.sql cannot be read"),
+        ({"column": None, "sql": "a" + "+a" * 60_000}, "has 120,001 characters, needs at most 20,000"),
+        ({"column": None, "sql": " OR ".join(["a > 1"] * 1_000)}, "steps one in another, needs at most 120"),
+        ({"column": None, "sql": f"CASE {'WHEN a > 1 THEN 2 ' * 500} END"}, "steps one in another"),
+        ({"column": None, "expression": sum(map(pl.col, ["a"] * 500), pl.lit(0))}, "expression has 50. steps"),
         ({"id": "key"}, "OwnLabel.id is given without OwnLabel.file"),
         ({"meanings": {"bottom": "few"}}, "explains 'bottom', which is no class"),
         ({"column": "cited_by_count", "hidden": ()}, "a prompt would show the answer"),

@@ -34,6 +34,7 @@ from sciscidata.errors import (
 )
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.novelty.atypicality import add_scores
+from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.release.manifest import (
     DATA_FILES,
     DOCUMENTS,
@@ -45,12 +46,17 @@ from sciscidata.release.manifest import (
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
+from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.scoring import compute_labels
 
 REPOSITORY = Path(__file__).parents[2]
 SPLIT = SplitConfig(n_train=60, n_test=15)
+ATYPICALITY = {
+    **{"config": asdict(NoveltyConfig()), "published": None, "background": None, "conventionality_cut": 2.0},
+    **dict.fromkeys(("works", "scored_works", "scored_pairs"), 300),
+}
 PINNED = {
     "train.jsonl": "d74801b259100ddf7abb157af2bad73568de2cfecedf8a0837ab6bc5bb387e23",
     "test.jsonl": "9b177f60263d7300fefa7cb7b9faf574c93fb97d8042d700da1d0d9f9d487737",
@@ -273,7 +279,7 @@ def test_what_a_manifest_lists_under_a_name_that_no_release_has_is_not_replaced(
         (copy / name).parent.mkdir(exist_ok=True)
         (copy / name).write_text("years of work")
     stated = json.loads((copy / "manifest.json").read_text())
-    stated["files"] |= {name: {"bytes": 13} for name in ("thesis.tex", "photos/1.jpg")}
+    stated["files"] |= {name: {"bytes": 13, "sha256": ""} for name in ("thesis.tex", "photos/1.jpg")}
     (copy / "manifest.json").write_text(json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}))
     with pytest.raises(ReleaseExistsError, match=r"also holds what is not part .*photos/1\.jpg, thesis\.tex"):
         check_target(copy, overwrite=True)
@@ -529,7 +535,9 @@ def garble_manifest(folder: Path) -> None:
 def count_wrongly(folder: Path) -> None:
     restate(
         folder,
+        eligibility=asdict(EligibilityConfig()),
         counts={
+            "last_year": 2020,
             "filters": {"works": 300, "duplicate": 3, "eligible": 296},
             "scored": {
                 "disruption_label": {"disruptive": 99, "consolidating": 100, "neutral": 100},
@@ -563,8 +571,8 @@ DAMAGES = [
     (change_seed, ["not in the order of their split keys", "belong to the other split"]),
     (change_sizes, ["20 rows of class disruptive, the split asks for 21"]),
     (miscount, ["neutral: the manifest says 21, found 20"]),
-    (forget_settings, ["thresholds and split cannot be read"]),
-    (garble_manifest, ["train.jsonl: the manifest says None", "sides: the manifest says None", "counts cannot"]),
+    (forget_settings, ["thresholds: Expected object, got null"]),
+    (garble_manifest, ["counts: Expected object, got int"]),
     (
         count_wrongly,
         [
@@ -694,7 +702,7 @@ def test_other_balances_and_rules_verify_too(tmp_path: Path, balance: Any, rule:
     split = SplitConfig(n_train=27, n_test=9, balance=balance)
     thresholds = LabelThresholds(novelty_rule=rule)
     stated = manifest(split) | {"thresholds": asdict(thresholds)}
-    stated |= {"atypicality": {"config": {"score": "sigmoid"}, "conventionality_cut": 2.0}}
+    stated |= {"atypicality": ATYPICALITY}
     release = write_release(draw_novel(works, split, thresholds), works, tmp_path / "slice", manifest=stated)
     assert verify_release(release.folder).manifest["novelty"] == {"available": True}
     is_balanced = balance in ("novelty", "joint")
@@ -707,7 +715,7 @@ def test_other_balances_and_rules_verify_too(tmp_path: Path, balance: Any, rule:
 def by_uzzi(tmp_path: Path) -> Path:
     works, split, thresholds = make_works(), SplitConfig(n_train=60, n_test=15), LabelThresholds(novelty_rule="uzzi")
     stated = manifest(split) | {"thresholds": asdict(thresholds)}
-    stated |= {"atypicality": {"config": {"score": "sigmoid"}, "conventionality_cut": 2.0}}
+    stated |= {"atypicality": ATYPICALITY}
     drawn = draw_novel(works, split, thresholds)
     return write_release(drawn, works, tmp_path / "uzzi", manifest=stated, scores_file=False).folder
 
@@ -741,7 +749,7 @@ def test_a_label_of_uzzis_rule_that_contradicts_the_sigmoids_is_found(by_uzzi: P
 def test_of_ranks_alone_a_uzzi_label_cannot_be_told_but_its_presence_can(
     by_uzzi: Path, old: str | None, new: str | None, is_found: bool
 ) -> None:
-    ranked = {"config": {"score": "rank"}, "conventionality_cut": 2.0}
+    ranked = ATYPICALITY | {"config": asdict(NoveltyConfig(score="rank"))}
     rewrite(by_uzzi, "train", lambda frame: relabel(frame, old, new))
     restate(by_uzzi, atypicality=ranked)
     with pytest.raises(VerificationError) as caught:
@@ -754,7 +762,7 @@ def test_uzzi_labels_that_contradict_the_ranks_of_their_year_are_found(tmp_path:
     works, split = make_works(), SplitConfig(n_train=60, n_test=15, balance=balance)
     thresholds = LabelThresholds(novelty_rule="uzzi")
     stated = manifest(split) | {"thresholds": asdict(thresholds)}
-    stated |= {"atypicality": {"config": {"score": "rank"}, "conventionality_cut": 2.0}}
+    stated |= {"atypicality": ATYPICALITY | {"config": asdict(NoveltyConfig(score="rank"))}}
     drawn = draw_novel(works, split, thresholds, "rank")
     folder = write_release(drawn, works, tmp_path / "ranked", manifest=stated).folder
     verify_release(folder)

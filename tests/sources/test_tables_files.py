@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import bz2
 import gzip
 import json
 import logging
+import lzma
 import random
 import re
 from contextlib import suppress
@@ -287,9 +289,19 @@ def test_a_file_that_was_cut_off_is_named(tmp_path):
     latin.write_bytes(CITES.write_csv().encode() + "É,P1\n".encode("latin-1"))
     with pytest.raises(CorruptRecordError, match=r"latin\.csv: .*UTF-?8"):
         ingest_tables(TablesConfig(**files | {"citations": (str(latin),)}, **NAMES), tmp_path / "corpus")
-    archive = tmp_path / "g_patent.tsv.zip"
-    archive.write_bytes(b"PK\x03\x04")
-    with pytest.raises(CorruptRecordError, match="is a ZIP archive"):
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [("ZIP", b"PK\x03\x04" + bytes(20)), ("XZ", lzma.compress(b"a,b\n" * 99)), ("bzip2", bz2.compress(b"a,b\n" * 99))],
+)
+@pytest.mark.parametrize(
+    "damage", [lambda text: text, lambda text: text[:-3], lambda text: text[:9] + b"\xff" + text[9:]]
+)
+def test_a_kind_of_archive_that_is_not_read_is_named(tmp_path, kind, content, damage):
+    files, archive = csv_files(tmp_path), tmp_path / "g_patent.tsv.packed"
+    archive.write_bytes(damage(content))
+    with pytest.raises(CorruptRecordError, match=f"is packed as {kind}. Unpack it"):
         ingest_tables(TablesConfig(**files | {"citations": (str(archive),)}, **NAMES), tmp_path / "corpus")
 
 

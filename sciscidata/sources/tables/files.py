@@ -23,7 +23,7 @@ from sciscidata.storage.parquet import is_parquet
 _BLOCK_BYTES: Final = 8 << 20
 _HEAD_BYTES: Final = 1 << 20
 _ROWS: Final = 1 << 15
-_ZIP: Final = b"PK\x03\x04"
+_PACKED: Final = {b"PK\x03\x04": "ZIP", b"\xfd7zXZ\0": "XZ", b"BZh": "bzip2", b"7z\xbc\xaf": "7z", b"Rar!": "RAR"}
 #: How an Arrow IPC file (Feather) and a stream begin.
 _ARROW_FILE, _ARROW_STREAM = b"ARROW1\0\0", b"\xff\xff\xff\xff"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
@@ -68,9 +68,10 @@ class TableFile:
             return
         with self._naming_file():
             head = _head(path)
-        if head.startswith(_ZIP):
-            msg = f"{path} is a ZIP archive. Unpack it, and name the file inside."
-            raise CorruptRecordError(msg)
+        for start, kind in _PACKED.items():
+            if head.startswith(start):
+                msg = f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
+                raise CorruptRecordError(msg)
         self.is_json = head.lstrip()[:1] in (b"{", b"[")
         if self.is_json:
             lines = [line for line in head.splitlines() if _bare(line)]

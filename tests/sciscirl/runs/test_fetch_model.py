@@ -6,6 +6,7 @@ import hashlib
 import importlib.util
 import json
 import shutil
+import struct
 import zipfile
 
 import gguf
@@ -85,6 +86,30 @@ def made(tmp_path_factory):
     home = tmp_path_factory.mktemp("gguf")
     weights = write_gguf(home / "tiny.gguf")
     return home / "tiny.gguf", fetch_model(str(home / "tiny.gguf"), dtype="float32", cache=home / "cache"), weights
+
+
+@pytest.mark.parametrize("n_entries", [1 << 60, 1 << 23])
+def test_a_list_of_more_entries_than_any_model_has_is_refused_before_it_takes_memory(tmp_path, n_entries):
+    write_gguf(tmp_path / "tiny.gguf")
+    content = (tmp_path / "tiny.gguf").read_bytes()
+    at = content.index(b"tokenizer.ggml.tokens") + len(b"tokenizer.ggml.tokens") + 8
+    bomb = content[:at] + struct.pack("<Q", n_entries) + content[at + 8 :]
+    (tmp_path / "bomb.gguf").write_bytes(bomb)
+    with pytest.raises(SciSciRLError, match="a list of its header is cut off, or has more than 4,194,304 entries"):
+        fetch_model(str(tmp_path / "bomb.gguf"), cache=tmp_path)
+
+
+def test_a_chat_template_that_never_ends_is_stopped(made, tmp_path, monkeypatch):
+    monkeypatch.setattr("sciscirl.runs.chat_format._TEMPLATE_S", 0.2)
+    model = shutil.copytree(made[1], tmp_path / "model")
+    loops = "".join(f"{{% for {name} in range(9999) %}}" for name in "abcd") + "{% endfor %}" * 4
+    tokenizer = load_tokenizer(str(model))
+    tokenizer.chat_template = loops
+    tokenizer.save_pretrained(model)
+    with pytest.raises(SciSciRLError, match=r"the chat template of this model computes for more than 0\.2 s"):
+        choose_renderer(str(model))
+    with pytest.raises(SciSciRLError, match="the chat template of this model"):
+        warn_of_renderer(str(model), "role_colon")
 
 
 def test_weights_are_those_of_the_file_and_no_more_rounded(made):

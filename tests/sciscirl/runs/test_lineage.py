@@ -131,9 +131,11 @@ def test_a_run_without_a_state_says_what_to_do(supervised, tmp_path, rows):
 def test_a_run_cannot_start_from_itself_or_from_a_damaged_one(supervised, tmp_path):
     with pytest.raises(SciSciRLError, match=r"the run itself\. Go on with it: resume=True"):
         find_start(str(supervised), supervised, PRESET)
-    write_json(supervised / "run.json", [])
-    with pytest.raises(SciSciRLError, match=r"run\.json is damaged"):
-        find_start(str(supervised), tmp_path / "rl", PRESET)
+    whole = json.loads((supervised / "run.json").read_text("utf-8"))
+    for damaged in ([], *({**whole, "begun_from": start} for start in (-1, "x", [1], {"path": 7}))):
+        write_json(supervised / "run.json", damaged)
+        with pytest.raises(SciSciRLError, match=r"run\.json is damaged"):
+            find_start(str(supervised), tmp_path / "rl", PRESET)
 
 
 @pytest.mark.parametrize(("name", "value"), [("model", "Qwen/Other"), ("lora_rank", 7)])

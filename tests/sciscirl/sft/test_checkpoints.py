@@ -22,7 +22,7 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.options import PeftSftOptions
 from sciscirl.runs.chat_format import load_tokenizer
-from sciscirl.runs.local_model import load_local_model
+from sciscirl.runs.local_model import load_local_model, refuse_pickles
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.sft.merge import merge_adapter
 from sciscirl.sft.peft_backend import Judge, train_with_peft
@@ -233,3 +233,18 @@ def test_an_adapter_that_does_not_say_what_it_was_trained_on_is_warned_of(copied
 def test_a_device_that_nobody_knows_is_one_line(copied, tmp_path):
     with pytest.raises(SciSciRLError, match="device is 'gpu', needs one that PyTorch knows"):
         merge_adapter(copied, tmp_path / "merged", device="gpu")
+
+
+def test_a_pickle_of_a_stranger_in_a_checkpoint_is_neither_run_nor_a_traceback(tmp_path):
+    torch = pytest.importorskip("torch")
+    marker = tmp_path / "executed"
+
+    class Hostile:
+        def __reduce__(self):
+            return Path.touch, (marker,)
+
+    torch.save(Hostile(), tmp_path / "optimizer.pt")
+    says = r"was not written by this run, and is not loaded: it could run code"
+    with pytest.raises(SciSciRLError, match=says), refuse_pickles(tmp_path):
+        torch.load(tmp_path / "optimizer.pt", weights_only=True)
+    assert not marker.exists()

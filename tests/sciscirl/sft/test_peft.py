@@ -289,6 +289,24 @@ def test_a_model_that_is_not_there_is_one_line(toy_slice, contrary_model, tmp_pa
         load_base_model(str(empty))
 
 
+def test_the_base_model_of_an_adapter_is_found_from_any_folder(tmp_path, monkeypatch):
+    adapter, base = tmp_path / "run" / "adapter", tmp_path / "run" / "models" / "tiny"
+    base.mkdir(parents=True)
+    adapter.mkdir()
+
+    def find(name):
+        (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": name}), "utf-8")
+        return find_base_model(adapter)
+
+    assert Path(find("../models/tiny")).samefile(base)
+    assert find("Qwen/Qwen3-8B") == "Qwen/Qwen3-8B"
+    for gone in ("../gone", "./gone", "/gone/model", "~/gone", "a/b/c"):
+        with pytest.raises(SciSciRLError, match=r"names the base model .*, and no such folder is there"):
+            find(gone)
+    monkeypatch.chdir(tmp_path / "run")
+    assert Path(find("models/tiny")).samefile(base)
+
+
 def test_four_bits_are_trained_on_and_merged_back_into_sixteen(toy_slice, contrary_model, tmp_path, monkeypatch):
     pytest.importorskip("bitsandbytes")
     options = PeftSftOptions(

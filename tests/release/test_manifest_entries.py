@@ -1,0 +1,147 @@
+"""Whatever a stranger writes into a manifest, with its hash made right again, ends in a named error or does no harm."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from markdown_it import MarkdownIt
+
+from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build
+from sciscidata.cli.summary import print_path
+from sciscidata.errors import ConfigError, SciSciDataError, VerificationError
+from sciscidata.hubs import publish
+from sciscidata.release.documents import render_documents
+from sciscidata.release.manifest import check_stated, hash_manifest, read_manifest
+from sciscidata.release.verify import verify
+
+#: What an entry may not be, in turn; a missing one is the last.
+MISSING = object()
+WRONG = (None, -1, 7, 0.5, 10**30, 10**400, "x", "", "\x1b[2J", [], [1], ["x"], {}, {"x": 1}, {"x": {}}, True, MISSING)
+N_TRIED = 30
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("entries")
+    label = OwnLabel(
+        name="impact_label",
+        classes=("top", "rest"),
+        sql="CASE WHEN cited_by_count > 3 THEN 'top' ELSE 'rest' END",
+        meanings={"top": "many citers"},
+        question="Is it cited?",
+    )
+    split, source = SplitConfig(n_train=30, n_test=6), SyntheticConfig(n_works=2_000)
+    return build(BuildConfig(source=source, out=home / "slice", split=split, label=label, cache_dir=home)).folder
+
+
+def reseal(folder: Path, manifest: dict[str, Any]) -> None:
+    manifest["manifest_sha256"] = hash_manifest(manifest)
+    (folder / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")
+
+
+def places_of(entry: Any, place: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Name every entry; of lists, and of what has many of a kind, only the first."""
+    yield place
+    names = sorted(entry) if isinstance(entry, dict) else range(len(entry)) if isinstance(entry, list) else ()
+    many = isinstance(entry, list) or place[-1:] in (("venue_concentration",), ("removed",), ("class_counts",))
+    few = 1 if many or place == ("files",) else None
+    for name in [*names][:few]:
+        yield from places_of(entry[name], (*place, name))
+
+
+def changed(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dict[str, Any]:
+    whole = inner = copy.deepcopy(manifest)
+    for name in place[:-1]:
+        inner = inner[name]
+    if value is MISSING:
+        del inner[place[-1]]
+    else:
+        inner[place[-1]] = value
+    return whole
+
+
+def test_no_wrong_entry_of_a_manifest_ends_in_a_traceback(original: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "slice"))
+    manifest = read_manifest(original)
+    accepted, n_refused = [], 0
+    for place in [place for place in places_of(manifest) if place and place != ("manifest_sha256",)]:
+        for value in WRONG:
+            reseal(folder, changed(manifest, place, value))
+            try:
+                read_manifest(folder)
+                accepted.append((place, value))
+            except VerificationError:
+                n_refused += 1
+    assert n_refused > 1_000
+    for place, value in random.Random(32).sample(accepted, N_TRIED):  # what reads them all is the same
+        reseal(folder, changed(manifest, place, value))
+        for act in (verify, print_path, lambda path: publish(path, to=str(tmp_path / "copy"), dry_run=True)):
+            try:
+                act(folder)
+            except SciSciDataError:
+                pass
+            except Exception as error:
+                pytest.fail(f"{place} = {value!r}: {error!r}")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (("files", "train.jsonl", "bytes"), "12", r"files\[\.\.\.\]\.bytes: Expected int, got str"),
+        (("counts", "filters", "works"), MISSING, r"counts\.filters has no works"),
+        (("class_counts", "train", "impact_label", "top"), MISSING, r"class_counts\.train\.impact_label has no top"),
+        (("atypicality", "config"), None, "atypicality has neither config nor published"),
+        (("versions", "polars"), "](javascript:x)", r"versions\[\.\.\.\]: Expected str matching"),
+        (("label", "classes"), ["<b>"], "OwnLabel.classes is"),
+    ],
+)
+def test_a_wrong_entry_is_named(original: Path, tmp_path: Path, place: Any, value: Any, says: str) -> None:
+    folder = Path(shutil.copytree(original, tmp_path / "slice"))
+    reseal(folder, changed(read_manifest(original), place, value))
+    with pytest.raises(VerificationError, match=f"was not written by sciscidata: {says}"):
+        verify(folder)
+
+
+def test_what_could_not_be_read_back_is_not_written() -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read back: source\.inputs: Expected array, got str"):
+        check_stated({"thresholds": {}, "split": {}, "source": {"inputs": "mine"}})
+
+
+MARKUP = (
+    "# Heading\n\n## Another\n\n<script>alert(1)</script> <img src=x onerror=y> [click](javascript:alert(1)) "
+    "![picture](http://127.0.0.1/x.png) <javascript:x> `code` ```\n~~~ **bold** _soft_ &lt;b&gt; a | b\n---\n- item\n"
+    "1. item\n> quote\n\n[ref]: javascript:x\n[ref] https://example.org www.example.org a@example.org"
+)
+
+
+@pytest.mark.parametrize("text", [MARKUP, *MARKUP.split(" ")], ids=repr)
+@pytest.mark.parametrize("kind", ["synthetic", "labelled"])
+def test_no_text_of_a_manifest_becomes_markup_of_the_card(original: Path, text: str, kind: str) -> None:
+    def write_card(words: str) -> str:
+        manifest = copy.deepcopy(read_manifest(original))
+        manifest["eligibility"]["languages"] = [words]
+        manifest["label"] |= {"question": words, "meanings": {"top": words, "rest": words}}
+        manifest["atypicality"]["config"]["null"] = words
+        manifest["diagnostics"][0] |= {"level": "warning", "text": words}
+        manifest["cd"] |= {"uncited": words, words: words}
+        manifest["source"] |= {"kind": kind, "labels": words}
+        header, _, card = render_documents(manifest)["README.md"].decode().partition("\n---\n")
+        assert yaml.safe_load(header)["language"] == [words]
+        return card
+
+    def kinds_of(card: str) -> list[str]:
+        tokens = MarkdownIt("gfm-like", {"linkify": False}).parse(card)
+        inner = [one for token in tokens for one in (token, *(token.children or ())) if one.type != "text_special"]
+        return [f"{one.type} {one.attrs.get('href', '')}" for one in inner]
+
+    assert kinds_of(write_card(text)) == kinds_of(write_card("words"))
+    assert not re.search(r"https?://|(?<!\w)www\.\w|\w@\w", write_card(text).replace("https://doi.org", ""))
