@@ -20,7 +20,7 @@ from sciscidata.pipeline import build
 from sciscidata.release.manifest import hash_manifest, render_manifest
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
-from tests.forked import run
+from tests.program import run
 
 #: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b"
