@@ -13,15 +13,11 @@ Word = str | bytes | os.PathLike[str]
 
 
 def run(
-    *words: Word, cwd: Path, env: Mapping[str, str] | None = None, **streams: str
+    *words: Word, cwd: Path, env: Mapping[str, str] | None = None, **streams: Any
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end; ``stdout`` and ``stderr`` name files to write to instead."""
-    files: dict[str, Any] = {name: Path(path).open("ab") for name, path in streams.items()}
-    pipes = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE) | files
-    done = subprocess.run(_command(words), cwd=cwd, env=env, stdin=subprocess.DEVNULL, check=False, **pipes)
-    for file in files.values():
-        file.close()
-    return done
+    """Run a command to its end; ``stdout`` and ``stderr`` are files to write to instead."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "stdin": subprocess.DEVNULL} | streams
+    return subprocess.run(_command(words), cwd=cwd, env=env, check=False, **streams)
 
 
 def start(*words: Word, cwd: Path, log: Path, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
