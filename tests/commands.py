@@ -8,7 +8,6 @@ A test gets an answer whatever a command does: a panic, a signal and a hang end 
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import json
 import os
@@ -276,12 +275,7 @@ def _serve() -> None:
     with suppress(ValueError, OSError):  # what is damaged may ask for any amount
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     answers = os.fdopen(os.dup(1), "wb")
-    gc.disable()
     from sciscidata.cli.main import main
-    from tests.quick import leave_out_what_takes_long
-
-    leave_out_what_takes_long()
-    import tests.less_garbage  # noqa: F401
 
     watch = _Watch()
     sys.addaudithook(watch)

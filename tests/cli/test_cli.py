@@ -23,7 +23,7 @@ from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.release.manifest import hash_manifest
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
-from tests import forked
+from tests import program
 from tests.conftest import REPOSITORY
 
 SMALL = ["--source", "synthetic", "--n-works", "3000", "--n-train", "60", "--n-test", "9"]
@@ -68,7 +68,6 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert run("describe", folder)[1] == out
 
 
-@pytest.mark.usefixtures("real_pictures")
 def test_every_flag_of_novelty_reaches_the_manifest(run, tmp_path):
     flags = ["--null", "permutation", "--n-shuffles", "7", "--novelty-seed", "5", "--score", "rank"]
     status, out, errors = run("build", *SMALL, *flags, "--novelty-rule", "uzzi", "--balance", "novelty", "--out", "a")
@@ -472,7 +471,7 @@ def test_what_may_not_be_read_is_named(run, tmp_path, command):
 
 def test_a_file_name_that_is_no_text_can_be_printed(tmp_path):
     flags = ["build", *SMALL, "--cache-dir", "cache", "--out", b"slice\xff"]
-    done = forked.run(*flags, cwd=tmp_path)
+    done = program.run(*flags, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert b"release: slice\\udcff" in done.stdout
 
@@ -492,7 +491,7 @@ def test_settings_that_have_an_effect_or_ask_for_what_is_given_are_not_refused()
 
 
 def test_a_window_that_is_no_number_is_named(tmp_path):
-    done = forked.run("build", "--window-years", "x", cwd=tmp_path)
+    done = program.run("build", "--window-years", "x", cwd=tmp_path)
     assert done.returncode == 2
     assert done.stderr.decode() == (
         "error: --window-years is 'x', needs a whole number from 0 to 9999, or all. See sciscidata build --help.\n"
@@ -574,7 +573,7 @@ cli.main()
     ],
 )
 def test_every_help_page_prints(tmp_path, arguments):
-    done = forked.run(*arguments, "--help", cwd=tmp_path)
+    done = program.run(*arguments, "--help", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert b"usage: sciscidata" in done.stdout
     assert done.stderr == b""

@@ -20,7 +20,7 @@ from sciscidata.pipeline import build
 from sciscidata.release.manifest import hash_manifest, render_manifest
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
-from tests.forked import run
+from tests.program import run
 
 #: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\u202e\nverified: all\r\x9b"
@@ -176,7 +176,8 @@ def test_a_stream_that_is_closed_is_one_line(release, words, streams, tmp_path):
 @pytest.mark.parametrize("words", ["describe", "verify"])
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
 def test_a_stream_that_cannot_be_written_is_one_line(release, words, stream, tmp_path):
-    done = run(words, release, cwd=tmp_path, **{stream: "/dev/full"})
+    with Path("/dev/full").open("wb") as full:
+        done = run(words, release, cwd=tmp_path, **{stream: full})
     assert_loss_is_one_line(done, is_lost=stream == "stdout", is_told=stream == "stdout")
     assert stream == "stderr" or b"standard output: No space left on device." in done.stderr
 
@@ -198,7 +199,7 @@ def test_a_reader_that_leaves_early_is_one_line():
 
 def assert_loss_is_one_line(done: subprocess.CompletedProcess[bytes], *, is_lost: bool, is_told: bool) -> None:
     assert done.returncode == int(is_lost)
-    lines = done.stderr.decode().splitlines()
+    lines = (done.stderr or b"").decode().splitlines()
     assert len(lines) == int(is_lost and is_told), lines
     assert all(line.startswith("error: cannot write standard output") for line in lines)
 

@@ -26,9 +26,7 @@ from sciscidata.release.verify import verify_release
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
 PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(
-    ["sciscidata.cli.main", "sciscidata.pipeline", "sciscidata.stages", "tests.quick", "tests.warm_kernels"]
-)
+PROCESSES.set_forkserver_preload(["sciscidata.cli.main", "sciscidata.pipeline", "sciscidata.stages"])
 NEVER = -1
 
 
@@ -39,9 +37,7 @@ def run_watched(home: str, notes: str, touches_left: int, arguments: list[str]) 
     """
     from sciscidata.cli.main import main
     from sciscidata.corpus.writer import _PART_ROWS
-    from tests.quick import leave_out_what_takes_long
 
-    leave_out_what_takes_long()
     _PART_ROWS.update({"works": 1 << 12, "citations": 1 << 15})  # several parts of a small world
     errors = os.open(f"{notes}.errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(errors, 2)

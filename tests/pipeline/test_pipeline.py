@@ -123,7 +123,6 @@ def test_the_engine_changes_no_byte_of_a_slice(tmp_path, plain):
     assert hashes(release.folder, DATA_FILES) == hashes(plain.folder, DATA_FILES)
 
 
-@pytest.mark.usefixtures("real_pictures")
 def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
     first = build(small(tmp_path))
     second = build(small(tmp_path, out=tmp_path / "again"))

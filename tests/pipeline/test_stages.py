@@ -597,7 +597,6 @@ def test_the_same_result_is_left_alone_and_another_only_replaced_when_asked(worl
     assert pl.read_parquet(foreign).columns == ["a"]
 
 
-@pytest.mark.usefixtures("real_pictures")
 def test_a_corpus_gives_the_slice_of_its_source_but_for_repeated_papers(world, tmp_path):
     settings = {"split": SplitConfig(n_train=90, n_test=9), "cache_dir": tmp_path / "cache"}
     own = build(BuildConfig(source=WORLD, out=tmp_path / "own", **settings))

@@ -8,19 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from matplotlib.figure import Figure
 
 from sciscirl.errors import LocalServerError
 from sciscirl.local_server.environment import set_up_environment
-from sciscirl.report import figures
-from tests import quick
 from tests.conftest import REPOSITORY
-
-_draw = figures._to_png
-#: A picture that says, as others do, that a report made it.
-BLANK = _draw(Figure(figsize=(0.1, 0.1)))
-# To draw takes most of the time of a report.
-figures._to_png = lambda figure: _draw(figure) if quick.draws_pictures else BLANK
 
 
 @pytest.fixture(scope="module")

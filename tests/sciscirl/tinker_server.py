@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import atexit
 import json
 import os
 import re
 import shlex
-import shutil
 import signal
 import socket
 import subprocess
@@ -17,7 +15,6 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from string import Template
 from urllib.parse import urlsplit
@@ -26,7 +23,6 @@ from filelock import FileLock, Timeout
 
 from tests.conftest import REPOSITORY
 from tests.ports import choose_port
-from tests.sciscirl.forks import Fork
 
 _SECONDS_TO_STOP = 300
 SECONDS_TO_RUN = 3600  # a bound on what hangs, also on a busy machine: the SDK itself would wait for two hours
@@ -58,9 +54,9 @@ class TinkerServer:
     state: Path
     environment: dict[str, str]
 
-    def start(self, script: str, *words: str, cwd: Path | None = None) -> Fork:
+    def start(self, script: str, *words: str, cwd: Path | None = None) -> Script:
         """Start one of ``scripts/``."""
-        return start_script(script, *words, environment=self.environment, cwd=cwd)
+        return Script(command(script, *words), environment=self.environment, cwd=cwd)
 
     def run(self, script: str, *words: str, check: bool = True, cwd: Path | None = None):
         """Run one of ``scripts/``; with ``check`` it has to end well."""
@@ -77,20 +73,28 @@ def command(script: str, *words: str) -> list[str]:
     return [sys.executable, str(REPOSITORY / "scripts" / script), *words]
 
 
-def start_script(script: str, *words: str, environment=os.environ, cwd: Path | None = None) -> Fork:
-    return Fork([*command(script, *words)[1:]], _printed(), environment=environment, cwd=cwd)
+class Script(subprocess.Popen[str]):
+    """A process that runs; ``out`` and ``err`` are the files that it writes to."""
 
+    def __init__(self, words: list[str], *, environment=os.environ, cwd: Path | None = None) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.out, self.err = (Path(self.folder.name, name) for name in ("out", "err"))
+        with self.out.open("w") as out, self.err.open("w") as err:
+            super().__init__(words, env=dict(environment), cwd=cwd, stdout=out, stderr=err, text=True)
 
-@cache
-def _printed() -> Path:
-    """Where scripts print to; it goes when the tests end."""
-    folder = Path(tempfile.mkdtemp())
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
+    def finish(self) -> subprocess.CompletedProcess[str]:
+        """Wait for its end, as ``subprocess.run`` does."""
+        try:
+            self.wait(SECONDS_TO_RUN)
+        finally:
+            self.kill()
+        out, err = (path.read_text("utf-8") for path in (self.out, self.err))
+        self.folder.cleanup()
+        return subprocess.CompletedProcess(self.args, self.returncode, out, err)
 
 
 def run_script(script: str, *words: str, environment=os.environ, check: bool = True, cwd: Path | None = None):
-    done = start_script(script, *words, environment=environment, cwd=cwd).wait(SECONDS_TO_RUN)
+    done = Script(command(script, *words), environment=environment, cwd=cwd).finish()
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
 

@@ -58,7 +58,7 @@ from sciscidata.sources.openalex.citer_counts import (
 )
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
-from tests import forked
+from tests import program
 from tests.servers.openalex.wire import LogEntry
 from tests.servers.openalex_server import OpenAlexServer
 
@@ -454,10 +454,10 @@ def arguments_of(server_url: str, home: Path, *flags: str) -> list[str]:
     return ["--email", "you@example.org", "--base-url", server_url, "--config", str(home / "slice.toml"), *flags]
 
 
-def run_script(server_url: str, home: Path, *flags: str) -> forked.Running | subprocess.Popen[bytes]:
+def run_script(server_url: str, home: Path, *flags: str) -> subprocess.Popen[bytes]:
     """Run the command in a process of its own."""
     words = ("build", *arguments_of(server_url, home, *flags))
-    return forked.start(*words, cwd=home, log=home / "log.txt", env=os.environ | {"OPENALEX_API_KEY": KEY})
+    return program.start(*words, cwd=home, log=home / "log.txt", env=os.environ | {"OPENALEX_API_KEY": KEY})
 
 
 def run_here(server_url: str, home: Path, *flags: str) -> int:

@@ -890,7 +890,6 @@ def test_a_slice_of_sciscinet_is_a_verified_release_with_novelty(made, tmp_path)
     assert str(made) not in json.dumps(manifest)
 
 
-@pytest.mark.usefixtures("real_pictures")
 def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_published(made, tmp_path):
     settings = {
         "": {"out": str(tmp_path / "slice"), "cache_dir": str(tmp_path / "cache")},

@@ -11,7 +11,7 @@ import pytest
 from sciscidata.cli.main import main
 from sciscidata.errors import InputNotFoundError
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from tests.forked import run
+from tests.program import run
 from tests.servers.serving import serving
 from tests.servers.store_server import HUB_TOKEN, StoreServer
 

@@ -11,7 +11,6 @@ import pytest
 
 from sciscirl.metrics.predictions import find_target, prediction_schema, read_predictions
 from sciscirl.presets import find_preset
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +61,7 @@ class Trainings:
         )
 
     def finish(self, name: str) -> tuple[Path, subprocess.CompletedProcess[str]]:
-        return self.home / name, self.begun[name].wait(SECONDS_TO_RUN)
+        return self.home / name, self.begun[name].finish()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,7 @@ import re
 import shutil
 import statistics
 import subprocess
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,7 @@ from sciscirl.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import find_commit, locked_folder, read_rows
-from tests.sciscirl.forks import Fork
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN, page_commands, served
+from tests.sciscirl.tinker_server import SECONDS_TO_RUN, Script, page_commands, served
 
 pytestmark = pytest.mark.slow
 
@@ -100,7 +100,7 @@ def tour(tinker_server, tmp_path_factory) -> Tour:
     try:
         # The step of the first checkpoint is logged after it was saved.
         while not any(row["step"] == int(options["save_every"]) - 1 for row in read_metrics(run)):
-            assert first.process.is_alive(), first.err.read_text("utf-8")
+            assert first.poll() is None, first.err.read_text("utf-8")
             assert time.monotonic() < deadline, first.err.read_text("utf-8")
             time.sleep(0.1)
     finally:
@@ -212,7 +212,7 @@ def second_server(tour, tinker_server, tmp_path_factory) -> Visit:
     with served(tinker_server.release, home / "state") as server:
         client = home / "client.py"
         client.write_text(CLIENT, "utf-8")
-        filling = Fork([str(client), server.model], home, environment=server.environment).wait(SECONDS_TO_RUN)
+        filling = Script([sys.executable, str(client), server.model], environment=server.environment).finish()
         words = ("--run", str(tour.run), "--release", str(server.release), "--out", str(home / "out"))
         judging = server.run("evaluate.py", *words).stdout
     return Visit(filling, judging, server.is_up)

@@ -39,7 +39,6 @@ from sciscirl.report.tables import (
     view_seeds,
 )
 from sciscirl.report.views import view_challenges, view_contract
-from tests import quick
 from tests.conftest import REPOSITORY
 from tests.sciscirl.conftest import BLANK
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
@@ -76,9 +75,7 @@ def home(tmp_path_factory):
 def report(home, tmp_path_factory):
     out = tmp_path_factory.mktemp("out") / "report.html"
     folders = ("exp4", "exp5", "sft", "joint", "base_only", "unjudged", "majority", "begun")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(quick, "draws_pictures", True)
-        write_report(ReportConfig(runs=tuple(home / name for name in folders), out=out, title="Runs & <others>"))
+    write_report(ReportConfig(runs=tuple(home / name for name in folders), out=out, title="Runs & <others>"))
     return out
 
 
@@ -320,7 +317,6 @@ def test_pictures_lie_beside_the_page_and_are_the_same(report, page):
         assert 200 < height < 1500
 
 
-@pytest.mark.usefixtures("real_pictures")
 def test_the_same_runs_give_the_same_bytes(home, tmp_path):
     one = write_report(ReportConfig(runs=(home / "exp4",), out=tmp_path / "one.html"))
     with mpl.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.bbox": "tight"}):  # a user's own taste
@@ -639,7 +635,6 @@ def test_whatever_a_text_holds_it_is_text(one, two, three):
     assert "49" not in page.text or "49" in one + two + three
 
 
-@pytest.mark.usefixtures("real_pictures")
 def test_a_picture_shows_what_it_is_given():
     base = {"a": Series(steps=[0, 1], values=[0.1, 0.2])}
     more = {"a": Series(steps=[0, 1], values=[0.1, 0.9])}

@@ -28,7 +28,6 @@ from sciscirl.runs.folder import open_store
 from sciscirl.studies import sweep
 from sciscirl.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.studies.training_steps import STEPS, plot_training, read_steps, summarize_steps
-from tests.quick import BLANK
 from tests.sciscirl.made_runs import make_run
 from tests.sciscirl.toy import LABELS, Scripted, make_slice, say
 
@@ -190,8 +189,6 @@ def cookbook(monkeypatch, toy_renderer, options):
         monkeypatch.setattr(module.train, "main", loop)
     monkeypatch.setattr(rl_train, "open_service", service)
     monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
-    # To draw takes most of the time; what the pictures show has tests of its own.
-    monkeypatch.setattr(sweep, "plot_training", lambda *_: _[-1].write_bytes(BLANK))
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
               "batch_size": 3, "group_size": 2, "base_url": "http://127.0.0.1:9"}  # fmt: skip
     return SimpleNamespace(calls=calls, fails=fails, options=shared, name_of=name_of)
