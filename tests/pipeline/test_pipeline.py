@@ -46,7 +46,7 @@ from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest
 from tests.conftest import REPOSITORY
-from tests.forked import run
+from tests.program import run
 
 #: SHA-256 of the default slice, `build_slice.py --source synthetic`. A change here is an entry under Data in the
 #: CHANGELOG.

@@ -40,7 +40,6 @@ from sciscirl.report.tables import (
 )
 from sciscirl.report.views import view_challenges, view_contract
 from tests.conftest import REPOSITORY
-from tests.sciscirl.conftest import BLANK
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
 from tests.sciscirl.pages import CHROMIUM, Page, measure_in_browser
 
@@ -184,7 +183,7 @@ def test_a_curve_of_seeds_is_their_mean_and_that_of_one_run_has_the_error_of_its
             row |= {"env/all/reward/total": 0.5 + seed, "env/all/total_episodes": 10, f"env/all/{GROUP_SQUARE}": 0.3125}
         (run / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
     drawn = {}
-    monkeypatch.setattr(views, "plot_lines", lambda lines, *, title, **_: drawn.setdefault(title, lines) and BLANK)
+    monkeypatch.setattr(views, "plot_lines", lambda lines, *, title, **_: drawn.setdefault(title, lines) and b"")
     both = read_runs([tmp_path / "seed_0", tmp_path / "seed_1"])
     views.view_rewards(both)
     (line,) = drawn["Mean reward"].values()
@@ -234,7 +233,7 @@ def test_final_evaluations_of_several_seeds_stand_together(tmp_path):
 
 def test_scores_of_seeds_are_drawn_where_they_are(monkeypatch):
     drawn = []
-    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or BLANK)
+    monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or b"")
     ways = {"good": {0: answers(0.9, seed=1), 1: answers(0.7, seed=2)}}
     found = compare_seeds(ways, beside={"majority": answers(0.0, bias=1.0, broken=0.0)})
     figures.plot_scores(found, n_columns=2)
