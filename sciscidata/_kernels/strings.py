@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
+import pyarrow.compute as pc
 
 
 def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
@@ -18,10 +19,11 @@ def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArr
         >>> data[offsets[0] : offsets[-1]].tobytes(), offsets.tolist()
         (b'Ondams', [0, 2, 2, 6])
     """
-    if strings.null_count():  # a null may stand over the text that was there before
-        strings = strings.fill_null("")
     # The oldest Arrow layout is one run of bytes with 64-bit offsets.
     array: Any = strings.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    if array.null_count:  # a null may stand over the text that was there before
+        # Not by Polars: its threads may be waiting for the one that calls.
+        array = pc.fill_null(array, "")
     _, offsets, data = array.buffers()
     # Absent when every row is null.
     return np.frombuffer(data or b"", np.uint8), np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
