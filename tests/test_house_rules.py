@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import os
 import re
 import subprocess
 import sys
 import tomllib
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import zip_longest
 from pathlib import Path
 
 import polars as pl
@@ -241,3 +243,34 @@ def test_files_that_contributing_names_exist():
     assert len(named) > 10
     for name in named:
         assert (REPOSITORY / name).exists(), name
+
+
+def render_layers() -> str:
+    """Write the layers as the table of CONTRIBUTING.md: the lowest first, both packages side by side."""
+    columns = ([layer for layer in HOUSE["layers"] if layer[0].partition(".")[0] == package] for package in PACKAGES)
+    cells = (
+        [", ".join(f"`{unit.partition('.')[2] or '__init__'}`" for unit in layer) for layer in one] for one in columns
+    )
+    return "".join(f"| {left} | {right} |\n" for left, right in zip_longest(*cells, fillvalue=""))
+
+
+def test_contributing_shows_the_layers():
+    """UPDATE_GOLDEN=1 writes them anew."""
+    path, heading = REPOSITORY / "CONTRIBUTING.md", "| sciscidata | sciscirl |\n|---|---|\n"
+    before, _, after = path.read_text("utf-8").partition(heading)
+    shown, _, rest = after.partition("\n`sciscidata` never")
+    if os.environ.get("UPDATE_GOLDEN"):
+        shown = render_layers()
+        path.write_text(f"{before}{heading}{shown}\n`sciscidata` never{rest}", "utf-8")
+    assert shown == render_layers()
+
+
+def test_every_place_that_contributing_names_is_there():
+    table = (REPOSITORY / "CONTRIBUTING.md").read_text("utf-8").partition("## Where to change what")[2]
+    rows = re.findall(r"^\| (?!To change|---)(.+?) \| (.+) \|$", table.partition("\n**")[0], re.MULTILINE)
+    assert len(rows) > 15
+    for what, place in rows:
+        quoted = re.findall(r"`([^`]+)`", place)
+        text = "".join((REPOSITORY / word).read_text("utf-8") for word in quoted if "/" in word)
+        for name in (name for word in quoted if "/" not in word for name in word.split(".")):
+            assert re.search(rf"\b{name}\b", text), f"{what}: {name} is not in {place}"
