@@ -246,7 +246,7 @@ def test_references_keep_order_repeats_and_self_citations_and_count_what_is_malf
     parsed = work(referenced_works=["https://openalex.org/W3", "W2", "W3", "W1", None, 4, "S5", "", "w9999999999"])
     assert citations_frame([parsed]).rows() == [(1, 3), (1, 2), (1, 3), (1, 1), (1, 9999999999)]
     assert parsed.malformed_references == 4
-    assert work(referenced_works="W2").references == []
+    assert work(referenced_works="W2").references == [2]
 
 
 @pytest.mark.parametrize(

@@ -234,7 +234,7 @@ def test_missing_inputs_are_named_when_called(tmp_path):
         scan(tmp_path)
 
 
-@pytest.mark.parametrize("inputs", [(), [], "works.jsonl", (Path("works.jsonl"),), None])
+@pytest.mark.parametrize("inputs", [(), [], (Path("works.jsonl"),), None])
 def test_a_config_without_a_tuple_of_paths_is_refused(inputs):
     with pytest.raises(ConfigError, match=r"RecordsConfig.inputs is .*, needs a list of at least one text\."):
         RecordsConfig(inputs=inputs)
