@@ -1168,17 +1168,17 @@ def test_numbers_out_of_all_range_are_null(made, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("changes", "filter_name"),
+    ("changes", "filter_name", "remedy"),
     [
-        ({"papertitleabstract": lambda rows: rows.clear()}, "no_title"),
-        ({"paperrefs": lambda rows: rows.clear()}, "few_references"),
+        ({"papertitleabstract": lambda rows: rows.clear()}, "no_title", "Name its texts"),
+        ({"paperrefs": lambda rows: rows.clear()}, "few_references", "what they ask for: references, years"),
     ],
 )
-def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_path, changes, filter_name):
+def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_path, changes, filter_name, remedy):
     folder = tmp_path / "tables"
     folder.mkdir()
     tables_with(made, folder, **changes)
-    told = rf"no work of 3,000 may be drawn. The filters removed: .*{filter_name} [12],\d\d\d.*texts .*references"
+    told = rf"no work of 3,000 may be drawn. The filters removed: .*{filter_name} [12],\d\d\d.*{remedy}"
     with pytest.raises(NotEnoughWorksError, match=told) as error:
         build_from(folder, tmp_path, recompute=filter_name == "few_references")
     assert "Lower" not in str(error.value)

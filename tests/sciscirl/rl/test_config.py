@@ -273,7 +273,8 @@ def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_t
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
     assert (folder / "metrics.jsonl").read_text("utf-8").splitlines() == rows[:4]
     assert not caplog.records
-    (folder / "metrics.jsonl").write_text("\n".join(rows[:3]), "utf-8")  # killed right after the checkpoint
+    (folder / "SHA256SUMS").unlink()  # a run that was killed right after the checkpoint had not sealed its log yet
+    (folder / "metrics.jsonl").write_text("\n".join(rows[:3]), "utf-8")
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
     assert "no line for step 3" in caplog.text
 
