@@ -313,7 +313,6 @@ def test_works_without_scores_or_references_stay_and_are_counted() -> None:
         {"min_references": -1},
         {"min_citations": 1.5},
         {"min_citations": True},
-
         {"languages": ("en", "")},
         {"work_types": 7},
         {"min_year": "2000"},

@@ -68,7 +68,7 @@ def options_of(toy_slice, model, log_path) -> dict:
         "preset": "exp4", "style": "plain", "release": str(toy_slice), "model": str(model), "renderer": RENDERER,
         "log_path": str(log_path), "n_train": N_PAPERS, "n_test": 3, "eval_split": "test",
         "n_epochs": N_STEPS, "batch_size": N_PAPERS,
-        "micro_batch_size": 4, "learning_rate": 0.01, "lora_rank": 8, "max_tokens": 32, "eval_temperature": 0.0,
+        "micro_batch_size": 4, "learning_rate": 0.01, "lora_rank": 8, "max_tokens": 40, "eval_temperature": 0.0,
         "save_every": SAVE_EVERY, "eval_every": 14, "quantize": "none", "dtype": "float32",
     }  # fmt: skip
 
@@ -81,7 +81,7 @@ def run(toy_slice, contrary_model, tmp_path_factory) -> Path:
 
 def judge(toy_slice, out, **subject) -> dict[str, float]:
     config = EvaluationConfig(
-        release=toy_slice, out=out, split="train", n_papers=N_PAPERS, temperature=0.0, max_tokens=32, **subject
+        release=toy_slice, out=out, split="train", n_papers=N_PAPERS, temperature=0.0, max_tokens=40, **subject
     )
     return asyncio.run(evaluate_model(config))
 
