@@ -75,7 +75,6 @@ class Options:
         ({"folder": "a\0b"}, "Options.folder is 'a\\x00b', needs text without a NUL character."),
         ({"out": 5}, "Options.out is 5, needs a path."),
         ({"out": "a\0b"}, "needs text without a NUL character."),
-        ({"words": "en"}, "Options.words is 'en', needs a list of texts."),
         ({"words": (Path("x"),)}, "needs a list of texts."),
         ({"files": ()}, "Options.files is (), needs a list of at least one path."),
         ({"years": (2000,)}, "Options.years is (2000,), needs two whole numbers, or None."),
