@@ -23,6 +23,7 @@ from sciscirl.options import SftOptions, TrainOptions, resolve_preset
 from sciscirl.presets import find_preset
 from sciscirl.rl.config import builder_of, make_config, make_dataset_builder
 from sciscirl.runs.folder import count_test_looks, describe_run
+from sciscirl.runs.model_files import ModelCodeOptions
 from sciscirl.sft.config import list_settings, make_papers_builder
 from sciscirl.task.papers import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
@@ -177,7 +178,7 @@ def test_what_test_has_chosen_or_another_release_has_trained_is_not_judged_final
         asyncio.run(judge_finally([published, run], toy_slice))
     assert not asked
     with pytest.raises(SciSciRLError, match="--final judges by a release"):
-        report((run,), lambda **given: evaluate_report(tmp_path, **given), final=True)
+        report((run,), lambda **given: evaluate_report(tmp_path, **given), ModelCodeOptions(), final=True)
 
 
 def evaluate_report(tmp_path, **given):
@@ -189,7 +190,7 @@ def evaluate_report(tmp_path, **given):
 def test_a_report_shows_the_final_evaluation_and_how_often_test_was_looked_at(dev_slice, run_of, asked, tmp_path):
     run, published = run_of(dev_slice, eval_split="dev"), run_of(dev_slice, "published", preset="exp4")
     config = lambda **given: evaluate_report(tmp_path, release=dev_slice, **given)  # noqa: E731
-    report((run, published), config, final=True)
+    report((run, published), config, ModelCodeOptions(), final=True)
     runs = read_runs([run, published])
     assert [(one.name, one.split, one.n_test_looks) for one in runs] == [
         ("run", "dev", 1), ("run, final, step 2", "test", None), ("published", "test", 2)
