@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import sciscirl.runs.local_model
     import sciscirl.studies.repro.settings
 
-_Options = TypeVar("_Options", bound="sciscirl.options.RunOptions")
+_Run = TypeVar("_Run", bound="sciscirl.options.Run[sciscirl.options.RunOptions]")
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
 
@@ -63,16 +63,16 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
 
 
 def _train(
-    options: _Options,
-    describe: Callable[[_Options], str],
-    train: Callable[[_Options], Path | Coroutine[Any, Any, Path]],
+    run: _Run,
+    describe: Callable[[_Run], str],
+    train: Callable[[_Run], Path | Coroutine[Any, Any, Path]],
 ) -> None:
     """Describe a run, or train it and show where it is."""
-    if options.dry_run:
-        show(describe(options))
+    if run.options.dry_run:
+        show(describe(run))
     else:
-        done = train(options)
-        show_run(done if isinstance(done, Path) else asyncio.run(done), options.release)
+        done = train(run)
+        show_run(done if isinstance(done, Path) else asyncio.run(done), run.options.release)
 
 
 def train(
@@ -94,16 +94,16 @@ def train(
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
     _refuse_strange(backend, {"tinker": tinker, "local": local})
-    from sciscirl.options import resolve_preset
+    from sciscirl.options import resolve_run
 
     if backend == "tinker":
-        resolve_preset(options := tinker())  # what is wrong with it is said before seconds of imports
+        run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
         from sciscirl.rl.dry_run import render_dry_run
-        from sciscirl.rl.train import train_preset
+        from sciscirl.rl.train import train_on_server
 
-        _train(options, render_dry_run, train_preset)
+        _train(run, render_dry_run, train_on_server)
     else:
-        resolve_preset(own := local())
+        own = resolve_run(local())
         from sciscirl.grpo.train import render_dry_run, train_locally
 
         _train(own, render_dry_run, train_locally)
@@ -128,14 +128,18 @@ def sft(
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
     """
     _refuse_strange(backend, {"tinker": tinker, "peft": peft})
+    from sciscirl.options import resolve_run
+
     if backend == "tinker":
+        run = resolve_run(tinker())
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
-        _train(tinker(), render_dry_run, train_on_tinker)
+        _train(run, render_dry_run, train_on_tinker)
     else:
+        own = resolve_run(peft())
         from sciscirl.sft.peft_backend import render_dry_run, train_with_peft
 
-        _train(peft(), render_dry_run, train_with_peft)
+        _train(own, render_dry_run, train_with_peft)
 
 
 def evaluate(

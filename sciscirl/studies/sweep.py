@@ -24,7 +24,7 @@ from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.compare import list_asked
 from sciscirl.metrics.seeds import MEASURED, SeededComparison, compare_seeds
-from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions, Way, resolve_preset
+from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions, Way, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.report.figures import plot_scores
 from sciscirl.report.layout import show_estimate, show_seeded_pairs
@@ -376,7 +376,7 @@ async def _train(run: PlannedRun) -> str | None:
         return f"its supervised run, {run.begins_from}, has not ended"
     try:
         if isinstance(run.options, TinkerSftOptions):
-            await train_on_tinker(run.options)
+            await train_on_tinker(resolve_run(run.options))
         else:
             await train_preset(run.options)
     except CollapseError:

@@ -20,7 +20,7 @@ from sciscidata.storage.sums import SUMS
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
-from sciscirl.options import PeftSftOptions
+from sciscirl.options import PeftSftOptions, resolve_run
 from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.local_model import load_local_model, refuse_pickles
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
@@ -45,7 +45,7 @@ def train(toy_slice, model, folder, **more) -> Path:
         "micro_batch_size": 4, "learning_rate": 0.01, "max_tokens": 32, "eval_temperature": 0.0, "save_every": 1,
         "eval_every": N_STEPS, "quantize": "none", "dtype": "float32",
     }  # fmt: skip
-    return train_with_peft(PeftSftOptions(**options, **more))
+    return train_with_peft(resolve_run(PeftSftOptions(**options, **more)))
 
 
 @pytest.fixture(scope="module")
