@@ -149,9 +149,9 @@ def test_where_there_is_no_pip_that_of_another_environment_is_asked(monkeypatch)
     monkeypatch.setattr(pip.importlib.util, "find_spec", lambda name: None)
     assert pip.run_pip("download", "tiny-model") is None
     made, asked = commands
-    assert made[:3] == [sys.executable, "-m", "venv"]
-    assert Path(asked[0]).is_relative_to(made[3])
-    assert asked[1:4] == ["-m", "pip", "download"]
+    assert made[:4] == [sys.executable, "-P", "-m", "venv"]
+    assert Path(asked[0]).is_relative_to(made[4])
+    assert asked[1:5] == ["-P", "-m", "pip", "download"]
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_where_pip_has_an_index_of_its_own_uv_is_not_asked(settings, tmp_path, m
 
     monkeypatch.setattr(pip.subprocess, "run", run)
     pip.install_by_uv("six==1.17.0\n", tmp_path)
-    assert [command[2:4] for command in commands] == [["pip", "config"]]
+    assert [command[1:5] for command in commands] == [["-P", "-m", "pip", "config"]]
 
 
 def test_without_a_network_one_error_says_so_and_nothing_is_left(tmp_path, monkeypatch):
