@@ -41,8 +41,8 @@ STORE_REMEDY: Final = (
 
 
 def store_remedy(reason: str) -> str:
-    """Return the remedy for what a store says: that of a missing network, if nothing was answered."""
-    return NO_NETWORK if "error sending request" in reason else STORE_REMEDY
+    """Return the remedy for what a store says; with that of a missing network, if nothing was answered."""
+    return f"{STORE_REMEDY} {NO_NETWORK}" if "error sending request" in reason else STORE_REMEDY
 
 
 #: The remedy for a URL where only a disk will do.
