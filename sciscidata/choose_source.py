@@ -280,7 +280,7 @@ def _open_labelled(config: BuildConfig, source: LabelledConfig) -> ScoredSource:
             "such a label. Set SplitConfig.balance='label'."
         )
         raise ConfigError(msg)
-    if left_out:  # of texts with a label nobody expects them
+    if left_out:  # texts with a label are not expected to have them
         level = logging.WARNING if is_scored else logging.INFO
         logger.log(level, "labelled files lack the columns for %s: not applied", ", ".join(left_out))
     if n_repeated := report.get("repeated_texts"):

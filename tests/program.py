@@ -1,4 +1,4 @@
-"""Runs ``python -m sciscidata`` in a process of its own, as a user does."""
+"""Start ``python -m sciscidata`` in a new process, as a user does."""
 
 from __future__ import annotations
 

@@ -66,10 +66,10 @@ def is_listed(path: Path) -> bool:
 
 
 def check_sealed(path: Path, *, grows: bool = False) -> None:
-    """Compare a file with SHA256SUMS; what ``grows`` is compared up to where it ended when it was entered.
+    """Compare a file with SHA256SUMS; a ChangedFileError if it differs or is not listed.
 
-    Such a file may be missing in the list. A folder without a list is older, or not ours: one warning says so. Raises
-    ChangedFileError if the file differs or is not listed.
+    A file that ``grows`` is compared up to its end when it was entered, and may be missing in the list. A folder
+    without a list is older, or another program's: one warning says so.
     """
     home, name = _place(path)
     listed = _read(home)

@@ -219,8 +219,8 @@ def test_evaluation_selection_merge_and_report_take_the_run(run, toy_slice, tmp_
     assert "exp4" in page.read_text("utf-8")
 
 
-def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of, tmp_path, monkeypatch):
-    options = options_of(tmp_path / "run")
+def train_until_killed(options, monkeypatch):
+    """Train until the log of step 2 is written."""
     log = Recorder.on_log
 
     def log_and_die(self, args, state, control, **more):
@@ -232,6 +232,11 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of,
         patched.setattr(Recorder, "on_log", log_and_die)
         with pytest.raises(KeyboardInterrupt):
             train_locally(options)
+
+
+def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of, tmp_path, monkeypatch):
+    options = options_of(tmp_path / "run")
+    train_until_killed(options, monkeypatch)
     assert not (tmp_path / "run" / "adapter").exists()
     with pytest.raises(SciSciRLError, match="resume=True"):
         train_locally(options)
@@ -248,17 +253,7 @@ def test_a_run_in_four_bits_that_was_killed_samples_the_same_answers(options_of,
     few = {"quantize": "nf4", "dtype": "bfloat16", "max_steps": 2, "eval_every": 9, "n_test": 1, "learning_rate": 0.1}
     once, killed = (options_of(tmp_path / name, **few) for name in ("once", "killed"))
     train_locally(once)
-    log = Recorder.on_log
-
-    def log_and_die(self, args, state, control, **more):
-        log(self, args, state, control, **more)
-        if state.global_step == 2:
-            raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr(Recorder, "on_log", log_and_die)
-        with pytest.raises(KeyboardInterrupt):
-            train_locally(killed)
+    train_until_killed(killed, monkeypatch)
     train_locally(replace(killed, resume=True))
     names = ("iteration_000001/train_rollout_summaries.jsonl", "adapter/adapter_model.safetensors")
     for name in names:
