@@ -78,19 +78,22 @@ class Script(subprocess.Popen[str]):
 
     def __init__(self, words: list[str], *, environment=os.environ, cwd: Path | None = None) -> None:
         self.folder = tempfile.TemporaryDirectory()
+        self.done: subprocess.CompletedProcess[str] | None = None
         self.out, self.err = (Path(self.folder.name, name) for name in ("out", "err"))
         with self.out.open("w") as out, self.err.open("w") as err:
             super().__init__(words, env=dict(environment), cwd=cwd, stdout=out, stderr=err, text=True)
 
     def finish(self) -> subprocess.CompletedProcess[str]:
-        """Wait for its end, as ``subprocess.run`` does."""
-        try:
-            self.wait(SECONDS_TO_RUN)
-        finally:
-            self.kill()
-        out, err = (path.read_text("utf-8") for path in (self.out, self.err))
-        self.folder.cleanup()
-        return subprocess.CompletedProcess(self.args, self.returncode, out, err)
+        """Wait for its end, as ``subprocess.run`` does. A second call returns what the first returned."""
+        if self.done is None:
+            try:
+                self.wait(SECONDS_TO_RUN)
+            finally:
+                self.kill()
+            out, err = (path.read_text("utf-8") for path in (self.out, self.err))
+            self.folder.cleanup()
+            self.done = subprocess.CompletedProcess(self.args, self.returncode, out, err)
+        return self.done
 
 
 def run_script(script: str, *words: str, environment=os.environ, check: bool = True, cwd: Path | None = None):
