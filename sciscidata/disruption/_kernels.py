@@ -1,9 +1,9 @@
 """Compiled loops of the CD index, called by ``counts.py`` only.
 
-For one focal year, ``window[p]`` holds the slice of the flat list of citers that falls into the window, for every
-paper p. Two facts make this fast. Index order is time order, so the window is one range of indices
-[base, base + span), whose stamps stay in the processor's cache. And the wait for memory at the head of each
-reference's list is hidden: the lists of the next focal paper are asked for while those of the present one are read.
+For one focal year, ``window[p]`` holds the citers of paper p in the window, as a slice of the flat list. Two facts make
+this fast. Index order is time order, so the window is one range of indices [base, base + span). Its stamps stay in the
+processor's cache. The wait for memory at the head of each reference's list is hidden. The lists of the next focal paper
+are asked for while those of the present one are read.
 """
 
 # pyright: basic
@@ -22,8 +22,8 @@ _ASKED_FOR = 4 * _OF_A_LINE
 def slide(window, side, ref_offsets, refs, first, last, low, high):
     """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
 
-    A paper's list is sorted by time, so its slice moves by one for each of these works that cites it. Walking their
-    references does for all papers together what a search per paper would do.
+    A paper's list is sorted by time, so its slice moves by one for each work that cites it. Walking their references
+    does for all papers together what a search per paper would do.
     """
     start, span = np.uint32(low), np.uint32(high - low)
     for e in range(np.uint64(ref_offsets[first]), np.uint64(ref_offsets[last])):
@@ -63,7 +63,10 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
 
 @njit(inline="always")
 def _stamp(stamps, citer, stamp, found, n_found, ends):
-    """Stamp a citer, and return how many are found by now; it is noted if it is to be counted for each window."""
+    """Stamp a citer, and return how many are found by now.
+
+    It is noted if it is to be counted for each window.
+    """
     n = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
     if ends is not None:
         found[n_found] = citer
@@ -88,8 +91,8 @@ def _add_citers_of_references(found, n_found, start, size, ends, row):
 def _finish_windows(citers, begin, end, ends, row):
     """Make n_i, n_j, n_k of each window.
 
-    ``row[w]`` holds the citers that also cite a reference and lie in no window before w, and all citers of references
-    in w.
+    ``row[w]`` holds the citers that also cite a reference and lie in no window before w. It also holds all citers of
+    references in w.
     """
     e = np.uint64(begin)
     n_j = np.uint64(0)
@@ -113,7 +116,7 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
     ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
     stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
 
-    ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own: lists are
+    ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own. Lists are
     sorted, so each goes on in the next part where it stopped in this one.
     """
     highest = np.iinfo(stamps.dtype).max

@@ -1,14 +1,14 @@
 """Compiled loops that deal the citations of a graph anew; called by ``null_model.py`` only.
 
-A cell holds citations that may change places. Its cited works, ``cited``, lie row after row: row r are the references
-of work ``owners[r]`` in this cell, from ``starts[r]`` to ``starts[r + 1]``; ``row_of`` names the row of each place. A
+A cell holds citations that may change places. Its cited works, ``cited``, lie row after row. Row r are the references
+of work ``owners[r]`` in this cell, from ``starts[r]`` to ``starts[r + 1]``. ``row_of`` names the row of each place. A
 dealt cell is simple: no row holds a work twice, or its own work. Each row is sorted, so that one set of citations has
 one form.
 
 A cell is shuffled whole. A small one is shuffled until it is simple, so each simple outcome is as likely as any other.
-In a large one that chance is too low: each citation that is in the way changes places with another one, drawn at
-random. Unless these are very few, random pairs then change places, once per citation, wherever both rows stay simple.
-This chain of swaps keeps the even distribution, and takes away what the repairs have left of their own.
+In a large one that chance is too low. Each citation that is in the way changes places with a random one. Unless these
+are very few, random pairs then change places, once per citation, wherever both rows stay simple. This chain of swaps
+keeps the even distribution, and takes away what the repairs have left of their own.
 """
 
 # pyright: basic
@@ -133,7 +133,7 @@ def _mix(key, cited, starts, owners, row_of, n_swaps):
 def deal_cell(key, observed, cited, starts, owners, row_of, tries):
     """Deal one cell: ``cited`` begins as ``observed``, and is shuffled up to ``tries`` times.
 
-    Return how many citations were then swapped away, and whether (1 or 0) no swap was possible for one of them, so that
+    Return how many citations were then swapped away, and whether (1 or 0) no swap was possible for one of them. Then
     all swaps began from ``observed``.
     """
     n = cited.size
@@ -161,7 +161,7 @@ def deal_cell(key, observed, cited, starts, owners, row_of, tries):
 def deal_year(key, first, last, ends, numbers, ref_offsets, refs, dealt_refs):
     """Deal the references of the works ``first`` .. ``last - 1`` within each class of cited works.
 
-    Class c are the works with an index below ``ends[c]``, and not in the class before; ``numbers[c]`` names it to the
+    Class c are the works with an index below ``ends[c]``, and not in the class before. ``numbers[c]`` names it to the
     random numbers. Rows of ``refs`` are sorted, so a row's references to one class lie together.
     """
     n_classes = ends.size

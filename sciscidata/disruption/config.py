@@ -161,9 +161,9 @@ def length(window: int | str) -> tuple[int, str]:
     return int(window.removesuffix(unit)), unit
 
 
-#: How other implementations differ from the default. Two things are the same in all of them here: a work or citer
-#: without a year never counts (the originals assume that every work has one), and self-citations are ignored (in the
-#: originals a work that cites itself is among its own citers). tests/disruption/test_conventions.py has the originals'
+#: How other implementations differ from the default. Two things are the same in all of them here. A work or citer
+#: without a year never counts; the originals assume that every work has one. Self-citations are ignored; in the
+#: originals a work that cites itself is among its own citers. tests/disruption/test_conventions.py has the originals'
 #: own values where a set is empty or a window ends.
 COMPAT: dict[str, dict[str, Any]] = {
     # PyPI cdindex and fast-cdindex, at year resolution; the C code of Funk & Owen-Smith 2017.
@@ -179,7 +179,7 @@ COMPAT: dict[str, dict[str, Any]] = {
         "uncited": "null",
     },
     # SciSciNet v1, column CD5: citers of year 0 .. 5, the focal work in n_k. Scored are the works that anything cites
-    # at any time, so that one cited too late, or too early, has 0.
+    # at any time. One cited too late, or too early, has 0.
     "sciscinet_v1_cd5": {"window_years": 5, "same_year": True, "focal_in_n_k": True, "uncited": "null_if_never"},
     # novelpy: from the focal year on, but older citers of the focal work count in n_i; undefined is 0. Its DI5
     # and DeIn also count the references that older citers share; n_j5 and n_shared do not.

@@ -144,7 +144,10 @@ class _Clock:
         return int(self.offsets[np.searchsorted(self.times, time)])
 
     def end(self, time: int, window: int | str | None) -> int:
-        """Return the index of the first work after a window of works of ``time``, whose last year or day is in it."""
+        """Return the index of the first work after a window of works of ``time``.
+
+        The last year or day is in the window.
+        """
         if window is None:
             return int(self.offsets[-1])
         if not self._by_day:
@@ -182,10 +185,10 @@ def split_at(offsets: Int64Array, span: range) -> list[range]:
 class _MovingWindow:
     """Which citers count for the present focal time.
 
-    ``citers`` holds the lists of the citers among ``held``, a range of works as long as memory allows: they are made
+    ``citers`` holds the lists of the citers among ``held``, a range of works as long as memory allows. They are made
     when a window leaves it. ``slices`` (n, 2) says where in ``citers`` those of each paper that are inside the widest
-    window begin and end. Works that may be citers at all have indices low .. high - 1; ``ends`` has the end of every
-    window. ``counts_all``: count the citers before ``held``, too. No window ends behind ``limit``.
+    window begin and end. Possible citers have indices low .. high - 1; ``ends`` has the end of every window.
+    ``counts_all``: count the citers before ``held``, too. No window ends behind ``limit``.
     """
 
     def __init__(

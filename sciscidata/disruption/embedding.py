@@ -20,7 +20,7 @@ def compute_embedding_disruptiveness(works: AnyFrame, past: str = "past", future
     """Score every work by the cosine distance between two vectors: of what comes before it, and of what comes after.
 
     The vectors are those of an embedding of the citation graph that keeps its direction. In the package
-    embedding-disruptiveness the rows of ``in.npy`` and ``out.npy`` are the two; the score does not depend on which is
+    embedding-disruptiveness the rows of ``in.npy`` and ``out.npy`` are the two. The score does not depend on which is
     which.
 
     Args:

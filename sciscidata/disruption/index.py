@@ -56,9 +56,8 @@ def compute_cd_index(
 ) -> pl.LazyFrame:
     """Score every work by the CD (disruption) index: do later works cite it alone, or with its references?
 
-    Among works published 1 .. window_years years after focal work f: n_i cite f but not its references, n_j cite f
-    and at least one of them, n_k cite at least one of them and not f.
-    cd_index = (n_i - n_j) / (n_i + n_j + n_k).
+    Count works published 1 .. window_years years after focal work f. n_i cite f but not its references. n_j cite f and
+    at least one of them. n_k cite at least one of them and not f. cd_index = (n_i - n_j) / (n_i + n_j + n_k).
 
     Args:
         works: WORKS; only work_id, publication_year and, with ``config.time``, publication_date are read.
@@ -68,14 +67,14 @@ def compute_cd_index(
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        CD_SCORES, one row per work, unordered. n_i, n_j, n_k: UInt32, works. cd_index: Float64, -1 consolidating ..
-        +1 disruptive; null if the work has no reference or no year, or if all three counts are 0.
-        With ``config.family`` also CD_FAMILY: n_refs (distinct references), n_j5 (citers that share at least 5 of
-        them), n_shared (shared references summed over citers), mcd_index (cd_index times the citers up to the window's
-        end; with window_from="cited" those inside it), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index
-        ((n_i - n_j) / (n_i + n_j)), dependence (n_shared / (n_i + n_j)).
-        With ``config.di_l`` of 3, n_j3 and di3_index instead of n_j5 and di5_index.
-        With ``config.windows`` the counts and indices of each window too: n_i_10, n_j_10, n_k_10, cd_index_10.
+        CD_SCORES, one row per work, unordered. n_i, n_j, n_k: UInt32, works. cd_index: Float64, -1 consolidating .. +1
+        disruptive. Null if the work has no reference or no year, or if all three counts are 0. With ``config.family``
+        also CD_FAMILY: n_refs (distinct references), n_j5 (citers that share at least 5 of them), n_shared (shared
+        references summed over citers), mcd_index (cd_index times the citers up to the window's end; with
+        window_from="cited" those inside it), di5_index ((n_i - n_j5) / (n_i + n_j5 + n_k)), di_nok_index ((n_i - n_j) /
+        (n_i + n_j)), dependence (n_shared / (n_i + n_j)). With ``config.di_l`` of 3, n_j3 and di3_index instead of n_j5
+        and di5_index. With ``config.windows`` the counts and indices of each window too: n_i_10, n_j_10, n_k_10,
+        cd_index_10.
 
     Raises:
         ConfigError: when called, if ``config`` is not a CDConfig, or ``n_threads`` not a whole number above 0.
@@ -114,7 +113,7 @@ def score_graph(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
-    Only the works with indices in ``focal`` are scored (None: all of WORKS); every other work still counts as a citer.
+    Only the works with indices in ``focal`` are scored (None: all of WORKS). All others still count as citers.
     ``advance`` gets the number of references read. With it, no progress bar is shown.
 
     Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
@@ -149,12 +148,14 @@ def cache_cd_index(
     n_threads: int | None = None,
     engine: Engine | None = None,
 ) -> Path:
-    """Score works of a graph into a folder of the cache, one Parquet file per publication year, and return the folder.
+    """Score works of a graph into a folder of the cache, one Parquet file per publication year.
+
+    Return the folder.
 
     Memory: the scores of one year. A killed run goes on after the last year it has written. The folder's name is a hash
-    of the graph, ``config`` and ``focal``; a whole folder is used again, a damaged one is made anew with a warning. The
-    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``,
-    whose tasks score shares of the works of a graph that lies on a disk; their files lie beside the folder until it is
+    of the graph, ``config`` and ``focal``. A whole folder is used again. A damaged one is made anew with a warning. The
+    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``.
+    Its tasks score shares of the works of a graph that lies on a disk. Their files lie beside the folder until it is
     whole. Raises ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
@@ -336,9 +337,9 @@ def score_schema(config: CDConfig) -> pl.Schema:
 def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
     """Compute every index from whole numbers, so that one division is the only rounding; null counts give null.
 
-    ``counts`` has work_id, n_i, n_j, n_k and n_refs; with ``config.family`` also n_j5, n_shared and n_to_date (citers
-    up to the window's end); for ``uncited="null_if_never"`` also n_ever (citers of any time). For ``config.windows`` it
-    has all but n_refs and n_ever once more per window.
+    ``counts`` has work_id, n_i, n_j, n_k and n_refs. With ``config.family`` it also has n_j5, n_shared and n_to_date
+    (citers up to the window's end). For ``uncited="null_if_never"`` it has n_ever (citers of any time). For
+    ``config.windows`` it has all but n_refs and n_ever once more per window.
 
     Example:
         >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})

@@ -1,8 +1,8 @@
-"""The CD index of rewired citations: what chance alone gives a work, and how far its own index lies from that.
+"""The CD index of rewired citations: what chance gives a work, and how far its own index is off.
 
-A draw keeps of every work how many works it cites and how many cite it; ``"rewired"`` keeps the years of both, too. All
+A draw keeps of every work how many works it cites and how many cite it. ``"rewired"`` keeps the years of both, too. All
 draws come from numbers of ``_kernels/random.py``, so threads and platforms change nothing. docs/measures/null_models.md
-says what a draw keeps, how even the draws are, and what they showed on real graphs.
+says what a draw keeps, and what draws showed on real graphs.
 """
 
 from __future__ import annotations
@@ -80,10 +80,10 @@ def compute_null_cd_index(
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        NULL_CD_INDEX, one row per work, unordered. cd_index as in compute_cd_index; null_mean and null_std, of the
-        draws in which it is defined (population standard deviation), and n_defined, their number; z, (cd_index -
-        null_mean) / null_std, null if the draws do not vary. A work that is undefined in all draws has no null_mean, in
-        all but one no null_std; without a year it has nothing.
+        NULL_CD_INDEX, one row per work, unordered. cd_index is as in compute_cd_index. null_mean and null_std
+        (population standard deviation) are of the draws in which it is defined, n_defined is their number. z is
+        (cd_index - null_mean) / null_std, null if the draws do not vary. A work that is undefined in all draws has no
+        null_mean, in all but one no null_std. Without a year it has nothing.
 
     Raises:
         ConfigError: when called, if an argument is wrong.
@@ -149,7 +149,7 @@ def score_nulls(
 
     Returns NULL_CD_INDEX for each name and window (as in ``CDConfig.all_windows``), by (year, work_id); works without a
     year come last. Memory: 28 bytes a work for each. ``engine`` has a task for each draw from a graph that lies on a
-    disk; their files, the indices of all works in a draw, stay in ``home``.
+    disk. Their files, the indices of all works in a draw, stay in ``home``.
     """
     from sciscidata.disruption._rewire_kernels import add_draw
 
@@ -244,7 +244,7 @@ def score_draw(
     n_threads: int,
     out: Path,
 ) -> dict[str, int]:
-    """Score all works that have a year in one draw from a graph on disk, NaN where undefined, into a Parquet file.
+    """Score all dated works in one draw from a graph on disk, NaN where undefined, into a Parquet file.
 
     It has a column for each convention and window.
     """
@@ -262,9 +262,9 @@ def score_draw(
 class Draw:
     """A rewired graph.
 
-    ``n_mended``: citations that a shuffle had put twice into one list of references, or into a work's own, and that
-    were swapped away. ``n_stuck``: cells in which no such swap was possible, so that they were drawn by many swaps from
-    the observed citations.
+    ``n_mended``: citations that were swapped away. A shuffle had put them twice into one list of references, or into a
+    work's own. ``n_stuck``: cells in which no swap was possible. They were drawn by many swaps from the observed
+    citations.
     """
 
     graph: CitationGraph

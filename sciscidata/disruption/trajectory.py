@@ -43,8 +43,8 @@ def compute_cd_trajectory(
         n_threads: as in ``compute_cd_index``.
 
     Returns:
-        One row per work and age, unordered: work_id, age (Int32, years), and for the window of that many years n_i,
-        n_j, n_k, cd_index and, with ``config.family``, CD_FAMILY without n_refs.
+        One row per work and age, unordered: work_id and age (Int32, years). For the window of that many years it has
+        n_i, n_j, n_k, cd_index and, with ``config.family``, CD_FAMILY without n_refs.
 
     Raises:
         ConfigError: when called; as ``compute_cd_index``, or if an age is no whole number from 0, or

@@ -35,7 +35,10 @@ def _slot_of(table, ids, wanted, slot):
 
 @kernel
 def insert_all(table, ids):
-    """Fill a free ``table`` (a power of two) with the positions of ``ids``; return the one of a repeated id, or -1."""
+    """Fill a free ``table`` (a power of two) with the positions of ``ids``.
+
+    Return the one of a repeated id, or -1.
+    """
     mask = np.uint64(table.size - 1)
     for begin in range(0, ids.size, _AT_ONCE):
         end = min(begin + _AT_ONCE, ids.size)

@@ -1,7 +1,7 @@
 """Build the arrays of a citation graph in bounded memory, whatever the number of edges.
 
-1. Edges come in any order. Their ids become indices; the pairs go to a file in chunks, each for a range of citing
-   indices, a bucket: the spool.
+1. Edges come in any order. Their ids become indices. The pairs go to a file, the spool, in chunks, each for a range of
+   citing indices, a bucket.
 2. References: each bucket is read back and sorted.
 3. The number of citers of each work. Who they are is for ``CitationGraph.citers_among`` to say, a few years at a time.
 
@@ -73,7 +73,7 @@ def lay_out(
     """Make the arrays of a CitationGraph; arrays that ``folder`` already holds are kept.
 
     ``citations`` has citing_id and cited_id without nulls, in any order. ``scratch`` is for the spool; one that another
-    run finished is used. Without ``folder`` arrays are in memory or, if they exceed it, in files in ``scratch``; mapped
+    run finished is used. Without ``folder`` arrays are in memory or, if they exceed it, in files in ``scratch``. Mapped
     pages survive the removal of their file.
     """
     store = Store(folder, means.lasting)
@@ -101,7 +101,7 @@ def lay_out(
 
 
 class Store:
-    """Holds finished arrays: each in a file that is mapped into memory, or in plain memory when there is no folder."""
+    """Holds finished arrays, in files that are mapped into memory, or in plain memory without a folder."""
 
     def __init__(self, folder: Path | None, lasting: bool = False) -> None:
         self._folder, self._lasting = folder, lasting
@@ -232,7 +232,7 @@ class Nodes:
     day_offsets: Int64Array | None = None
 
     def parts(self) -> Iterator[AnyArray]:
-        """Yield all ids, then the year of every work as int32, in pieces: the input of a hash of the works.
+        """Yield all ids, then all years as int32, in pieces: the input of a hash of the works.
 
         By dates the distinct days and their offsets follow.
         """
@@ -250,7 +250,7 @@ def read_nodes(works: pl.LazyFrame) -> Nodes:
     """Bring works (work_id Int64 and publication_year Int32, in any order) into index order.
 
     Rows go to the range of their year, then each year is sorted in place. This takes 20 bytes of memory per work, and 8
-    at the end; sorting the frame takes 45. With a column publication_date (Date), by days instead of years; a work with
+    at the end; sorting the frame takes 45. With a column publication_date (Date), by days instead of years. A work with
     a year only has the day in its middle, 1 July. Raises EmptyInputError if there is no row, WorkIdError if a work_id
     is null or -2^63.
 
@@ -364,7 +364,10 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
 
 
 def _table_of(ids: Int64Array) -> Int32Array:
-    """Build the hash table from id to position; it is at most half full when as many ids are added again."""
+    """Build the hash table from id to position.
+
+    It is at most half full when as many ids are added again.
+    """
     from sciscidata.graph import _kernels as kernels
 
     table = np.full(1 << int(2 * ids.size + 2048).bit_length(), -1, np.int32)

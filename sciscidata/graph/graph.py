@@ -1,8 +1,8 @@
 """The citation graph in flat arrays: build it, keep it on disk, map it into memory.
 
-Works are renumbered by (publication year, id), so index order is time order. Then the works of a span of years are one
-range of indices, every list of citers is sorted by time, and the citers of a work inside a window are one slice of it.
-The arrays are the same to the last byte for any order of the input, memory limit, and number of threads.
+Works are renumbered by (publication year, id), so index order is time order. Then the works of some years in a row are
+one range of indices. Every list of citers is sorted by time. The citers of a work inside a window are one slice of it.
+The arrays have the same bytes for any order of the input, memory limit, and number of threads.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class CitationGraph:
         work_ids: int64 (n), n below 2^31. Works with a year first, by (year, id); then those without one, by id.
         years: int32 (k), the distinct publication years in ascending order.
         year_offsets: int64 (k + 1); the works of ``years[j]`` have indices year_offsets[j] .. year_offsets[j+1].
-        n_known: works with a row in WORKS have smaller indices; the rest are known only from citations.
+        n_known: works with a row in WORKS have smaller indices. The rest are known only from citations.
         ref_offsets, refs: int64 (n + 1), int32 (m). The references of i are refs[ref_offsets[i]:ref_offsets[i+1]],
             ascending, without repeats or self-citations.
         citer_offsets: int64 (n + 1); i has citer_offsets[i+1] - citer_offsets[i] citers.
@@ -167,20 +167,21 @@ def build_graph(
     are dropped.
 
     ``time="publication_date"`` also reads ``publication_date`` (Date) and orders the works by day. The date says the
-    year. A work with a year only is dated 1 July: it is off by half a year at most, and by none on average.
+    year. A work with a year only is dated 1 July. It is off by half a year at most, and by none on average.
 
     ``cache_dir`` keeps the arrays under a hash of the content of both frames, and maps them into memory. A later call
-    with the same content, in any order of rows, maps the same files; damaged files are made again, with a warning in
+    with the same content, in any order of rows, maps the same files. Damaged files are made again, with a warning in
     the log. A killed build continues after its last finished stage. The hash takes another pass over the edges.
 
     ``memory_limit_mb``: most memory for edges while building, in MB; 20 to 30 bytes per work come on top. Arrays are
     memory maps if edges exceed it, or with ``cache_dir``. ``n_threads``: as many as Polars uses (POLARS_MAX_THREADS)
     when None; the result does not depend on it.
 
-    Raises ConfigError (``n_threads`` is no number of threads), SchemaMismatchError (a column is missing or has another
-    dtype), WorkIdError (in ``works`` a work_id is null or occurs twice; or an id anywhere is -2^63), EmptyInputError
-    (``works`` has no row), StorageError (the disk is full, or ``cache_dir``, without it TMPDIR, cannot be written). It
-    needs 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28 bytes per work.
+    Raises ConfigError (``n_threads`` is no number of threads) and SchemaMismatchError (a column is missing or has
+    another dtype). Raises WorkIdError if a work_id in ``works`` is null or occurs twice, or an id anywhere is -2^63.
+    Raises EmptyInputError (``works`` has no row) and StorageError (the disk is full, or ``cache_dir``, without it
+    TMPDIR, cannot be written). It needs 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28
+    per work.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
@@ -323,7 +324,7 @@ def graph_folder(graph: CitationGraph) -> Path:
 
 @lru_cache(maxsize=1)
 def open_in_task(folder: str, stage_dir: str | None) -> CitationGraph:
-    """Open a graph for the tasks of this process, from a copy on the node's own disk if ``stage_dir`` names a place.
+    """Open a graph for the tasks of this process, from a copy on the node's disk with ``stage_dir``.
 
     Whoever made the tasks has compared its files with their SHA-256; a copy is compared again.
     """

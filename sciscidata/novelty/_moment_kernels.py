@@ -58,8 +58,8 @@ def _same_venue(sizes, x, means, joint, weights, own_parts, within):
 def _surely_varies(sizes, x_a, x_b, parts_b):
     """Say whether a linear part is positive whatever a and b have to do with each other.
 
-    That of a stratum is a quadratic form in the two venues' u - mean u; it is positive definite unless the two fill
-    the stratum, or one of them is not there, where only the other one's ``parts`` count.
+    That of a stratum is a quadratic form in the two venues' u - mean u. It is positive definite unless the two fill the
+    stratum, or one of them is not there. Then only the other one's ``parts`` count.
     """
     for c in range(sizes.size):
         if x_a[c] > 0 and parts_b[c] > 0 and (x_a[c] + x_b[c]) * sizes[c] < sizes[c] - 0.5:
@@ -69,7 +69,10 @@ def _surely_varies(sizes, x_a, x_b, parts_b):
 
 @kernel
 def _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, within):
-    """Return the variance of how often two venues meet, a != b, by no shortcut; 0 where the count cannot vary."""
+    """Return the variance of how often two venues meet, a != b, by no shortcut.
+
+    It is 0 where the count cannot vary.
+    """
     variance = 0.0
     for c in range(sizes.size):
         size, product = sizes[c], x_a[c] * x_b[c]
@@ -103,12 +106,12 @@ def moments_of_cells(
 ):
     """Write mean and standard deviation of every cell's count; NaN where it cannot vary.
 
-    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only: settle_doubts has to
-    follow. Formulas: docs/measures/atypicality.md.
+    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. Call settle_doubts
+    next. Formulas: docs/measures/atypicality.md.
 
-    means = shares @ W', joint = (x (1 - x)) @ V with V = ``weights``; ``parts`` and ``own_parts`` are linear_parts
-    for a != b and a = b; ``within`` holds, per stratum, W_cc and the squared norm of the centred matrix.
-    Partners must ascend in each row: venues b are visited tile by tile, so that what is read of them stays in cache.
+    means = shares @ W', joint = (x (1 - x)) @ V with V = ``weights``. ``parts`` and ``own_parts`` are linear_parts for
+    a != b and a = b. ``within`` holds, per stratum, W_cc and the squared norm of the centred matrix. Partners must
+    ascend in each row. Venues b are visited tile by tile, so what is read of them stays in cache.
     """
     n_venues, n_strata = shares.shape
     margin = np.zeros(n_strata)
@@ -197,7 +200,10 @@ def settle_doubts(cell_starts, partners, shares, sizes, two, three, weights, par
 
 @kernel
 def co_occurrence(offsets, strata, n_strata):
-    """Return sums over works of k_c k_d and of k_c k_d k_e, where k_c is a work's number of slots in stratum c."""
+    """Return sums over works of k_c k_d and of k_c k_d k_e.
+
+    k_c is a work's number of slots in stratum c.
+    """
     two = np.zeros((n_strata, n_strata))
     three = np.zeros((n_strata, n_strata, n_strata))
     k = np.zeros(n_strata)
@@ -261,11 +267,11 @@ def times_matrix(values, matrix):
 
 @kernel
 def linear_parts(shares, sizes, two, three, own):
-    """Return S (venues, strata): n / (n - 1) times the sum over the slots of a stratum of (u - mean u)^2.
+    """Return S (venues, strata): n / (n - 1) times the sum of (u - mean u)^2 over the slots of a stratum.
 
-    u is the expected number of partners of venue v for a slot, given that it holds the other venue of the pair;
-    ``own`` says that this other venue is v itself. Inside the slot's own stratum the partner is drawn from what
-    is left, which changes the share m / n into m / (n - 2), or (m - 1) / (n - 2).
+    u is the expected number of partners of venue v for a slot, given that it holds the other venue of the pair. ``own``
+    says that this other venue is v itself. Inside the slot's own stratum the partner is drawn from what is left. This
+    changes the share m / n into m / (n - 2), or (m - 1) / (n - 2).
     """
     n_venues, n_strata = shares.shape
     result = np.zeros((n_venues, n_strata))

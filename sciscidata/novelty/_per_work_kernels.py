@@ -1,9 +1,9 @@
 """Compiled loops from the values of venue pairs to the works that hold them, for all three measures.
 
-Groups and cells are those of ``_pair_kernels.py``. An entry is a pair of groups (i <= j) of one work; the entries of
-group i lie end to end from ``entry_starts[i]`` on. A table of venue pairs is (starts, partners, counts): pairs (a, b)
-with a <= b lie row by row, in any order inside a row, so rows are compared through a dense array of one place per
-venue. All sums are of whole numbers, except a work's difficulties, which are sorted first: no result depends on how
+Groups and cells are those of ``_pair_kernels.py``. An entry is a pair of groups (i <= j) of one work. The entries of
+group i lie end to end from ``entry_starts[i]`` on. A table of venue pairs is (starts, partners, counts). Pairs (a, b)
+with a <= b lie row by row, in any order inside a row. So rows are compared through a dense array of one place per
+venue. All sums are of whole numbers, except a work's difficulties, which are sorted first. So no result depends on how
 venues are numbered.
 """
 
@@ -19,7 +19,10 @@ from sciscidata._kernels.compile import kernel
 
 @kernel
 def commonness_of_cells(table, ordered):
-    """Return N_ab N / (N_a N_b) of every cell; with ``ordered``, every pair counts as (a, b) and as (b, a)."""
+    """Return N_ab N / (N_a N_b) of every cell.
+
+    With ``ordered``, every pair counts as (a, b) and as (b, a).
+    """
     starts, partners, counts = table
     marginals = np.zeros(starts.size - 1, np.int64)
     total = 0
@@ -42,7 +45,9 @@ def commonness_of_cells(table, ordered):
 
 @kernel
 def join_history(table, place, since, history):
-    """Say which cells were not joined in a year from place ``since`` on; return this, and the history with this year.
+    """Find the cells that were not joined in a year from place ``since`` on.
+
+    Return them, and the history with this year.
 
     ``history`` is (starts, partners, places): every pair that ever occurred, and the place of its last year.
     """
@@ -187,7 +192,7 @@ def difficulties(table, wanted, profiles, norms, first, last, result):
 
 @kernel
 def sum_over_works(groups, table, difficulty, n_new, novelty):
-    """Write, for works of two venues or more, how many of their pairs have a difficulty, and the sum of these."""
+    """Write, for works of two venues or more, how many of their pairs have a difficulty, and the sum."""
     offsets, venues, ends, row_starts, row_groups = groups
     starts, partners, _ = table
     n_works = offsets.size - 1
@@ -246,7 +251,10 @@ def entry_places(group_offsets):
 
 @kernel
 def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, partners, values, entries):
-    """Hand the value of every cell to the entries of the works that hold it; NaN where a pair has no cell."""
+    """Hand the value of every cell to the entries of the works that hold it.
+
+    It is NaN where a pair has no cell.
+    """
     n_venues = row_starts.size - 1
     row = np.full(n_venues, np.nan)
     for a in range(n_venues):

@@ -72,8 +72,8 @@ def compute_atypicality(
 ) -> pl.LazyFrame:
     """Score every work by how unusual the venue pairs in its reference list are.
 
-    z of a venue pair = (observed - expected) / standard deviation of its count over all works of the citing year. The
-    null model (see ``NoveltyConfig``) gives expected value and deviation. Every two references of a work give one z.
+    z of a venue pair = (observed - expected) / standard deviation of its count in the citing year. The null model (see
+    ``NoveltyConfig``) gives expected value and deviation. Every two references of a work give one z.
 
     Args:
         works: WORKS; only work_id, publication_year and source_id are read. For the journals of the literature, set
@@ -83,8 +83,8 @@ def compute_atypicality(
         focal: score these works only (a Series of ids, or a frame with work_id). Each score is as if all were scored,
             since all of ``works`` make up the null model. Much cheaper for few works.
         background: a file of ``write_background``: take the null model of each pair from there. A work gets the value
-            of the large corpus if ``works`` and ``citations`` hold all its references, with year and venue. A pair or a
-            year that the background lacks is undefined.
+            of the large corpus if all its references are there, with year and venue. A pair or a year that the
+            background lacks is undefined.
         cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
         concentrations: a dict to fill at collect: for each citing year that the closed form scored, how much few venues
@@ -106,8 +106,8 @@ def compute_atypicality(
         WorkIdError: at collect, if a work_id is null or repeated.
         EmptyInputError: at collect, if ``works`` has no row.
 
-    Source: Uzzi et al. 2013, doi:10.1126/science.1240474. For 2,513 works of one year of a synthetic corpus, ten
-    shuffles, as is usual, give 2.5 % another sign of z_p10 than 2,000 do; the closed form gives 0.16 % another sign
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474. We compared 2,513 works of one year of a synthetic corpus.
+    Ten shuffles, as is usual, give 2.5 % another sign of z_p10 than 2,000 do. The closed form gives 0.16 % another sign
     than 20,000.
 
     Example:
@@ -153,10 +153,10 @@ def score_atypicality(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
 
-    ``venues`` are from ``venue_numbers``, ``focal`` holds the ids of the works to score (None: all), ``background`` is
-    ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``; years are shared among threads.
-    Raises ConfigError if an argument is wrong, or ``venues`` or ``background`` belong to another graph; BackgroundError
-    if the background is damaged.
+    ``venues`` are from ``venue_numbers``. ``focal`` holds the ids of the works to score (None: all). ``background`` is
+    ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``. Years are shared among threads.
+    Raises ConfigError if an argument is wrong, or ``venues`` or ``background`` belong to another graph. Raises
+    BackgroundError if the background is damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
     scorer = YearScorer(graph, venues, config, focal, background)
@@ -182,12 +182,14 @@ def cache_atypicality(
     n_threads: int | None = None,
     engine: Engine | None = None,
 ) -> Path:
-    """Score every work of a graph into a folder of the cache, one Parquet file per publication year; return the folder.
+    """Score every work of a graph into a folder of the cache, one Parquet file per publication year.
+
+    Return the folder.
 
     Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
-    is a hash of all that the scores depend on; a whole folder is used again, a damaged one is made anew with a warning.
+    is a hash of all that the scores depend on. A whole folder is used again. A damaged one is made anew with a warning.
     The files hold all works of WORKS in index order when read by name. ``engine`` has a task for each citing year of a
-    graph that lies on a disk; their files lie beside the folder until it is whole. Errors are as of score_atypicality,
+    graph that lies on a disk. Their files lie beside the folder until it is whole. Errors are as of score_atypicality,
     and a StorageError if the disk is full, or ``cache_dir`` cannot be written.
 
     Example:
@@ -427,7 +429,7 @@ def add_scores(rows: pl.DataFrame, score: Literal["sigmoid", "rank"]) -> pl.Data
 def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:
     """Return what ``add_scores(rows, "rank")`` gives, unordered, without all rows in memory.
 
-    Rows are put apart by year in ``folder`` (about 40 bytes of disk each), and ranked a few years at a time; the result
+    Rows are put apart by year in ``folder`` (about 40 bytes of disk each), and ranked a few years at a time. The result
     reads them there. Further columns pass through.
 
     Example:

@@ -1,8 +1,8 @@
 """A background: a saved null model, to score a small pull of works against a large corpus.
 
-One Parquet file, a row per citing year and venue pair (PAIR_STATISTICS), sorted; no row group spans two years, and
-every page has a checksum. The metadata hold the null model, the number of works and references of each year, and the
-SHA-256 of the file. Venues are known by their source_id, so any corpus with the same ids can be scored.
+One Parquet file, a row per citing year and venue pair (PAIR_STATISTICS), sorted. No row group spans two years, and
+every page has a checksum. The metadata hold the null model, works and references of each year, and the SHA-256 of the
+file. Venues are known by their source_id, so any corpus with the same ids can be scored.
 """
 
 from __future__ import annotations
@@ -145,8 +145,8 @@ class Background:
 def read_background(path: str | Path) -> Background:
     """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
 
-    Raises ConfigError if ``path`` is not a path, InputNotFoundError if there is no file, BackgroundError if it is
-    another kind of file, of another format, lacks a column, or is damaged.
+    Raises ConfigError if ``path`` is not a path, InputNotFoundError if there is no file. Raises BackgroundError if it
+    is another kind of file, of another format, lacks a column, or is damaged.
 
     Example:
         >>> read_background("nowhere.parquet")
@@ -218,10 +218,11 @@ def write_null_model(
     """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
 
     Memory: the graph, and the pairs of one year per thread. The bytes do not depend on ``n_threads`` or ``engine``,
-    which has a task for each citing year; their files lie in ``cache_dir``, which it needs, until all are done. Without
+    which has a task for each citing year. It needs ``cache_dir``: their files lie there until all are done. Without
     ``overwrite``, a file that another run makes meanwhile stays. Before any row is read, ConfigError and
-    SchemaMismatchError are raised if an argument is wrong or a column is missing; later WorkIdError and EmptyInputError
-    as by build_graph, and StorageError if the disk is full, ``path`` cannot be written, or another run has made it.
+    SchemaMismatchError are raised if an argument is wrong or a column is missing. Later, WorkIdError and
+    EmptyInputError are raised as by build_graph. StorageError is raised if the disk is full, ``path`` cannot be
+    written, or another run has made it.
 
     Example:
         >>> from tempfile import TemporaryDirectory

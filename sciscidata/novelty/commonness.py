@@ -5,7 +5,7 @@
 How pairs are counted shifts the value. As published, a pair has no direction, so N_a + N_b + ... is nearly 2 N. Where
 venues are independent, commonness is then about 1/2 for two venues, and about 1/4 for a venue with itself. With
 ``counting="ordered"`` each pair counts from both ends, and independence is 1 for both. Without same-venue pairs this
-doubles every value and lowers novelty by ln 2; with them, same-venue pairs shift against the others.
+doubles every value and lowers novelty by ln 2. With them, same-venue pairs shift against the others.
 
 Source: Lee, Walsh & Wang 2015, Research Policy 44(3):684-697, doi:10.1016/j.respol.2014.10.007. The formula, the
 counting and the step to the work are those that novelpy 1.4 ascribes to the paper.
@@ -52,7 +52,7 @@ class CommonnessConfig:
         unique_venues: count a venue once per work, however many references lead there.
         same_venue_pairs: two references to one venue are a pair, as in the published counting.
         min_pairs: fewest pairs of a work; with fewer it is undefined.
-        max_references: most references of known year and venue of a work; with more it is left out of the counts too.
+        max_references: most references of known year and venue of a work. With more it is left out of the counts too.
             None: no limit, as published.
 
     Raises:
@@ -87,12 +87,11 @@ def compute_commonness(
     """Score every work by how common its venue pairs are among the works of its year.
 
     Every two references of a work whose cited works have a year and a venue form a pair. Commonness of a venue pair =
-    N_ab N / (N_a N_b): N_ab pairs lead to venues a and b, N_a have an end in a, N is the number of all pairs.
+    N_ab N / (N_a N_b): N_ab pairs lead to venues a and b, N_a have an end in a, N are all pairs.
 
-    Limits: a pair of two rare venues is common by this measure even if it occurs once, because N_a is small. A large
-    field fills N, which makes pairs inside a small field common. References without a venue are missing, so works and
-    years of poor coverage look different. Earlier years play no part. Compare works within a year, and fields with
-    caution.
+    Limits: a pair of two rare venues is common here even if it occurs once, because N_a is small. A large field fills
+    N, which makes pairs inside a small field common. References without a venue are missing, so works and years of poor
+    coverage look different. Earlier years play no part. Compare works within a year, and fields with caution.
 
     Args:
         works: WORKS; only work_id, publication_year and source_id are read.

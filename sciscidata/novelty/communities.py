@@ -1,8 +1,8 @@
 """Bridges between communities (Foster et al. 2015): how many pairs of references join two of them, and which there are.
 
 Source: Foster, Rzhetsky & Evans 2015, American Sociological Review 80(5):875-908, doi:10.1177/0003122415601618. They
-study pairs of chemicals in a network of chemicals; that a work's novelty is the share of its pairs that bridge two
-communities is how novelpy 1.4 turns this into a number.
+study pairs of chemicals in a network of chemicals. novelpy 1.4 turns this into a number: a work's novelty is the share
+of its pairs that bridge two communities.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def compute_foster_novelty(works: AnyFrame, citations: AnyFrame, *, community: s
 
     Every two references of a work whose cited works have a community form a pair. It is a bridge if they differ.
 
-    Limits: the score depends on how coarse the communities are. If they come from all years, they know the future: find
-    them in the citations of earlier years to predict anything. References without a community are missing.
+    Limits: the score depends on how coarse the communities are. If they come from all years, they know the future. To
+    predict anything, find them in the citations of earlier years. References without a community are missing.
 
     Args:
         works: ``work_id`` and a column of communities: those of ``find_communities``, or a field or topic.
@@ -110,12 +110,12 @@ def find_communities(
         citations: CITATIONS, in any order; repeats, self-citations and citations of works not in ``works`` are ignored.
         of: what is linked. ``"venues"``: venues that works cite together, by how many pairs of references join them
             (Foster's network, with venues for chemicals). ``"works"``: works that cite each other, each link once.
-        method: ``"louvain"`` and ``"leiden"`` find communities of high modularity, ``"infomap"`` those that describe
-            random walks in few bits, as in the paper.
+        method: ``"louvain"`` and ``"leiden"`` find communities of high modularity. ``"infomap"`` finds those that
+            describe random walks in few bits, as in the paper.
         seed: of the random numbers that the methods draw.
 
     Returns:
-        work_id, community (Int32), one row per work, sorted by work_id; 0 is the community with most works, then the
+        work_id, community (Int32), one row per work, sorted by work_id. 0 is the community with most works, then the
         one with the lowest work_id. Null for a work (or a venue) without a link.
 
     Raises:

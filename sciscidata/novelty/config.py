@@ -32,10 +32,10 @@ class NoveltyConfig:
             not change.
         undefined_pairs: what a pair does whose count cannot vary under the null model, so that it has no z. ``"drop"``:
             it is left out. ``"void"``: its works are undefined. ``"infinite"``: z is infinite where the count observed
-            differs from that of all shuffles, a work is undefined if one of its pairs is neither, and an infinite
-            quantile is null; needs ``"permutation"``, because rounding would decide in the closed form.
+            differs from that of all shuffles. A work is undefined if one of its pairs is neither, and an infinite
+            quantile is null. It needs ``"permutation"``, because rounding would decide in the closed form.
         min_pairs: fewest defined pairs of a work; with fewer it is undefined.
-        max_references: most references of known year and venue of a work; with more it is left out of the null model
+        max_references: most references of known year and venue of a work. With more it is left out of the null model
             too, because pairs grow with the square. None: no limit.
         venue_required: leave out works without a venue of their own, in the null model too.
         years: first and last citing year, both included; works of other years are not read. None: all.

@@ -1,11 +1,11 @@
 """The null model of atypicality, in closed form and by shuffles.
 
-Within every cell (citing year, cited year) the venues are dealt to the slots anew, so that each work keeps its
-references and their ages, and each venue its citations. docs/measures/atypicality.md derives the closed form, in the
-symbols that are used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums
-over four shares. The result lies within 1 % of thousands of shuffles, in sum over the pairs of most years, unless a few
-venues dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can
-vary, the exact sum is taken. A variance of zero leaves z undefined.
+Within every cell (citing year, cited year) the venues are dealt to the slots anew. Each work keeps its references and
+their ages, and each venue its citations. docs/measures/atypicality.md derives the closed form, in the symbols that are
+used here. The mean is exact. In the variance, two terms are a bound and a product in place of sums over four shares.
+In sum over the pairs of most years, the result lies within 1 % of thousands of shuffles. It does not where a few venues
+dominate (see venue_concentration). Where they cancel all the rest, or nothing else shows that the count can vary, the
+exact sum is taken. A variance of zero leaves z undefined.
 
 Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 """
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 
-#: From this concentration of venues on, the closed form's variances may be off by more than 2 % in sum over a year.
+#: From this concentration on, the closed form's variances may be off by over 2 % in sum over a year.
 DOMINATED = 0.2
 _HEAVILY = 0.3  # and from this one on by far more
 _LISTED = 12
@@ -59,7 +59,9 @@ def venue_concentration(slots: Slots) -> float:
 
 
 def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
-    """Warn about the years in which few venues dominate, where the closed form is less exact; empty if there are none.
+    """Warn about the years in which few venues dominate, where the closed form is less exact.
+
+    Empty if there are none.
 
     Example:
         >>> print(*remark_on_concentration({1999: 0.05, 2000: 0.25, 2001: 0.4}))
@@ -88,7 +90,7 @@ def permutation_moments(
 ) -> tuple[Float64Array, Float64Array]:
     """Count the cells' pairs in every shuffle; sums and squares are whole numbers, so they are exact.
 
-    Squares may pass 2^63 and wrap, which the difference below undoes: it is right while n times a deviation < 2^31.5.
+    Squares may pass 2^63 and wrap. The difference below undoes it, while n times a deviation < 2^31.5.
     """
     from sciscidata.novelty import _pair_kernels as kernels
 

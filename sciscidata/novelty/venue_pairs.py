@@ -1,6 +1,6 @@
 """The venue pairs in the reference lists of one citing year, and what the measures over them share.
 
-A slot is a reference whose cited work has a year and a venue; slots of one cited year are a stratum. The distinct
+A slot is a reference whose cited work has a year and a venue. Slots of one cited year are a stratum. The distinct
 venues of a work are its groups. A cell is a pair of venues that some work of the year holds.
 """
 
@@ -57,7 +57,7 @@ class Groups:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """The venue pairs that occur in one citing year, row by row, and how often; int32, or int64 if need be."""
+    """The venue pairs of one citing year, row by row, and how often; int32, or int64 if need be."""
 
     starts: Int64Array
     partners: Int32Array
@@ -71,7 +71,9 @@ class Cells:
 
 
 def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
-    """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids; -1 where a work has no venue.
+    """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids.
+
+    It is -1 where a work has no venue.
 
     The result is int32 (graph.n_dated), in index order. Raises ConfigError if ``works`` holds a work with a venue and a
     year that is not in the graph.
@@ -177,7 +179,7 @@ def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolAr
 def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
     """Replace all venues that no wanted work holds by one last venue, so that there is less to count.
 
-    The counts of the others stay the same under every shuffle, and so does their order: every bit of a result stays.
+    The counts and the order of the others stay under every shuffle, and so does every bit of a result.
     """
     _, kept = of_works(slots.offsets, wanted)
     used = np.zeros(slots.n_venues, np.bool_)
@@ -332,7 +334,10 @@ def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n
 def write_quantiles(
     groups: Groups, cells: Cells, values: Float64Array, results: Sequence[AnyArray], *, unique_pairs: bool = False
 ) -> None:
-    """Hand the value of every cell to the works that hold it; write their number per work, low quantile and median."""
+    """Hand the value of every cell to the works that hold it.
+
+    Write their number per work, low quantile and median.
+    """
     from sciscidata.novelty import _per_work_kernels as kernels
 
     starts, n_entries = kernels.entry_places(groups.offsets)

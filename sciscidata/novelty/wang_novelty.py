@@ -54,15 +54,15 @@ class WangConfig:
         reuse_years: years after in which the pair must be joined again. None: no such condition.
         min_reuses: fewest works that must join it again.
         drop_least_cited: the quantile, linearly interpolated, of the references that venues cited in the profile years
-            have; venues with fewer join no new pair. Ties are kept. With few venues it drops another share than it
+            have. Venues with fewer join no new pair. Ties are kept. With few venues it drops another share than it
             says: 0.25 drops one of three. 0.5 is novelpy's, for the paper: rare venues are easily new. 0: none.
         burn_in_years: first years of the data that are undefined, because all pairs look new there; at least past_years
-            and profile_years. Ten years are few: in a synthetic corpus of 45 years, 76 % of the works have a pair that
-            counts after ten years of history, 51 % after 30. Compare works within a year.
+            and profile_years. Ten years are few. In a synthetic corpus of 45 years, 76 % of the works then have a pair
+            that counts. After 30 years, 51 % do. Compare works within a year.
         first_year: first year of which the data is complete. None: the first with a pair of venues.
         last_year: last such year; a work is undefined if its reuse window ends later. None: the last with a pair, but
             for mistaken dates in the future (``last_year.find_last_year``).
-        max_references: most references of known year and venue of a work; with more it is left out of the past and
+        max_references: most references of known year and venue of a work. With more it is left out of the past and
             future too. None: no limit.
 
     Raises:
@@ -110,14 +110,14 @@ def compute_wang_novelty(
 ) -> pl.LazyFrame:
     """Score every work by the venue pairs that it makes for the first time (Wang, Veugelers & Stephan 2017).
 
-    A pair of venues counts if it is new, if later works reuse it, if both venues are cited enough, and if both have a
+    A pair of venues counts if it is new, later works reuse it, and both venues are cited enough. Both also need a
     co-citation profile: works of the profile years joined them with some venue. Its difficulty is 1 - cosine of the two
-    profiles. Works of one year that make the same new pair all get it; they do not count as reuse of each other.
+    profiles. Works of one year that make the same new pair all get it. They are no reuse of each other.
 
-    Limits: a pair may be older than the data, so the share of new pairs falls as history grows (left censoring). A pair
+    Limits: a pair may be older than the data. So the share of new pairs falls as history grows (left censoring). A pair
     may be new because a venue is new or renamed. References without a venue are missing. The reuse condition looks into
-    the future: the score is known only ``reuse_years`` later, and must not be used to predict impact. Works with long
-    reference lists and growing fields have more new pairs. Most works score 0.
+    the future: the score is known only ``reuse_years`` later. Do not predict impact with it. Works with long reference
+    lists and growing fields have more new pairs. Most works score 0.
 
     Args:
         works: WORKS; only work_id, publication_year and source_id are read.
@@ -130,8 +130,8 @@ def compute_wang_novelty(
         WANG_NOVELTY, one row per work, unordered. n_new_pairs: Int64, the new pairs that count, each once.
         wang_novelty: Float64, the sum of their difficulties (each 0 .. 1); high is novel. Both are 0 for a work with
         pairs if they do not count. Both are null for a work without a year, without two different venues or with too
-        many references; for works of the first ``burn_in_years``; in years without a pair in the profile years (a gap
-        in the data); and where ``reuse_years`` reach beyond the last year.
+        many references. They are null in the first ``burn_in_years``, and in years without a pair in the profile years
+        (a gap in the data). So are they where ``reuse_years`` reach beyond the last year.
 
     Raises:
         ConfigError: when called, if ``config`` is not a WangConfig, or ``n_threads`` not a whole number above 0.
@@ -142,7 +142,7 @@ def compute_wang_novelty(
     Source: Wang, Veugelers & Stephan 2017, doi:10.1016/j.respol.2017.06.006.
 
     Example:
-        In 1999 work 5 joins venues 7 and 9, and work 6 joins 8, 9 and 10; work 7 is the first to join 7 and 8.
+        In 1999 work 5 joins venues 7 and 9, and work 6 joins 8, 9 and 10. Work 7 is the first to join 7 and 8.
 
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5, 6, 7, 8], "source_id": [7, 8, 9, 10] + 4 * [None],
         ...     "publication_year": 4 * [1990] + [1999, 1999, 2000, 2001]},
@@ -225,7 +225,7 @@ def score_wang_novelty(
 
 @dataclass(frozen=True, eq=False)
 class _Year:
-    """The venue pairs that works of one year join, how many works join each, and how often each venue is cited."""
+    """The venue pairs of one year, how many works join each, and how often each venue is cited."""
 
     table: PairTable
     groups: Groups

@@ -32,7 +32,10 @@ class YearWork(NamedTuple):
 def take_years(
     engine: Engine, home: Path, graph: CitationGraph, years: Sequence[int], given: YearWork
 ) -> list[tuple[int, Path, dict[str, Any]]]:
-    """Have tasks done for the ``years`` of a graph on disk, by their places; return place, file and facts in order."""
+    """Have tasks done for the ``years`` of a graph on disk, by their places.
+
+    Return place, file and facts in order.
+    """
     of_graph = {"graph": str(graph_folder(graph).absolute()), "stage_dir": engine.config.stage_dir}
     handed = {name: hand_over(array, home / f"{name}.npy") for name, array in given.arrays.items()}
     n_references = np.diff(graph.ref_offsets[graph.year_offsets])

@@ -104,7 +104,7 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.minorticks_off()
     ends = np.clip([-EDGE, low, high, EDGE], -EDGE, EDGE)
-    # Where they lie in the picture, from 0 at its left to 1: the middle of a band is not that of its numbers.
+    # Where they lie in the picture, from 0 at its left to 1. The middle of a band is not that of its numbers.
     places = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
     for i, label in enumerate(_LABELS):
         if places[i] < places[i + 1]:

@@ -73,7 +73,7 @@ class Look(TypedDict, total=False):
             the label of the figure in any case (``figure.get_label()``), and the title of the file.
         width: ``"one"`` column of a journal (85 mm) or ``"two"`` (180 mm, the default).
         path: file to write: PNG, SVG or PDF by its suffix. An existing file is replaced.
-        ax: an Axes to draw in, or a list of as many as the picture has panels; else a figure is made.
+        ax: an Axes to draw in, or a list with one for each panel; else a figure is made.
     """
 
     data: str | Corpus | Release | Mapping[str, Any] | None
@@ -211,7 +211,7 @@ def name_data(data: object) -> str:
 
 
 def plain(text: str) -> str:
-    r"""Write a text so that matplotlib draws it as it is: a dollar starts no formula, and no line is forged.
+    r"""Write a text so that matplotlib draws it as it is: no formula after a dollar, no forged line.
 
     Example:
         >>> plain("runs/$x^2$")

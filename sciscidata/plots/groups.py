@@ -66,8 +66,8 @@ def plot_by_year(
 ) -> Figure:
     """Plot the share of a label and the mean of a score by year of publication, with intervals at 95%.
 
-    Shares have Wilson's interval, means Student's. Years with few works are hollow and pale. Years before the first
-    and after the last that has enough works are left out, and so are mistaken dates; the title counts their works.
+    Shares have Wilson's interval, means Student's. Years with few works are hollow and pale. Years before the first and
+    after the last that has enough works are left out, and so are mistaken dates. The title counts their works.
 
     A release has equal numbers of each class, so its shares mean nothing: give all labelled works.
 
@@ -129,7 +129,7 @@ def plot_by_field(
     few: int = _FEW,
     **look: Unpack[Look],
 ) -> Figure:
-    """Plot the share of a label and the mean of a score by field, with intervals at 95%, the largest share first.
+    """Plot the share of a label and the mean of a score by field, with 95% intervals, largest share first.
 
     Args:
         labelled: ``primary_field``, the column of the label and the score, one row per work. Works without a field are
@@ -202,7 +202,7 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
 def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Look]) -> Figure:
     """Plot drawn against eligible works, as shares of each, by year of publication and by field.
 
-    Where the dots leave the bars, the draw is not like the works that it was drawn from: classes of equal size bring
+    Where the dots leave the bars, the draw is not like the works that it was drawn from. Classes of equal size bring
     more of the years and fields in which rare classes are frequent.
 
     Args:

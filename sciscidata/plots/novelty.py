@@ -1,4 +1,4 @@
-"""Pictures of novelty: the plane of its two scores or two z with the regions of the labels, and z by year."""
+"""Pictures of novelty: the plane of its two scores or two z with the labels, and z by year."""
 
 from __future__ import annotations
 
@@ -102,8 +102,8 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     """Plot for each year the median of z_median and of z_p10, and the band of the middle 80% of works.
 
     Args:
-        scored: publication_year and ATYPICALITY. Works without a year or a z are left out, and so are works dated
-            after the last year of the others (see find_last_year).
+        scored: publication_year and ATYPICALITY. Works without a year or a z are left out. So are works dated after the
+            last year of the others (see find_last_year).
         thresholds: where tail novelty ends, for the legend; ``LabelThresholds()`` when None.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
@@ -167,10 +167,10 @@ def plot_uzzi_cells(
     hit: str = "",
     **look: Unpack[Look],
 ) -> Figure:
-    r"""Plot works in the plane of the two z, and the share of each of the four cells of Uzzi et al.
+    r"""Plot works in the plane of the two z, with the shares of the four cells of Uzzi et al.
 
-    A work has tail novelty if ``z_p10`` is negative, and high conventionality if ``z_median`` exceeds that of half of
-    the works.
+    A work has tail novelty if ``z_p10`` is negative. It has high conventionality if ``z_median`` exceeds that of half
+    of the works.
 
     Args:
         scored: ATYPICALITY of all scored works; only z_p10, z_median and ``hit`` are read.
@@ -307,7 +307,7 @@ def _draw_band(axes: Axes, margin: float) -> None:
     for place in (ends - margin, ends + margin):
         axes.plot(ends, place, color=INK, lw=0.8, zorder=3)
     if margin < 1:
-        # Below the other diagonal: z_p10 never exceeds z_median, so sigmoids add up to 1 or more, and no work is there.
+        # Below the other diagonal no work lies: z_p10 never exceeds z_median, so sigmoids add up to 1 or more.
         near, far = (1 - margin) / 6, (1 + margin) / 2
         _name(axes, near, far, "novel")
         _name(axes, far, near, "conventional")

@@ -31,7 +31,7 @@ _BANDS: Final = {
 
 
 def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
-    r"""Plot how the CD index and its null mean are spread, and how far from chance the works of each label lie.
+    r"""Plot how the CD index and its null mean are spread, and how far each label lies from chance.
 
     Args:
         scores: what ``compute_null_cd_index`` gives, read in batches; works without an index or a null mean are left

@@ -31,9 +31,9 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
-    Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path: no
-    plain index, a position beyond the row's length in bytes, two words at one position, or missing words in a long row,
-    which may have been cut off.
+    Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path. They are
+    no plain index, or have a position beyond the row's length in bytes, or two words at one position. Long rows with
+    missing words go there too, since they may have been cut off.
     """
     n_rows = len(starts)
     longest = total = 0
@@ -110,7 +110,10 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
 
 @kernel
 def _place_words(data, at, end, slot_start, slot_length, unescaped):
-    """Parse one row into the slots; return its status, its last slot, the size of its text, and if a word is blank."""
+    """Parse one row into the slots.
+
+    Return its status, its last slot, the size of its text, and if a word is blank.
+    """
     limit = end - at
     last_slot = -1
     size = 0

@@ -44,7 +44,7 @@ def may_be_unclean(data, offsets, markup):
 
 @njit(forceinline=True)
 def _is_wide_space(data, at):
-    """Whether a character of UTF-8 that begins with C2, E1, E2 or E3 may be a space or a control character."""
+    """Whether a character of UTF-8 may be a space or a control character: it begins with C2, E1, E2 or E3."""
     lead, second, third = data[at], data[at + 1], data[at + 2]
     if lead == 0xC2:
         return second <= 0xA0

@@ -17,8 +17,8 @@ _MOST_DIGITS = 18  # fit into Int64 whatever they are
 def read_numbers(data, starts, stops, prefix):
     """Read lists of JSON strings of ``prefix`` (a quote, and text) and a number; other lists are not plain.
 
-    ``starts`` and ``stops`` say where in ``data`` each list lies. Returned are the numbers of all plain lists, where
-    those of each list begin, with the end, and which lists are plain.
+    ``starts`` and ``stops`` say where in ``data`` each list lies. Returned are the numbers of all plain lists, and
+    where those of each list begin, with the end. The last is which lists are plain.
 
     Example:
         >>> lists = np.frombuffer(b'["W7","W12"]["W1","S2"][]', np.uint8)

@@ -43,7 +43,7 @@ def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
 
     A whole number below 2^62, or the text that writes it (also as ``007`` or ``7.0``), is that number. An OpenAlex id
     is its number in any form: ``W123``, ``w123``, ``https://openalex.org/W123``. Any other text is 2^62 plus the upper
-    62 bits of its XXH64 (of the UTF-8 bytes, seed 0); a DOI is hashed as ``bare_dois`` writes it. Blanks around an id
+    62 bits of its XXH64 (of the UTF-8 bytes, seed 0). A DOI is hashed as ``bare_dois`` writes it. Blanks around an id
     do not count.
 
     Among n texts, two have one number with probability n^2 / 2^63: about 1 in 900 for 100 million.
@@ -262,6 +262,6 @@ def original_ids_beside(batches: Iterable[pl.DataFrame], works: pl.LazyFrame) ->
 
 
 def released_id(has_original: bool) -> pl.Expr:
-    """Return the id that a release and an export name a work by: the original one as text, or W and the number."""
+    """Return the id of a work in releases and exports: the original one as text, or W and the number."""
     named = pl.col(ORIGINAL_ID).cast(pl.String) if has_original else pl.format("W{}", "work_id")
     return named.alias("openalex_id")

@@ -104,7 +104,7 @@ def strict_json(text: bytes) -> bytes:
     r"""Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
 
     A lone surrogate becomes U+FFFD. Raises CorruptRecordError if the standard library cannot read it, or if it has more
-    than 64 MB: the objects that the standard library makes take many times as much memory.
+    than 64 MB. The objects that the standard library makes take many times as much memory.
 
     Example:
         >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
@@ -142,9 +142,9 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
     r"""Cut a list, or the list ``results`` of an object, into its entries, which ``strict_json`` may have to mend.
 
     Only one entry is held as objects at a time, so memory does not grow with their number. While reading, it raises
-    CorruptRecordError for what is not JSON, or has more than 100,000 entries of less than 16 bytes on average, which
-    are no works; TooLongToMendError for a value of more than 64 MB; at the end, NoListError for JSON that is neither of
-    the two.
+    CorruptRecordError for what is not JSON, or has more than 100,000 entries of less than 16 bytes on average. These
+    are no works. It raises TooLongToMendError for a value of more than 64 MB. At the end, it raises NoListError for
+    JSON that is neither of the two.
 
     Example:
         >>> list(entries_one_by_one(b'{"meta": null, "results": [{"id": "W1", "fwci": NaN}, 0]}'))

@@ -1,6 +1,6 @@
 """Which year the data reach to. Some works carry a mistaken date in the future, which must not decide it.
 
-One rule for every source, from the number of works of each year alone: the same input always has the same last year.
+One rule serves every source, from the number of works of each year alone. The same input always has the same last year.
 Where records say when they were last changed, no later year counts.
 """
 
@@ -31,10 +31,10 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
     """Find the last year in which works were really published. Later years are mistaken dates, or have only begun.
 
     The years of the first nine tenths of the works belong to the data. So does the next year, if it has at least a
-    twentieth of the works of the fullest of the ten years before it, and a year after a gap of up to ten years, if it
-    has half of them. So one work of 2999 changes nothing, nor do a few per cent of all works. Where no year has more
-    than 20 works, one work of the next year may move the last year by one. With fewer than ten works the latest year is
-    the last.
+    twentieth of the works of the fullest of the ten years before it. So does a year after a gap of up to ten years, if
+    it has half of them. So one work of 2999 changes nothing, nor do a few per cent of all works. In years of at most 20
+    works, one work of the next year may move the last year by one. With fewer than ten works the latest year is the
+    last.
 
     ``counts`` has the works of each year. Years after ``data_date``, when the youngest record was changed (YYYY-MM-DD),
     do not count. None if no work has a year.

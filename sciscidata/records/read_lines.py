@@ -1,4 +1,7 @@
-"""Cut text of any size into lines, in bounded memory and time: too long lines are named, empty ones passed in bulk."""
+"""Cut text of any size into lines, in bounded memory and time.
+
+Too long lines are named, empty ones passed in bulk.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +22,8 @@ class ReadLimits(NamedTuple):
     """How much of a file may be in memory, and how much may hold no work. One MB is 1,048,576 bytes.
 
     A longer line is corrupt; the longest real records, with thousands of authors, have tens of MB. A longer JSON
-    document ends the file, because it is held whole; its limit is also the largest window of a Zstandard frame. As many
-    MB in a row without a work, or 1,000 lines per MB, end the file; a part of the snapshot has about 3,000 MB.
+    document ends the file, because it is held whole. Its limit is also the largest window of a Zstandard frame. As many
+    MB in a row without a work, or 1,000 lines per MB, end the file. A part of the snapshot has about 3,000 MB.
     """
 
     max_line_mb: int = 256
@@ -85,9 +88,11 @@ class Gap:
 def whole_lines(
     pieces: Iterable[bytes], limits: ReadLimits, gap: Gap, least: int = 0, spare: bytes = b""
 ) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
+    r"""Cut pieces of text into blocks of whole lines, without the last line end.
 
-    A block has ``least`` bytes or more, but for the last and those before a too long line, and is not longer than the
+    An error stands for a too long line.
+
+    A block has ``least`` bytes or more, but for the last and those before a too long line. It is not longer than the
     longest line, ``least`` and one piece. ``spare`` is put behind each. ``gap`` counts the skipped bytes of long lines,
     and may raise CorruptRecordError while reading; the caller counts the rest.
 
@@ -163,7 +168,7 @@ def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
 
 
 def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
-    r"""Give the lines of a block of whole lines, from byte ``at`` on, one by one, and blank lines in a row together.
+    r"""Give the lines of a block, from byte ``at`` on, one by one, and blank lines in a row together.
 
     Example:
         >>> list(split_lines(b"1\n\n \n\n2"))

@@ -68,7 +68,7 @@ LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES)
 
 
 class Leaves(NamedTuple):
-    """The used values of works: a Series with a value of each, or of each entry of a list of each."""
+    """The used values of works: a Series with a value for each work, or each entry of its list."""
 
     texts: pl.Series  # String: TEXTS of all works, one after the other; names of concepts, topics; their fields; null
     publication_year: pl.Series
@@ -341,7 +341,7 @@ def _bounds(spans: Any) -> tuple[Int64Array, Int64Array]:  # noqa: ANN401
 
 
 class _Tree(NamedTuple):
-    """Which values are used, as the compiled loop reads it: a number for each object, list and value on a path."""
+    """Which values are used, for the compiled loop: a number for each object, list and value on a path."""
 
     counts: tuple[int, int, int]
     allowed: Any

@@ -176,7 +176,7 @@ _LIMITS: Final = (
 _PERSONAL: Final = (
     "No names or addresses of persons are recorded. Titles and abstracts are published texts, and may name persons."
 )
-#: The same four of a release that has a label from files, and no score: uses, no uses, limits, and what names persons.
+#: The same four of a release with a label from files, and no score: uses, no uses, limits, persons.
 _OF_TEXTS: Final = (
     ("To train and judge models that predict the label from the text, by a reward that anyone can verify.",),
     ("Not for prompts that show a column that the label follows from: the answer would be in the question.",),
@@ -278,7 +278,10 @@ class _About:
             self.keywords = self.tags = (self._own_name(),)
 
     def _part(self, name: str) -> dict[str, Any]:
-        """Return an entry of the manifest that is an object; empty if it is anything else: a caller may state it."""
+        """Return an entry of the manifest that is an object.
+
+        Anything else gives an empty one: a caller may state it.
+        """
         part = self.manifest.get(name)
         return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
 

@@ -53,8 +53,8 @@ class LabelLookup:
 
     ``labelled``, one row per work, is collected immediately: ``work_id``, ``cd_index`` and ``disruption_label``, and
     the novelty columns of EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError
-    says that a column is missing or mistyped, or a label is not in its vocabulary; a WorkIdError, that a work is named
-    twice. ``label`` is the own label of the works, if they have one.
+    says that a column is missing or mistyped, or a label is not in its vocabulary. A WorkIdError says that a work is
+    named twice. ``label`` is the own label of the works, if they have one.
 
     Example:
         >>> row = {"work_id": [7], "cd_index": [-0.0], "disruption_label": ["neutral"]}
@@ -161,11 +161,11 @@ def write_labelled(
 ) -> dict[str, Any]:
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
-    ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``;
+    ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``.
     ``labelled.json`` is the report, with ``source`` in it, which is also returned. An own label of the works
     (``label``) follows after the columns of EXAMPLE, and is described in the report. Both appear whole or not at all.
-    Texts pass through in batches. The bytes do not depend on ``n_threads``, or on ``parts``: then ``works`` are those
-    of a corpus on disk, and the tasks of an engine write the lines of each of its parts.
+    Texts pass through in batches. The bytes do not depend on ``n_threads``, or on ``parts``. With ``parts``, ``works``
+    are those of a corpus on disk, and the tasks of an engine write the lines of each of its parts.
 
     Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``LabelLookup``, a
     ReleaseExistsError if ``folder`` holds anything, and a StorageError if it cannot be written.
@@ -412,7 +412,7 @@ def _render(
 def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
     """Run a query batch by batch; stopping early stops the query too.
 
-    Polars would read on in threads of its own, and one that is in Python when the interpreter ends aborts it.
+    Polars would read on in its own threads. One that is in Python when the interpreter ends aborts it.
     """
     stopped = threading.Event()
 

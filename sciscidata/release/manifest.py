@@ -282,8 +282,8 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
 def read_manifest(folder: Path) -> dict[str, Any]:
     """Read ``manifest.json`` alone.
 
-    An InputNotFoundError says that it is not there, or cannot be opened; a VerificationError, that this version cannot
-    read it, or that it was changed after it was written.
+    An InputNotFoundError says that it is not there, or cannot be opened. A VerificationError says that this version
+    cannot read it, or that it was changed after it was written.
     """
     try:
         manifest = read_json(folder / MANIFEST)
@@ -367,8 +367,8 @@ def _list_parts(
 def describe_examples(examples: Mapping[str, pl.DataFrame], label: OwnLabel | None = None) -> dict[str, Any]:
     r"""Derive the part of a manifest that follows from the rows alone (EXAMPLE, by split), and can be derived again.
 
-    ``sides`` has the rows of each split, and the SHA-256 of the ids in order, joined by ``\n``; ``class_counts`` the
-    works by split and label column; ``novelty`` says whether the novelty columns hold anything.
+    ``sides`` has the rows of each split, and the SHA-256 of the ids in order, joined by ``\n``. ``class_counts`` has
+    the works by split and label column. ``novelty`` says whether the novelty columns hold anything.
     """
     novel = any(frame[column].null_count() < frame.height for frame in examples.values() for column in NOVELTY_COLUMNS)
     novelty: dict[str, Any] = {"available": novel}

@@ -70,7 +70,7 @@ class Release:
     """A release on disk. Its frames are read, and compared with the manifest, when first asked for.
 
     ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train``, ``test`` and
-    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys; ``scores`` is what their scores
+    ``dev`` are the works of each split (EXAMPLE), in the order of their split keys. ``scores`` is what their scores
     follow from (SCORES).
     """
 
@@ -169,20 +169,20 @@ def write_release(
 
     ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet``, where ``n_dev`` asks for works ``dev.jsonl``
     and ``dev.parquet``, with ``scores_file`` ``scores.parquet``, the documents ``README.md``, ``croissant.json`` and
-    ``CITATION.cff``, and, last, ``manifest.json``. The JSONL bytes are canonical: the same draw gives the same bytes on
-    every platform, thread count, Polars engine and library version. Parquet bytes repeat within one environment only,
-    since they name their writer's version and follow its encoders.
+    ``CITATION.cff``, and, last, ``manifest.json``. The JSONL bytes are canonical. They are the same on every platform,
+    thread count, Polars engine and library version. Parquet bytes repeat within one environment only, since they name
+    their writer's version and follow its encoders.
 
-    ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``; missing novelty columns are
+    ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``. Missing novelty columns are
     null, and so is what SCORES has and it lacks. Where ``manifest`` names ``cd`` or ``atypicality``, verification needs
     the counts or z that the scores follow from. The texts of the drawn works are read from ``works`` (WORKS).
 
     ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
     LabelThresholds and SplitConfig), which verification needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own
     label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing
-    release, and keeps what Git has in it. Any other folder is never replaced: one with a link, or with a file that is
-    not one of these or of PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before the
-    manifest is written, to add files, for example a picture.
+    release, and keeps what Git has in it. No other folder is replaced. A link is in the way. So is a file that is
+    neither one of these nor of PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before
+    the manifest is written, to add files, for example a picture.
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.
@@ -241,11 +241,13 @@ def write_release(
 
 
 def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
-    """Check before any work is done that a release could be written to ``folder``; mend what a killed run left there.
+    """Check before any work that a release could be written to ``folder``.
 
-    A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or that it holds anything else; a
-    StorageError, that it cannot be read. ``overwrite`` must be a boolean: any text would be true. ``can_replace`` is
-    False where the caller replaces nothing; anything there is in the way then.
+    Mend what a killed run left there.
+
+    A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or that it holds anything else. A
+    StorageError says that it cannot be read. ``overwrite`` must be a boolean: any text would be true. ``can_replace``
+    is False where the caller replaces nothing; anything there is in the way then.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -305,9 +307,9 @@ def read_release(folder: str | Path) -> Release:
         folder: what ``build`` made.
 
     Returns:
-        A Release. ``.train``, ``.test`` and ``.dev``: its works (EXAMPLE), in the order of their split keys, read when
-        first asked for; ``.scores``: what their scores follow from (SCORES); ``.manifest``: configuration,
-        source, counts and hashes; ``.folder``.
+        A Release. ``.train``, ``.test`` and ``.dev`` are its works (EXAMPLE), in the order of their split keys, read
+        when first asked for. ``.scores`` is what their scores follow from (SCORES). ``.manifest`` has configuration,
+        source, counts and hashes; ``.folder`` is the path.
 
     Raises:
         InputNotFoundError: there is no release, or it lacks one of its files.

@@ -75,21 +75,20 @@ def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release
     ``.gitattributes``, ``.git`` and ``.cache/huggingface``.
 
     Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number,
-    ids, class counts; Parquet equal to JSONL, and JSONL canonical; labels that follow from scores and thresholds; the
-    order and the split that follow from ids and seed (without balance, which works were drawn follows from all eligible
-    works, which a release does not hold); the class quotas; no id and no normalised title in two splits. Of the counts
-    of other
-    works: that they add up. A VerificationError lists every difference.
+    ids and class counts. Parquet equals JSONL, and JSONL is canonical. Labels follow from scores and thresholds. The
+    order and the split follow from ids and seed. Without balance, the draw follows from all eligible works, which a
+    release does not hold. The class quotas are kept. No id and no normalised title is in two splits. The counts of
+    other works add up. A VerificationError lists every difference.
 
-    With ``scores.parquet``: it has the rows of the splits in their order; the CD index follows from its counts,
-    sigmoids and Uzzi's labels from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
+    With ``scores.parquet``: it has the rows of the splits in their order. The CD index follows from its counts.
+    Sigmoids and Uzzi's labels follow from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
 
     Without it, a release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal
-    to that of a cut decides nothing about the cut, and all z beyond ±8 have one sigmoid. Ranks only tell whether the
-    labels of one split and year agree with each other. What is not decided is not checked.
+    to that of a cut decides nothing about it. All z beyond ±8 have one sigmoid. Ranks only tell whether the labels of
+    one split and year agree with each other. What is not decided is not checked.
 
     An own label is compared with its classes. Where it follows from the released columns of the same row, it is
-    computed again: by the SQL of the manifest, or by ``label``, the OwnLabel of the build given again.
+    computed again. The rule is the SQL of the manifest, or ``label``, the OwnLabel of the build given again.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
@@ -185,8 +184,8 @@ def _compare_columns(file: str, frame: pl.DataFrame, schema: pl.Schema, named: s
 
 
 def _read_parquet(path: Path) -> pl.DataFrame:
-    # Damaged bytes may decode to names, texts and metadata that are not UTF-8, on which Polars panics: pyarrow
-    # looks at the first two, and the third is not needed.
+    # Damaged bytes may decode to names, texts and metadata that are not UTF-8, on which Polars panics. So pyarrow looks
+    # at the first two, and the third is not needed.
     table = pq.ParquetFile(path).read().replace_schema_metadata(None)
     table.validate(full=True)
     fields = [field.remove_metadata() for field in table.schema]
@@ -269,7 +268,7 @@ def _check_labels(
     atypicality: Mapping[str, Any] | None,
     z: pl.DataFrame | None = None,
 ) -> Iterator[str]:
-    """Recompute the labels; of Uzzi's rule from z where a release has them, else as far as the scores decide them."""
+    """Recompute the labels, those of Uzzi's rule from z, or without z as far as the scores decide."""
     relabelled = compute_disruption_labels(frame, thresholds)
     if z is not None and thresholds.novelty_rule == "uzzi":
         cut = (atypicality or {}).get("conventionality_cut")  # null: no work has a z to compare with it
@@ -311,7 +310,7 @@ def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tupl
     if score_of(atypicality) == "sigmoid":  # which keeps the order of z
         at_tail, at_middle = sigmoid(np.array([-thresholds.uzzi_tail_max, cut]))
         return _above(novelty, at_tail), _above(conventionality, at_middle)
-    # Ranks keep the order within a year, so the works with a half lie above those without: novel ones have tail
+    # Ranks keep the order within a year, so the works with a half lie above those without. Novel ones have tail
     # novelty, and so has any work of their year with as high a score.
     novel, conventional = label == "novel", label == "conventional"
     return _from_neighbours(novelty, novel, conventional), _from_neighbours(conventionality, conventional, novel)
@@ -422,7 +421,7 @@ _KINDS = "a release, a corpus, a graph, an export, a file of scores or a backgro
 class Verified(NamedTuple):
     """What was checked, and what it holds: works of a release by split; rows or files of anything else.
 
-    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why; every
+    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why. Every
     byte was compared with its SHA-256 anyway, but for its documents: ``changed`` names those that are not as they were
     made, because a hub or an author may change them.
     """
@@ -435,10 +434,10 @@ class Verified(NamedTuple):
 
 
 def kind_of(path: str | Path) -> Kind:
-    """Say what lies at a path: a folder by the names of its files, a file by its first bytes and its metadata.
+    """Tell what lies at a path, from the names in a folder, or the first bytes and metadata of a file.
 
-    An InputNotFoundError says that nothing is there that this package has written; a VerificationError, that it is a
-    Parquet file too damaged to tell its kind.
+    An InputNotFoundError says that nothing is there that this package has written. A VerificationError says that a
+    Parquet file is too damaged to tell its kind.
 
     Example:
         >>> kind_of("no/such/path")
@@ -507,14 +506,14 @@ def _refuse_parquet_folder(folder: Path) -> None:
 def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     """Compare anything that this package has written with what it says of itself. Reads every byte.
 
-    A release: recompute its labels, order, split, quotas, counts and hashes, and with its ``scores.parquet`` the
+    A release: recompute its labels, order, split, quotas, counts and hashes. With its ``scores.parquet``, recompute the
     scores, as far as the manifest says how. A corpus: the SHA-256 of its report and of every file. A graph, and any
     other folder of the cache: the SHA-256 of every file. A file of scores, or a background: its own SHA-256. An export:
     size, SHA-256, rows and classes.
 
     Args:
         path: the folder or file.
-        label: the own label of a release, as it was given to the build, to compute it again if it follows from
+        label: the own label of a release, as it was given to the build. It is computed again if it follows from
             released columns of the same row. The SQL of a manifest needs no ``label``.
 
     Returns:

@@ -19,8 +19,8 @@ _ESCAPED: Final = str.maketrans(_LINE_ENDS)
 def render_jsonl(rows: pl.DataFrame) -> bytes:
     r"""Write rows as canonical JSON lines; a ValueError if a float is not finite.
 
-    UTF-8, ``\n`` after every line, no spaces, the columns in their order, floats in Python's shortest form that reads
-    back as the same number, and the three characters that naive line readers split on escaped.
+    UTF-8, ``\n`` after every line, no spaces, the columns in their order. Floats have Python's shortest form that reads
+    back as the same number. The three characters that naive line readers split on are escaped.
 
     Example:
         >>> render_jsonl(pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [0.1]}))

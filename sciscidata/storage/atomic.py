@@ -1,9 +1,9 @@
 """Files and folders that appear whole or not at all: a killed run leaves nothing that looks like a result.
 
 A result is made in a hidden place beside its name, flushed to the disk, and renamed. ``atomic_folder`` and
-``atomic_file`` serve folders that any run may write to: the hidden place is a folder with a lock in it, so that the
-next run can tell what a killed run left from what a living run is at. ``whole_when_done`` serves a folder that this
-run holds alone (a corpus, a cache that is being filled): no lock is needed there.
+``atomic_file`` serve folders that any run may write to. The hidden place is a folder with a lock in it. So the next run
+can tell what a killed run left from what a living run is at. ``whole_when_done`` serves a folder that this run holds
+alone (a corpus, a cache that is being filled). It needs no lock.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def atomic_folder(
     the block fails, it is removed and ``target`` is as before. A killed run leaves the hidden folder at most; the next
     run for the same target removes it. The caller checks beforehand whether ``target`` may exist.
 
-    With ``overwrite``, an existing folder is put aside until the new one is in place; if a run is killed between these
+    With ``overwrite``, an existing folder is put aside until the new one is in place. If a run is killed between these
     two renames, the next one puts it back. ``recheck`` is called right before that, and raises if what lies there by
     then may not be replaced. A StorageError says that the disk is full, the folder cannot be written, or, without
     ``overwrite``, something appeared at ``target``. Other errors of the block pass through unchanged.
@@ -89,7 +89,9 @@ def _appeared(target: Path) -> StorageError:
 def atomic_file(
     target: Path, *, overwrite: bool = True, recheck: Callable[[], object] | None = None
 ) -> Generator[Path]:
-    """Give a path to write a file to; when the block ends well it becomes ``target``, and replaces what is there.
+    """Give a path to write a file to.
+
+    When the block ends well it becomes ``target``, and replaces what is there.
 
     The rest, ``recheck`` too, is as in ``atomic_folder``. Without ``overwrite`` a StorageError is raised if something
     appears at ``target`` meanwhile: the caller has seen that nothing is there. A run that finds its result finished
@@ -196,7 +198,10 @@ def _workspace_beside(target: Path) -> Generator[Path]:
 
 @contextmanager
 def _locked_workspace(target: Path) -> Generator[Path]:
-    """Give a hidden, locked folder beside ``target``, and remove it; a folder put aside in it goes back if need be."""
+    """Give a hidden, locked folder beside ``target``, and remove it.
+
+    A folder put aside in it goes back if need be.
+    """
     token = secrets.token_hex(8)
     unlocked = target.with_name(f".{target.name}.new-{token}")
     try:

@@ -39,9 +39,9 @@ def resumable_folder(target: Path) -> Generator[Path]:
     """Give a folder to fill like ``atomic_folder``, with the files that a killed run has finished.
 
     It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or interrupted, or whose disk is
-    full, leaves it for the next one; a run that fails in another way removes it. Before the block begins, a file stays
-    if ``note_finished`` noted it and its checksum is the same, a folder if this holds for all its files; the rest is
-    removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
+    full, leaves it for the next one. A run that fails in another way removes it. Before the block begins, a file stays
+    if ``note_finished`` noted it and its checksum is the same. A folder stays if this holds for all its files. The rest
+    is removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -126,7 +126,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 
     ``make`` fills an empty folder, always with the same files for the same ``target``. With ``resume`` it finds there
     the files that a killed run has finished. Beside the files stands their SHA-256, in a file that ``sha256sum -c``
-    reads. It is compared before the folder is used again; a damaged or unfinished folder is made again, with a warning
+    reads. It is compared before the folder is used again. A damaged or unfinished folder is made again, with a warning
     in the log. Two runs may make it at the same time: the first one counts. Errors of ``make`` pass through; a
     StorageError says that the disk is full, or the folder cannot be written.
 

@@ -130,7 +130,7 @@ class ZstdFrame:
     """A frame of Zstandard, or a skippable one, behind the interface of ``zlib.decompressobj``.
 
     The library returns everything that a piece of input gives, which may be 32,000 times as much. So this class follows
-    the blocks of the frame (RFC 8878), and hands over only as many as can give what is asked for. A frame that needs a
+    the blocks of the frame (RFC 8878). It hands over only as many as can give what is asked for. A frame that needs a
     larger window than ``max_window`` raises a CorruptRecordError in ``decompress``.
 
     Example:

@@ -1,8 +1,10 @@
-"""The one lock of the package: it ends with the process that holds it, so no file has to be removed after a crash.
+"""The one lock of the package.
+
+It ends with the process that holds it, so no file has to be removed after a crash.
 
 filelock's ``lock_descriptor`` does the locking, as fast as ``fcntl.flock`` (1.3 against 1.2 microseconds), on Windows
-too. Its ``FileLock`` would not do: it cannot lock a folder, opens a lock that belongs to another run only by making it,
-and on a disk without locks it leaves a marker file behind that ends no wait but by hand.
+too. Its ``FileLock`` would not do. It cannot lock a folder, and opens a lock of another run only by making it. On a
+disk without locks it leaves a marker file behind that ends no wait but by hand.
 """
 
 from __future__ import annotations
@@ -28,7 +30,9 @@ def open_lock(path: Path, *, create: bool = True) -> IO[str]:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Lock an open file until it is closed or the process ends; False if another process on any machine holds it.
+    """Lock an open file until it is closed or the process ends.
+
+    Return False if another process on any machine holds it.
 
     An OSError says that the disk knows no locks.
 
@@ -52,7 +56,7 @@ def wait_for_lock(file: IO[str]) -> None:
 
 @contextmanager
 def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
-    """Keep every other run out of an existing folder until the block ends, by a lock on the file ``.lock`` in it.
+    """Keep other runs out of an existing folder until the block ends, by a lock on its file ``.lock``.
 
     If another run holds it, ``refusal`` is raised immediately. On a disk without locks no run is kept out.
 

@@ -41,7 +41,8 @@ def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) ->
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
     """Read a whole file, or some of its columns, and compare every page with its checksum.
 
-    An OSError says that it cannot be read or that a page is damaged; a pyarrow.ArrowException, that it is no Parquet.
+    An OSError says that it cannot be read or that a page is damaged. A pyarrow.ArrowException says that it is no
+    Parquet.
     """
     with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as read:
         rows: Any = pl.from_arrow(read.read(columns=columns, use_threads=False))

@@ -17,7 +17,7 @@ _LONGEST_SHOWN: Final = 80
 def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
     """Turn a name that a file states into a path below ``folder``, which need not exist.
 
-    Every name that was read from a file goes through here: the file (``stated_by``, for the message) may be wrong, or
+    Every name that was read from a file goes through here. The file (``stated_by``, for the message) may be wrong, or
     made to mislead. A name is plain parts joined by ``/``. A link is followed only if it leads to a place in
     ``folder``. An UnsafeNameError refuses a name that is no text, is absolute, leaves the folder or holds a control
     character.
@@ -58,7 +58,10 @@ def is_plain_name(name: str) -> bool:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise a StorageError for a link where this package makes a folder: it may lead to any file of the user."""
+    """Raise a StorageError for a link where this package makes a folder.
+
+    It may lead to any file of the user.
+    """
     if path.is_symlink():
         msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
         raise StorageError(msg)
@@ -97,7 +100,7 @@ def list_visible(paths: Iterable[Path]) -> list[Path]:
 def remove_folder(path: Path) -> None:
     """Remove a folder and its content as far as possible.
 
-    A file or a link of that name stays: it is not ours, and rmtree of a FIFO would wait for a writer.
+    A file or a link of that name is not ours, so it stays. rmtree of a FIFO would wait for a writer.
     """
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

@@ -18,7 +18,7 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
     r"""Read one JSON value from an untrusted source.
 
     A ValueError says that the text is no JSON, not UTF-8, nested deeper than MAX_DEPTH, or holds half of a surrogate
-    pair, which cannot be written to a file.
+    pair. This cannot be written to a file.
 
     Example:
         >>> for text in ("[" * 100_000, b"\xe9", '"\\ud800"', ""):

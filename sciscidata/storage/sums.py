@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 def sealed_file(target: Path) -> Generator[Path]:
     """Give a path to write to, as ``atomic_file`` does, and enter the SHA-256 of the file in SHA256SUMS.
 
-    A run that is killed on the way leaves the older file or the new one; either is in the list.
+    A run that is killed on the way leaves the older file or the new one. Either is in the list.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -68,8 +68,8 @@ def is_listed(path: Path) -> bool:
 def check_sealed(path: Path, *, grows: bool = False) -> None:
     """Compare a file with SHA256SUMS; a ChangedFileError if it differs or is not listed.
 
-    A file that ``grows`` is compared up to its end when it was entered, and may be missing in the list. A folder
-    without a list is older, or another program's: one warning says so.
+    A file that ``grows`` is compared up to its end at entry. It may be missing in the list. A folder without a list is
+    older, or another program's: one warning says so.
     """
     home, name = _place(path)
     listed = _read(home)

@@ -1,7 +1,7 @@
-"""Keep scores in one file per publication year while a run makes them, then read all of them sorted by work_id.
+"""Keep scores in one file per publication year while a run makes them, then read all by work_id.
 
-Works of one year are neighbours in the index of a graph, and no measure needs the scores of another year. So memory
-holds the scores of one year, and a killed run loses only the years that it was working on.
+Works of one year are neighbours in a graph's index. No measure needs the scores of another year. So memory holds the
+scores of one year. A killed run loses only the years that it was working on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def write_part(path: Path, rows: pl.DataFrame) -> None:
 
 
 def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.DataFrame]:
-    """Read the files in a folder, at least one, in the order of ``work_id``, one span of ids at a time.
+    """Read the files in a folder, at least one, by ``work_id``, one span of ids at a time.
 
     ``work_ids`` are the ids in it, in any order; a sample of them decides where to cut. The files, each sorted by
     itself, are scanned once per span; their statistics avoid most of the reading.
