@@ -95,8 +95,8 @@ def in_this_process(options: argparse.Namespace, tokenizer: Any) -> Ask:
 
 @contextmanager
 def on_a_server(options: argparse.Namespace) -> Iterator[tuple[Ask, Callable[[], float]]]:
-    from sciscirl.local_server.environment import set_up_environment
-    from sciscirl.local_server.server import LocalServerConfig, serve
+    from sciscirl.lab.local_server.environment import set_up_environment
+    from sciscirl.lab.local_server.server import LocalServerConfig, serve
     from sciscirl.runs.server_checks import open_sampling
 
     model = Path(options.model).resolve()

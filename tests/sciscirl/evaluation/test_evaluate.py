@@ -36,10 +36,10 @@ from sciscirl.evaluation.evaluate import (
     save_evaluation,
 )
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.harnesses.benchmark import BENCHMARK, register_benchmark
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.presets import HISTORICAL_MODEL
-from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules

@@ -15,11 +15,11 @@ from sciscirl.cli.main import main
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.evaluation.calibrate import calibrate_evaluation, render_calibration
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines
+from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.calibration import apply_temperatures, fit_temperatures, measure_nll
 from sciscirl.metrics.compare import CompareConfig
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction, prediction_schema, read_predictions
-from sciscirl.report.comparison import compare_files
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import list_labels
 from sciscirl.task.rewards import REWARDS, score_answer

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.report.tables import view_runs
 from sciscirl.options import TrainOptions
 from sciscirl.presets import describe, find_preset
-from sciscirl.report.runs import read_run
-from sciscirl.report.tables import view_runs
 from sciscirl.rl.config import make_config
 from sciscirl.rl.train import _settings
 from sciscirl.runs.folder import begin_run, write_json

@@ -12,11 +12,11 @@ from sciscidata.errors import ConfigError
 from sciscirl.envs.adversarial_opponents import ModelCompleter
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.studies.repro.sweep import ReproConfig, Sweep
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.server_checks import check_server, find_server, list_models, open_sampling, open_service
 from sciscirl.sft.tinker_backend import train_on_tinker
-from sciscirl.studies.repro.sweep import ReproConfig, Sweep
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER
 from tests.servers.serving import encrypt, serving

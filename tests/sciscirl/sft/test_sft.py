@@ -13,6 +13,7 @@ from tinker_cookbook.utils import ml_log
 
 from sciscirl.envs.env import LabelEnv, build_messages, read_action
 from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.lab.sft.peft_backend import collate, collate_labels
 from sciscirl.options import PeftSftOptions, SftOptions, TinkerSftOptions, TrainOptions
 from sciscirl.presets import PRESETS
 from sciscirl.rl.config import make_dataset_builder
@@ -21,7 +22,6 @@ from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
 from sciscirl.sft.config import list_settings, make_evaluator, make_examples, render_plan, resolve_preset
 from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
-from sciscirl.sft.peft_backend import collate, collate_labels
 from sciscirl.sft.tinker_backend import (
     GoldDatasetBuilder,
     NumberedEvaluator,

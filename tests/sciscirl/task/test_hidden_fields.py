@@ -12,10 +12,10 @@ from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, SciSciRLError
 from sciscirl.evaluation.baselines import BASELINES, run_baseline
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines
+from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.compare import CompareConfig, list_asked
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
-from sciscirl.report.comparison import compare_files
 from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.papers import SEEN, TARGETS, PaperView, read_split
 from sciscirl.task.prompts import STYLES, render_prompt

@@ -28,12 +28,12 @@ from sciscirl.evaluation.evaluate import (
     render_metrics,
     save_evaluation,
 )
+from sciscirl.lab.report.report import ReportConfig, write_report
+from sciscirl.lab.report.runs import read_run
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
 from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, describe, recall_preset
-from sciscirl.report.report import ReportConfig, write_report
-from sciscirl.report.runs import read_run
 from sciscirl.rl.config import resolve_preset
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.sft.config import resolve_preset as resolve_sft
