@@ -22,7 +22,7 @@ from sciscirl.presets import (
     find_preset,
     lay_over,
 )
-from sciscirl.runs.local_model import Precision, Quantization
+from sciscirl.runs.model_files import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin

@@ -27,7 +27,10 @@ from sciscidata.errors import StorageError
 from sciscidata.storage import real_path
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals
+from sciscirl.metrics.collapse import explain_doubt
+from sciscirl.metrics.compare import COMPARED
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.options import (
@@ -57,7 +60,7 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.runs.lineage import render_start
-from sciscirl.runs.local_model import RUN_CONFIG, Precision
+from sciscirl.runs.model_files import RUN_CONFIG, Precision, find_base_model
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -225,8 +228,6 @@ async def evaluate_model(
     _compare_releases(subject, config.release)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
-        from sciscirl.runs.local_model import find_base_model
-
         base = find_base_model(subject.local_model)
     else:
         if given := [name for name in _LOCAL if getattr(config, name) is not None]:
@@ -265,7 +266,7 @@ async def evaluate_model(
     with locked_folder(config.out, user="evaluation", option=_OPTION):
         check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
-            settings |= await _ask_here(evaluator, subject.local_model, config)
+            settings |= await load_part("ask_local_model")(evaluator, subject.local_model, config)
         else:
             await _ask_server(evaluator, subject, config.base_url)
         if evaluator.predictions is None:
@@ -356,38 +357,6 @@ def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | 
         target, n_held_out = subject.preset.rules.target, subject.n_held_out
         papers = read_part(config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
     return LabelScoring(tuple(papers))
-
-
-async def _ask_here(evaluator: LabelEvaluator, folder: Path, config: EvaluationConfig) -> dict[str, Any]:
-    """Ask a model in this process. Return what decides its answers to the last bit."""
-    import torch
-
-    from sciscirl.runs.local_completer import LocalCompleter
-    from sciscirl.runs.local_model import count_threads, load_local_model
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.n_threads or count_threads())
-    try:
-        model = load_local_model(folder, dtype=config.dtype)
-        completer = LocalCompleter(
-            model,
-            evaluator.renderer.tokenizer,
-            max_tokens=evaluator.max_tokens,
-            temperature=evaluator.temperature,
-            top_p=evaluator.top_p,
-            seed=config.seed,
-            **({} if config.batch_size is None else {"batch_size": config.batch_size}),
-        )
-        await evaluator.eval_token_completer(completer)
-        return {
-            "batch_size": completer.batch_size,
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "device": str(model.device),
-            "n_threads": torch.get_num_threads(),
-            "seed": config.seed,
-        }
-    finally:
-        torch.set_num_threads(before)
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
@@ -645,9 +614,23 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(align_columns([["", *map(printable, results)], *rows]))
 
 
-def _cell(metrics: Mapping[str, float], name: str) -> str:
+def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:
     if name not in metrics:
         return "-"
-    if f"{name}/low" not in metrics:
-        return f"{metrics[name]:.4f}"
-    return f"{metrics[name]:.4f} [{metrics[f'{name}/low']:.4f}, {metrics[f'{name}/high']:.4f}]"
+    ends = [metrics[end] for end in (f"{name}/low", f"{name}/high") if end in metrics]
+    shown = [f"{value:z.{digits}f}" for value in (metrics[name], *ends)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]" if ends else shown[0]
+
+
+def render_end(run: Path) -> str:
+    """Write the last evaluation of a training run in one line, and what is doubtful about it."""
+    split, facts = find_eval_split(run), read_json(run / RUN_FILE)
+    files = (run / "predictions").glob(f"{split}_*.parquet")
+    by_step = {int(path.stem.removeprefix(f"{split}_")): path for path in files}
+    if not by_step:
+        return "not evaluated"
+    metrics = measure(read_predictions(by_step[step := max(by_step)]))
+    said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, "invalid"))
+    doubt = explain_doubt(metrics, str(facts["settings"].get("contract", "")), is_taught=is_taught(facts))
+    line = f"step {step:,}, {metrics['n']:,.0f} answers: {said}"
+    return f"{line}; {doubt.rstrip('.')}" if doubt else line

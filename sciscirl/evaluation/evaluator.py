@@ -30,7 +30,7 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.runs.folder import find_rollouts
-from sciscirl.runs.label_scores import Ending, score_here, score_on_server
+from sciscirl.runs.label_scores import score_on_server
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules, check_max_tokens
@@ -38,8 +38,6 @@ from sciscirl.task.rules import TaskRules, check_max_tokens
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
     from tinker_cookbook.stores.training_store import TrainingRunStore
-
-    from sciscirl.runs.local_completer import LocalCompleter
 
 _log = logging.getLogger(__name__)
 
@@ -143,12 +141,10 @@ class LabelEvaluator(RLTestSetEvaluator):
         if the alarm ends the run; predictions and rollouts are written by then.
         """
         if self.scoring is not None:
-            from sciscirl.runs.local_completer import LocalCompleter  # takes seconds, and a server needs none
-
-            if not isinstance(policy, LocalCompleter):
+            if (score := getattr(policy, "score_endings", None)) is None:
                 msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
                 raise SciSciRLError(msg)
-            return self._conclude(await self._score(_score_with(policy), self.scoring), rollout_summary_export)
+            return self._conclude(await self._score(score, self.scoring), rollout_summary_export)
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
         )
@@ -195,13 +191,6 @@ class LabelEvaluator(RLTestSetEvaluator):
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
-
-
-def _score_with(completer: LocalCompleter) -> Score:
-    async def score(prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
-        return score_here(completer.model, prompts, endings, batch_size=completer.batch_size)
-
-    return score
 
 
 Evaluator = TypeVar("Evaluator", bound=LabelEvaluator)

@@ -15,7 +15,7 @@ from sciscidata.storage.small_files import is_special
 from sciscidata.storage.sums import seal_file
 from sciscirl.errors import RunFolderError
 from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
-from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
+from sciscirl.runs.model_files import ADAPTER_FILES, TRAINED_ON_FILE
 
 CHECKPOINTS: Final = "checkpoints"
 

@@ -23,6 +23,8 @@ from transformers import PrinterCallback, TrainerState
 from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.grpo.settings import OF_ADAPTER, make_arguments, refuse_options
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import refuse_pickles, require_packages
 from sciscirl.lab.models.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 from sciscirl.options import LocalTrainOptions, resolve_preset
@@ -45,8 +47,6 @@ from sciscirl.runs.folder import (
     plan_run,
 )
 from sciscirl.runs.lineage import find_start, warn_of_other_release
-from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import refuse_pickles, require_packages
 from sciscirl.runs.offline import dry_run
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 

@@ -17,7 +17,7 @@ import platformdirs
 from filelock import FileLock, Timeout
 
 from sciscirl.errors import LocalServerError
-from sciscirl.runs.pip import find_interpreter, install_by_uv, make_environment, run_pip
+from sciscirl.lab.models.pip import find_interpreter, install_by_uv, make_environment, run_pip
 
 logger = logging.getLogger(__name__)
 

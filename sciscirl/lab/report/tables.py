@@ -234,17 +234,6 @@ def _predictions(run: Run) -> pl.DataFrame:
     return run.last.predictions
 
 
-def render_end(run: Run) -> str:
-    """Write the last evaluation of a run in one line, and what is doubtful about it."""
-    if run.last is None:
-        return "not evaluated"
-    metrics = run.last.metrics
-    said = ", ".join(f"{name} {show_metric(metrics, name)}" for name in COMPARED)
-    doubt = _explain_doubt(run, run.last)
-    line = f"step {run.last.step:,}, {metrics['n']:,.0f} answers: {said}, invalid {show(metrics.get('invalid'))}"
-    return f"{line}; {doubt.rstrip('.')}" if doubt else line
-
-
 def view_runs(runs: Sequence[Run]) -> Section:
     """Show the settings of the runs: first those that differ, then the equal ones.
 

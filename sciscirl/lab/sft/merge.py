@@ -9,12 +9,13 @@ from pathlib import Path
 
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.lab.sft.download import download_adapter
 from sciscirl.lab.sft.model_card import render_card
 from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.runs.folder import ADAPTER, RUN_FILE, find_adapter, find_step, is_local, list_weights, read_checkpoints
 from sciscirl.runs.lineage import read_facts
-from sciscirl.runs.local_model import ADAPTER_FILES, Precision, find_base_model, load_errors, load_local_model
+from sciscirl.runs.model_files import ADAPTER_FILES, Precision, find_base_model, load_errors
 
 logger = logging.getLogger(__name__)
 _CARD = "README.md"

@@ -29,6 +29,10 @@ from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
+from sciscirl.lab.models.local_scores import pad_left
+from sciscirl.lab.models.shared_prompts import share_prompts
 from sciscirl.options import LocalTrainOptions, PeftSftOptions
 from sciscirl.options import resolve_preset as lay_options
 from sciscirl.runs.chat_format import warn_of_renderer
@@ -43,19 +47,8 @@ from sciscirl.runs.folder import (
     open_store,
     write_json,
 )
-from sciscirl.runs.local_completer import LocalCompleter, pad_left
-from sciscirl.runs.local_model import (
-    ADAPTER_FILES,
-    RUN_CONFIG,
-    TRAINED_ON_FILE,
-    load_adapter,
-    load_base_model,
-    refuse_pickles,
-    require_packages,
-    set_threads,
-)
+from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.runs.offline import dry_run
-from sciscirl.runs.shared_prompts import share_prompts
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import (
     list_settings,

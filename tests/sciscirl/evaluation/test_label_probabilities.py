@@ -19,10 +19,11 @@ from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.evaluation.label_probabilities import LabelScoring, make_content_free, make_endings, predict_labels
+from sciscirl.lab.models.local_scores import score_here
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.compare import CompareConfig
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.label_scores import Ending, score_here, score_on_server
+from sciscirl.runs.label_scores import Ending, score_on_server
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, list_labels, read_split
 from sciscirl.task.rules import TaskRules

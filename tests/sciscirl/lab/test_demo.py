@@ -11,8 +11,8 @@ import pytest
 import sciscidata as ssd
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.models.fetch_model import fetch_model
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.fetch_model import fetch_model
 from tests.conftest import shared_data_folder
 
 

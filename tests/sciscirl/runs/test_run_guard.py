@@ -27,6 +27,7 @@ from sciscirl.evaluation.evaluate import (
     save_evaluation,
 )
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.lab.report.runs import name_folders
 from sciscirl.lab.studies.repro.sweep import ReproConfig
 from sciscirl.lab.studies.sweep import plan_sweep
@@ -36,7 +37,6 @@ from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.rl.config import make_config
 from sciscirl.rl.train import guarded_run, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
-from sciscirl.runs.local_model import load_base_model
 from sciscirl.sft.config import resolve_folder
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer

@@ -21,9 +21,10 @@ from tinker_cookbook.tokenizer_utils import Tokenizer
 from transformers.utils.logging import disable_progress_bar
 
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import load_base_model
+from sciscirl.lab.models.local_scores import pad_left
 from sciscirl.lab.studies.repro.settings import Setting
-from sciscirl.runs.local_completer import LocalCompleter, pad_left
-from sciscirl.runs.local_model import load_base_model
 
 _log = logging.getLogger(__name__)
 

@@ -27,6 +27,7 @@ from sciscirl.lab.grpo import train as grpo
 from sciscirl.lab.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
 from sciscirl.lab.grpo.train import Player, make_trainer, train_locally
 from sciscirl.lab.models import vllm_sampler
+from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.lab.models.vllm_sampler import VllmCompleter
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
@@ -38,7 +39,6 @@ from sciscirl.presets import find_preset
 from sciscirl.rl.config import make_dataset_builder
 from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
-from sciscirl.runs.local_model import load_local_model
 from tests.sciscirl.toy import RENDERER
 from tests.sciscirl.vllm_server import VllmServer
 from tests.servers.serving import serving

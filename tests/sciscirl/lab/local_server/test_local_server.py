@@ -20,7 +20,7 @@ from sciscirl.lab.local_server import server
 from sciscirl.lab.local_server.environment import set_up_environment
 from sciscirl.lab.local_server.server import LocalServerConfig, serve
 from sciscirl.lab.local_server.tiny_model import TINY_RENDERER, TinyModelConfig, get_tiny_model, invent_answers
-from sciscirl.runs import pip
+from sciscirl.lab.models import pip
 from sciscirl.runs.folder import locked_folder
 from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import VOCABULARIES

@@ -26,7 +26,7 @@ from sciscirl.lab.report.runs import find_repeated, name_folders, read_run, read
 from sciscirl.lab.report.tables import (
     PUBLISHED_EXP5,
     PUBLISHED_RUNS,
-    render_end,
+    _say_signs,
     view_comparison,
     view_cost,
     view_groups,
@@ -288,7 +288,7 @@ def test_a_model_that_learned_from_gold_answers_is_not_sent_to_learn_from_them_f
         run = make_run(tmp_path / "run", evaluations={4: lost}, settings={"learning_rate": 1e-4, **settings})
         facts = json.loads((run / "run.json").read_text("utf-8")) | {"begun_from": begun_from}
         (run / "run.json").write_text(json.dumps(facts), "utf-8")
-    said = render_end(read_run(run, "run"))
+    said = _say_signs(read_run(run, "run"))
     assert "More steps on gold answers teach it" in said
     assert "sciscirl sft" not in said
 

@@ -21,13 +21,14 @@ from safetensors.torch import load_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.tables import view_cost
 from sciscirl.lab.sft import peft_backend
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, render_dry_run, train_with_peft
 from sciscirl.options import PeftSftOptions
-from sciscirl.runs.local_model import find_base_model, load_base_model, load_local_model
+from sciscirl.runs.model_files import find_base_model
 from sciscirl.sft.config import make_examples, make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.task.papers import VOCABULARIES, read_split
@@ -271,7 +272,7 @@ def test_a_batch_that_devices_cannot_share_evenly_is_refused(toy_slice, contrary
 
 def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeypatch):
     monkeypatch.setattr(
-        "sciscirl.runs.local_model.importlib.util.find_spec", lambda name: None if name == "peft" else name
+        "sciscirl.lab.models.local_model.importlib.util.find_spec", lambda name: None if name == "peft" else name
     )
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"))
     with pytest.raises(SciSciRLError, match=r"peft is not installed\. .*install\.py rl sft"):

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForCausalLM, Qwen3Config, Qwen3ForCausalLM
 
-from sciscirl.runs.shared_prompts import grow_tree, share_prompts
+from sciscirl.lab.models.shared_prompts import grow_tree, share_prompts
 
 SIZES = {
     "vocab_size": 50,

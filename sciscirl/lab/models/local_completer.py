@@ -19,7 +19,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.masking_utils import sdpa_mask
 
-from sciscirl.runs.shared_prompts import SHARED
+from sciscirl.lab.models.local_scores import pad_left, score_here
+from sciscirl.lab.models.shared_prompts import SHARED
+from sciscirl.runs.label_scores import Ending
 
 #: PyTorch's attention without copies of keys and values for every head of a group.
 _GROUPED = "sdpa_grouped"
@@ -112,14 +114,6 @@ class _RoomyLayer(DynamicLayer):
         self._show(self.keys.shape[2])
 
 
-def pad_left(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:
-    """Return tokens, mask and positions, (rows, longest): what is sampled next is in the last place of every row."""
-    longest = max(map(len, rows))
-    tokens = torch.tensor([[0] * (longest - len(row)) + [*row] for row in rows], device=device)
-    mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in rows], device=device)
-    return tokens, mask, (mask.cumsum(1) - 1).clamp(min=0)
-
-
 @dataclass(slots=True, kw_only=True)
 class _Request:
     prompt: list[int]
@@ -158,6 +152,10 @@ class LocalCompleter(TokenCompleter):
         config = getattr(self.model, "config", None)
         layers = [] if config is None else DynamicCache(config=config).layers
         self._is_plain = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+
+    async def score_endings(self, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
+        """Return what ``score_here`` returns: the log-probability of each ending after each prompt."""
+        return score_here(self.model, prompts, endings, batch_size=self.batch_size)
 
     async def __call__(
         self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None

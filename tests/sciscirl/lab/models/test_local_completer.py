@@ -8,8 +8,8 @@ import tinker
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import count_threads, set_threads
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import count_threads, set_threads
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 PROMPTS = ["A", "The record, as one JSON object.", "Which label fits this paper? " * 7, '{"title": "On sleep"}']
@@ -247,7 +247,7 @@ def test_a_run_that_is_resumed_computes_with_as_many_threads_as_it_began_with(
     recorded, resume, found, monkeypatch, tmp_path
 ):
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
-    monkeypatch.setattr("sciscirl.runs.local_model.count_threads", lambda: 2)
+    monkeypatch.setattr("sciscirl.lab.models.local_model.count_threads", lambda: 2)
     (tmp_path / "config.json").write_text(recorded)
     before = torch.get_num_threads()
     try:
