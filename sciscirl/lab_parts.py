@@ -34,6 +34,13 @@ LAB_COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
 #: What the core calls by name.
 PARTS: Final[Mapping[str, str]] = MappingProxyType(
     {
+        "make_opponents": "sciscirl.lab.adversarial.env:make_opponents",
+        "AdversarialDatasetBuilder": "sciscirl.lab.adversarial.env:AdversarialDatasetBuilder",
+        "AdversarialGroupBuilder": "sciscirl.lab.adversarial.env:AdversarialGroupBuilder",
+        "play_challenge": "sciscirl.lab.adversarial.play:play_challenge",
+        "adversarial_schema": "sciscirl.lab.adversarial.metrics:adversarial_schema",
+        "measure_flips": "sciscirl.lab.adversarial.metrics:measure_flips",
+        "count_second_turn": "sciscirl.lab.adversarial.env:count_second_turn",
         "ask_local_model": "sciscirl.lab.ask_local_model:ask_local_model",
         "find_model": "sciscirl.lab.models.fetch_model:find_model",
         "train_locally": "sciscirl.lab.grpo.train:train_locally",

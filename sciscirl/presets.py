@@ -22,7 +22,7 @@ from sciscidata._support.terminal import align_columns, find_unknown, suggest
 from sciscidata._support.validate import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscirl.errors import SciSciRLError
-from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.registry import add_entry

@@ -119,6 +119,30 @@ def test_commands_for_a_server_load_no_code_of_local_models():
     assert not {name for name in loaded if name.startswith("sciscirl.lab.models")}
 
 
+@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
+def test_the_core_of_sciscirl_names_the_lab_in_one_table_only(name):
+    if not name.startswith(("sciscirl.lab.", "sciscirl.lab_parts")) and name != "sciscirl.lab":
+        assert not {imported for imported in imported_names(modules()[name]) if imported.startswith("sciscirl.lab.")}
+        assert "sciscirl.lab." not in files()[name].read_text("utf-8")
+
+
+def test_what_the_core_calls_by_name_is_in_the_lab():
+    parts = importlib.import_module("sciscirl.lab_parts")
+    places = [*parts.PARTS.values(), *(place for place, _ in parts.LAB_COMMANDS.values())]
+    assert all(place.startswith("sciscirl.lab.") and callable(parts.load_part(place)) for place in places)
+
+
+def test_training_on_a_server_loads_no_line_of_the_lab():
+    program = """
+import sys
+from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, play_episode, train_preset
+import sciscirl.cli.main, sciscirl.rl.dry_run, sciscirl.sft.tinker_backend
+print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
+
+
 def test_thresholds_stand_in_one_module_only():
     for name, tree in modules().items():
         if name.startswith("sciscidata"):

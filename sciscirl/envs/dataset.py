@@ -344,6 +344,10 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
+    def opponents(self) -> Any:  # noqa: ANN401 (Opponents of the adversarial task)
+        """Return challenger and judge; None: answers are not challenged."""
+        return None
+
     def group_maker(self) -> Callable[..., LabelGroupBuilder]:
         """Return what makes a group, from the arguments of LabelGroupBuilder."""
         return LabelGroupBuilder

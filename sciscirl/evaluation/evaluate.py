@@ -217,7 +217,6 @@ async def evaluate_model(
         SciSciRLError: the server is down, refuses the key, or does not offer the model or checkpoint; a local model
             cannot be loaded; or ``config.out`` cannot be written, is in use, or holds another result.
     """
-    from sciscirl.envs.adversarial import make_opponents
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, make_renderer, warn_of_renderer
@@ -243,7 +242,7 @@ async def evaluate_model(
     check_fit(papers, preset.rules, renderer)
     opponents = None
     if preset.adversarial is not None:
-        opponents = make_opponents(preset.adversarial, base, renderer_name, config.base_url)
+        opponents = load_part("make_opponents")(preset.adversarial, base, renderer_name, config.base_url)
     scoring = _find_scoring(config, subject)
     check_fit(scoring.prior_papers if scoring else (), preset.rules, renderer)
     rules = fit_rules(preset.rules, config.release, subject.n_train, subject.n_held_out)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import polars as pl
 import tinker
@@ -19,12 +19,11 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscidata.storage.sums import seal_file
-from sciscirl.envs.adversarial import AdversarialDatasetBuilder, AdversarialGroupBuilder, Opponents
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.evaluation.label_probabilities import LabelScoring, Score, predict_labels
-from sciscirl.metrics.adversarial import adversarial_schema
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
@@ -71,7 +70,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
-        opponents: Opponents | None = None,
+        opponents: Any = None,  # noqa: ANN401 (Opponents of the adversarial task)
         scoring: LabelScoring | None = None,
     ) -> None:
         if not papers:
@@ -79,7 +78,11 @@ class LabelEvaluator(RLTestSetEvaluator):
             raise ReleaseError(msg)
         if scoring is None:
             check_max_tokens(max_tokens, rules, renderer)
-        make = LabelGroupBuilder if opponents is None else partial(AdversarialGroupBuilder, opponents=opponents)
+        make = (
+            LabelGroupBuilder
+            if opponents is None
+            else partial(load_part("AdversarialGroupBuilder"), opponents=opponents)
+        )
         dataset = LabelDataset(
             papers,
             rules,
@@ -93,7 +96,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.renderer = renderer
         self.target: Target = rules.target
         self.contract = rules.contract
-        self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
+        make_schema = prediction_schema if opponents is None else load_part("adversarial_schema")
+        self.schema: pl.Schema = make_schema(rules.target)
         self.temperature = temperature
         self.top_p = top_p
         self.folder = folder
@@ -220,5 +224,5 @@ def build_evaluator(
         folder=folder / "predictions",
         alarm=alarm,
         scoring=scoring,
-        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
+        opponents=builder.opponents(),
     )

@@ -16,10 +16,10 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-from sciscirl.envs.adversarial import AdversarialDatasetBuilder
 from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder, NucleusSampling, name_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import TrainOptions, refuse_without_effect, resolve_preset
 from sciscirl.presets import BASE, PUBLISHED, Preset, find_preset
@@ -67,7 +67,7 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
     make_builder = (
         LabelDatasetBuilder
         if preset.adversarial is None
-        else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
+        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
     )
     builder = make_builder(
         **name_fields(preset, options, "test" if preset.name in PUBLISHED else None),

@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from tinker_cookbook.utils.ml_log import dump_config
 
-from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
+from sciscirl.lab_parts import load_part
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.rl.config import builder_of, make_config, make_evaluator, resolve_folder
 from sciscirl.rl.train import list_settings
@@ -20,10 +20,9 @@ from sciscirl.runs.chat_format import say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.offline import dry_run
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
-from sciscirl.task.adversarial_rewards import BY_RULES
+from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import list_labels
-from sciscirl.task.prompts import render_question
 
 _N_PROMPTS_COUNTED: Final = 256
 
@@ -61,9 +60,7 @@ def render_plan(
     prompt_tokens, n_turns = statistics.fmean(lengths), 1
     if preset.adversarial is not None:
         n_turns = 2
-        request = render_request(".", render_question(rules.contract, rules.target))
-        n_request = renderer.build_generation_prompt([request]).length + MAX_TOKENS
-        prompt_tokens += prompt_tokens + preset.max_tokens + n_request
+        prompt_tokens += prompt_tokens + preset.max_tokens + load_part("count_second_turn")(rules, renderer)
     usage = estimate_usage(
         prompt_tokens=prompt_tokens,
         max_tokens=preset.max_tokens * n_turns,

@@ -20,7 +20,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.folder import CHECKPOINTS_FILE
 from sciscirl.runs.prices import PRICES
-from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
+from sciscirl.task.adversarial_rules import BY_RULES, AdversarialRules
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)

@@ -2,7 +2,7 @@
 
 A reward of your own needs no change here: call ``register_reward``, or write the table ``[reward]`` into a preset file,
 or give options such as ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a
-challenged answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in
+challenged answer is in ``lab/adversarial/rewards.py``, the batch term of ``share_penalty`` in
 ``envs/class_share_penalty.py``.
 """
 

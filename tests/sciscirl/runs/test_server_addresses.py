@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sciscidata.errors import ConfigError
-from sciscirl.envs.adversarial_opponents import ModelCompleter
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.adversarial.opponents import ModelCompleter
 from sciscirl.lab.studies.repro.sweep import ReproConfig, Sweep
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.rl.train import train_preset

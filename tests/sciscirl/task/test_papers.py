@@ -33,8 +33,8 @@ from tests.sciscirl.papers import write_slice
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score")
 PURE = (
-    *("errors", "presets", "task.papers", "task.prompts", "task.contracts", "task.rewards", "task.adversarial_rewards"),
-    *("task.rules", "metrics.metrics", "metrics.bootstrap", "metrics.predictions", "metrics.adversarial"),
+    *("errors", "presets", "task.papers", "task.prompts", "task.contracts", "task.rewards", "task.adversarial_rules"),
+    *("task.rules", "metrics.metrics", "metrics.bootstrap", "metrics.predictions", "lab.adversarial.metrics"),
     "envs.class_share_penalty",
 )
 # Nine digits that neither a year nor a count of these tests has.

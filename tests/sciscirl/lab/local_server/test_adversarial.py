@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from sciscirl.metrics.adversarial import adversarial_schema
+from sciscirl.lab.adversarial.metrics import adversarial_schema
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 

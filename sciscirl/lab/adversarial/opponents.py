@@ -16,9 +16,10 @@ from tinker_cookbook.completers import MessageCompleter, TinkerMessageCompleter
 from tinker_cookbook.exceptions import RendererError
 from tinker_cookbook.renderers import Message, get_text_content
 
+from sciscirl.lab.adversarial.rewards import N_STEPS, Episode
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.server_checks import find_server
-from sciscirl.task.adversarial_rewards import BY_RULES, N_STEPS, Episode
+from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import read_json
 from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView, TargetName
 from sciscirl.task.prompts import MEANING, escape_markup, render_record

@@ -21,7 +21,11 @@ from tinker_cookbook.rl.types import (
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
-from sciscirl.envs.adversarial_opponents import (
+from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_episode, measure_answer, show_view
+from sciscirl.lab.adversarial.metrics import flip_metrics, make_adversarial_prediction
+from sciscirl.lab.adversarial.opponents import (
+    MAX_TOKENS,
     RuleBasedChallenger,
     Seen,
     ask_challenger,
@@ -29,18 +33,9 @@ from sciscirl.envs.adversarial_opponents import (
     make_completer,
     render_request,
 )
-from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_episode, measure_answer, show_view
-from sciscirl.metrics.adversarial import flip_metrics, make_adversarial_prediction
+from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode, Reasoning, judge_by_rubric, score_episode
 from sciscirl.metrics.predictions import INVALID
-from sciscirl.task.adversarial_rewards import (
-    AdversarialParts,
-    AdversarialRules,
-    Episode,
-    Reasoning,
-    judge_by_rubric,
-    score_episode,
-)
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, PaperView, TargetName
 from sciscirl.task.prompts import escape_markup, render_question
@@ -181,6 +176,12 @@ def continue_conversation(question: Sequence[Message], first: str, challenge: st
     """Return what the model reads before its last turn: the question, its first answer, and the challenge to it."""
     request = render_request(challenge, render_question(rules.contract, rules.target))
     return [*question, Message(role="assistant", content=first), request]
+
+
+def count_second_turn(rules: TaskRules, renderer: Renderer) -> int:
+    """Count the most tokens that ask for the second answer."""
+    request = render_request(".", render_question(rules.contract, rules.target))
+    return renderer.build_generation_prompt([request]).length + MAX_TOKENS
 
 
 def make_opponents(

@@ -1,7 +1,7 @@
 """The rewards of the adversarial task: a challenged answer earns R_correctness + R_reasoning + R_adaptation.
 
-The episode itself is in ``envs/adversarial.py``, the challenger (Agent B) and the judge in
-``envs/adversarial_opponents.py``, the table of predictions in ``metrics/adversarial.py``.
+The episode itself is in ``env.py``, the challenger (Agent B) and the judge in
+``opponents.py``, the table of predictions in ``metrics.py``.
 """
 
 from __future__ import annotations
@@ -12,18 +12,13 @@ import unicodedata
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Any, Final, cast
 
-from msgspec import Meta
-
-from sciscidata._support.validate import check_fields
 from sciscirl.errors import RewardError
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer, read_json
 from sciscirl.task.papers import VOCABULARIES, PaperView
 
-Credit = Literal["both", "mean"]
-#: The challenger that needs no model: ``adversarial_opponents.RuleBasedChallenger``.
-BY_RULES: Final = "rules"
 #: R_reasoning is awarded in this many equal steps, by the criteria of the rubric or by a judge.
 N_STEPS: Final = 3
 
@@ -40,24 +35,6 @@ having label labels later never objection other others paper rather record revie
 theirs there these they thing things those though through under until where whether which while whose within without
 would yours"""
 _COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES.values() for label in vocabulary)}
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class AdversarialRules:
-    """What a challenged answer earns, and who challenges and judges it. RewardError if revision is above defence."""
-
-    credit: Credit = "both"  # both: +1 if both labels are right, else -1, as published; mean: of +1 or -1 for each
-    reasoning: Annotated[float, Meta(ge=0, le=0.3)] = 0.3  # the most that R_reasoning can be
-    revision: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # R_adaptation of a label that was wrong, then right
-    defence: Annotated[float, Meta(ge=0, le=0.2)] = 0.2  # the same, right both times
-    challenger: str = BY_RULES  # Agent B: BY_RULES, or a base model that the server offers; not trained
-    judge: str | None = None  # a base model that awards R_reasoning; None: the rubric does
-
-    def __post_init__(self) -> None:
-        check_fields(self, RewardError)
-        if self.revision > self.defence:
-            msg = f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
-            raise RewardError(msg)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

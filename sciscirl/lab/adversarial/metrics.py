@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import polars as pl
 
+from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode
 from sciscirl.metrics.predictions import column_ends, make_prediction, prediction_schema
-from sciscirl.task.adversarial_rewards import AdversarialParts, Episode
 from sciscirl.task.papers import Target, short_name
 from sciscirl.task.rewards import RewardParts
 

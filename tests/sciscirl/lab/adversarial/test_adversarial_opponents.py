@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from tinker_cookbook.completers import MessageCompleter
 from tinker_cookbook.renderers import Message
 
-from sciscirl.envs.adversarial import Opponents, make_opponents
-from sciscirl.envs.adversarial_opponents import (
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.adversarial.env import Opponents, make_opponents
+from sciscirl.lab.adversarial.opponents import (
     MAX_CHALLENGE,
     ModelCompleter,
     RuleBasedChallenger,
@@ -26,8 +27,8 @@ from sciscirl.envs.adversarial_opponents import (
     render_judge_prompt,
     render_request,
 )
-from sciscirl.errors import SciSciRLError
-from sciscirl.task.adversarial_rewards import AdversarialRules, Episode
+from sciscirl.lab.adversarial.rewards import Episode
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, read_split
 from sciscirl.task.prompts import MINI_EXAMPLES
 from tests.sciscirl.adversarial_toy import GOLDS, LABELS, RULES, Recording, roll_out, say_both
