@@ -8,11 +8,11 @@ from dataclasses import replace
 
 import pytest
 
-from sciscirl.cli.commands import compare, report
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation import evaluate
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines, evaluate_model, find_subject
 from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.lab.commands import compare, report
 from sciscirl.lab.final import judge_finally
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
