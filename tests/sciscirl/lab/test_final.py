@@ -23,7 +23,7 @@ from sciscirl.options import SftOptions, TrainOptions, resolve_preset
 from sciscirl.presets import find_preset
 from sciscirl.rl.config import builder_of, make_config, make_dataset_builder
 from sciscirl.runs.folder import count_test_looks, describe_run
-from sciscirl.runs.local_model import ModelCodeOptions
+from sciscirl.runs.model_files import ModelCodeOptions
 from sciscirl.sft.config import list_settings, make_papers_builder
 from sciscirl.task.papers import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
