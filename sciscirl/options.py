@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta
 
@@ -22,6 +23,8 @@ from sciscirl.presets import (
     find_preset,
     lay_over,
 )
+from sciscirl.runs.folder import expand_home
+from sciscirl.runs.lineage import find_start
 from sciscirl.runs.model_files import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
@@ -289,6 +292,7 @@ class SftOptions(GoldOptions, RunOptions):
         learning_rate: at the first step; it falls linearly to 0.
     """
 
+    backend: ClassVar[str]
     preset: str = "exp4"
     n_epochs: PositiveInt = 3
     learning_rate: LearningRate = 1e-4
@@ -303,6 +307,7 @@ class TinkerSftOptions(SftOptions):
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
     """
 
+    backend: ClassVar[str] = "tinker"
     base_url: str | None = None
     keep_days: Days = DAYS_KEPT
 
@@ -310,6 +315,8 @@ class TinkerSftOptions(SftOptions):
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PeftSftOptions(HardwareOptions, SftOptions):
     """Options of supervised fine-tuning on your own GPUs."""
+
+    backend: ClassVar[str] = "peft"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -422,6 +429,48 @@ def resolve_preset(
         if name in given:
             changes[name] = tuple(_read_pair(name, pair) for pair in given[name])
     return lay_over(preset or find_preset(given["preset"]), changes)
+
+
+_Options = TypeVar("_Options", bound=RunOptions, covariant=True)
+#: Options of an adapter and its base model, which a run from other weights keeps.
+OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run(Generic[_Options]):
+    """A training run: what follows from its options, resolved once and handed down.
+
+    Attributes:
+        options: as they were given. What a preset has too is read from ``preset`` only.
+        preset: with the options over it.
+        folder: where the run writes.
+        begun_from: the weights that it starts from, as ``find_start`` describes them; None: the base model.
+    """
+
+    options: _Options
+    preset: Preset
+    folder: Path
+    begun_from: Mapping[str, Any] | None = None
+
+
+def resolve_run(options: _Options) -> Run[_Options]:
+    """Resolve the options of a training run (SciSciRLError if one is impossible or has no effect).
+
+    Example:
+        >>> resolve_run(TrainOptions(preset="two_keys")).folder.as_posix()
+        'runs/exp4'
+        >>> resolve_run(PeftSftOptions()).folder.as_posix()
+        'runs/sft-peft-exp4'
+    """
+    preset, kind, begun_from = resolve_preset(options), "", None
+    if isinstance(options, SftOptions):
+        preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer
+    folder = expand_home(options.log_path or f"runs/{kind}{preset.name}")
+    if isinstance(options, TrainOptions):
+        is_local = isinstance(options, HardwareOptions)
+        adapter = {name: getattr(options, name) for name in OF_ADAPTER} if is_local else None
+        begun_from = find_start(options.load_checkpoint, folder, preset, adapter)
+    return Run(options=options, preset=preset, folder=folder, begun_from=begun_from)
 
 
 def _read_pair(option: str, pair: str) -> tuple[str, float]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sciscirl.options
     import sciscirl.runs.model_files
 
-_Options = TypeVar("_Options", bound="sciscirl.options.RunOptions")
+_Run = TypeVar("_Run", bound="sciscirl.options.Run[sciscirl.options.RunOptions]")
 
 
 def show(text: str, *, flush: bool = False) -> None:
@@ -53,16 +53,16 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
 
 
 def _train(
-    options: _Options,
-    describe: Callable[[_Options], str],
-    train: Callable[[_Options], Path | Coroutine[Any, Any, Path]],
+    run: _Run,
+    describe: Callable[[_Run], str],
+    train: Callable[[_Run], Path | Coroutine[Any, Any, Path]],
 ) -> None:
     """Describe a run, or train it and show where it is."""
-    if options.dry_run:
-        show(describe(options))
+    if run.options.dry_run:
+        show(describe(run))
     else:
-        done = train(options)
-        show_run(done if isinstance(done, Path) else asyncio.run(done), options.release)
+        done = train(run)
+        show_run(done if isinstance(done, Path) else asyncio.run(done), run.options.release)
 
 
 def train(
@@ -84,17 +84,16 @@ def train(
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
     _refuse_strange(backend, {"tinker": tinker, "local": local})
-    from sciscirl.options import resolve_preset
+    from sciscirl.options import resolve_run
 
     if backend == "tinker":
-        resolve_preset(options := tinker())  # what is wrong with it is said before seconds of imports
+        run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
         from sciscirl.rl.dry_run import render_dry_run
-        from sciscirl.rl.train import train_preset
+        from sciscirl.rl.train import train_on_server
 
-        _train(options, render_dry_run, train_preset)
+        _train(run, render_dry_run, train_on_server)
     else:
-        resolve_preset(own := local())
-        _train(own, load_part("describe_local_training"), load_part("train_locally"))
+        _train(resolve_run(local()), load_part("describe_local_training"), load_part("train_locally"))
 
 
 def sft(
@@ -116,12 +115,15 @@ def sft(
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
     """
     _refuse_strange(backend, {"tinker": tinker, "peft": peft})
+    from sciscirl.options import resolve_run
+
     if backend == "tinker":
+        run = resolve_run(tinker())
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
-        _train(tinker(), render_dry_run, train_on_tinker)
+        _train(run, render_dry_run, train_on_tinker)
     else:
-        _train(peft(), load_part("describe_peft_training"), load_part("train_with_peft"))
+        _train(resolve_run(peft()), load_part("describe_peft_training"), load_part("train_with_peft"))
 
 
 def evaluate(

@@ -23,8 +23,7 @@ from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
-from sciscirl.options import RunOptions
-from sciscirl.presets import Preset
+from sciscirl.options import Run, RunOptions
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.runs.nucleus import limit_tokens
@@ -439,11 +438,12 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         )
 
 
-def name_fields(preset: Preset, options: RunOptions, eval_split: EvalSplit | None = None) -> dict[str, Any]:
-    """Return the fields of a builder that follow from preset and options, for both ways to train.
+def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> dict[str, Any]:
+    """Return the fields of the builder of a run, for both ways to train.
 
     ``eval_split`` is that of the preset; None: dev if the release has one, else held_out. The option goes before.
     """
+    options, preset = run.options, run.preset
     return {
         "release": options.release,
         "model_name": preset.model,

@@ -12,16 +12,14 @@ from typing import TYPE_CHECKING, Any, Final
 import torch
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.sft.peft_backend import OF_STEP, list_arguments
-from sciscirl.options import LocalTrainOptions, resolve_preset
+from sciscirl.lab.sft.peft_backend import list_arguments
+from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import BASE, Preset
-from sciscirl.rl.config import check_preset, resolve_folder
+from sciscirl.rl.config import check_preset
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
 
-#: Options of the adapter and its base model, which a run from other weights keeps.
-OF_ADAPTER: Final = OF_STEP[:3]
 #: Options of a server, and why they have no effect here.
 NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -40,16 +38,18 @@ _NO_CLIP: Final = 1e9
 _NO_LIMIT: Final = 1e9
 
 
-def refuse_options(options: LocalTrainOptions) -> None:
+def refuse_options(run: Run[LocalTrainOptions]) -> None:
     """Refuse what TRL's loop does not do, by name (SciSciRLError).
 
     Example:
-        >>> refuse_options(LocalTrainOptions(preset="exp4", num_substeps=4))
+        >>> from sciscirl.options import resolve_run
+        >>> refuse_options(resolve_run(LocalTrainOptions(preset="exp4", num_substeps=4)))
         Traceback (most recent call last):
         ...
         sciscirl.errors.SciSciRLError: num_substeps is 4, which backend=local cannot do: a step of TRL is one update of
         the weights. Set num_substeps=1, or train on a server: backend=tinker.
     """
+    options, preset = run.options, run.preset
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             msg = f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out."
@@ -61,7 +61,6 @@ def refuse_options(options: LocalTrainOptions) -> None:
         raise SciSciRLError(msg)
     if options.vllm is not None:
         _check_vllm(options)
-    preset = resolve_preset(options)
     check_preset(preset)
     if preset.adversarial is not None:
         msg = (
@@ -127,7 +126,7 @@ def name_losses(preset: Preset) -> dict[str, Any]:
     return {"loss_type": "dr_grpo", "epsilon": _NO_CLIP, "epsilon_high": _NO_CLIP}
 
 
-def make_arguments(options: LocalTrainOptions, n_steps: int) -> GRPOConfig:
+def make_arguments(run: Run[LocalTrainOptions], n_steps: int) -> GRPOConfig:
     """Configure TRL's loop: our order of papers and steps, and advantages, loss and optimizer of the cookbook's.
 
     TRL divides the summed loss of a step by answers times ``max_tokens``; Tinker does not divide it. Adam divides its
@@ -135,10 +134,10 @@ def make_arguments(options: LocalTrainOptions, n_steps: int) -> GRPOConfig:
     """
     from trl.trainer.grpo_config import GRPOConfig
 
-    preset = resolve_preset(options)
+    options, preset = run.options, run.preset
     n_answers = preset.batch_size * preset.group_size
     return GRPOConfig(
-        **list_arguments(options, resolve_folder(options), n_steps),
+        **list_arguments(run, n_steps),
         gradient_accumulation_steps=n_answers // options.micro_batch_size,
         num_generations=preset.group_size,
         max_completion_length=preset.max_tokens,

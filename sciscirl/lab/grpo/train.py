@@ -20,16 +20,16 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
-from sciscirl.envs.dataset import DynamicSampling
+from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.lab.grpo.settings import OF_ADAPTER, make_arguments, refuse_options
+from sciscirl.lab.grpo.settings import make_arguments, refuse_options
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
 from sciscirl.lab.models.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
-from sciscirl.options import LocalTrainOptions, resolve_preset
+from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import Preset
-from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator, resolve_folder
+from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator
 from sciscirl.rl.dry_run import render_plan
 from sciscirl.rl.train import enter_collapse, list_settings, make_last_alarm
 from sciscirl.runs.chat_format import load_tokenizer, warn_of_renderer
@@ -46,7 +46,7 @@ from sciscirl.runs.folder import (
     open_store,
     plan_run,
 )
-from sciscirl.runs.lineage import find_start, warn_of_other_release
+from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.offline import dry_run
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
 _SEEDS_APART = 1_000_003  # steps of runs with neighbouring seeds draw other numbers
 
 
-def train_locally(options: LocalTrainOptions) -> Path:
+def train_locally(run: Run[LocalTrainOptions]) -> Path:
     """Train an adapter, with evaluations on the way and one after the last step. Return the folder of the run.
 
     The folder holds what that of a run on a server holds, with the checkpoints themselves, and at the end ``adapter``.
@@ -66,34 +66,34 @@ def train_locally(options: LocalTrainOptions) -> Path:
     another run, or no whole checkpoint of this one although it had some. CollapseError if the model has collapsed and
     ``collapse="stop"``; the folder is complete. StorageError if the disk fails; the run can be resumed.
     """
+    options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
     require_packages(
         "trl", "peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []), extras="local"
     )
-    refuse_options(options)
-    folder, preset = resolve_folder(options), resolve_preset(options)
-    builder = make_dataset_builder(options, preset)
-    begun_from = _find_start(options, folder, preset)
-    evaluator = make_evaluator(options, builder)  # what is wrong with the held-out papers is said first
+    refuse_options(run)
+    _check_start(run)
+    builder = make_dataset_builder(run)
+    evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
         evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
-        settings, release = list_own_settings(options, begun_from), Path(options.release)
+        settings, release = list_own_settings(run, builder), Path(options.release)
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
         )
         watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)
         dataset, _ = asyncio.run(watched())
         n_steps = min(options.max_steps, len(dataset))
-        arguments = make_arguments(options, n_steps)
+        arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
-        evaluator.alarm = make_alarm(options, folder)
+        evaluator.alarm = make_alarm(run, options.collapse)
         server = VllmServer(url=options.vllm, model=preset.model, rank=preset.lora_rank) if options.vllm else None
         if server is not None:
             server.check()
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer, server)
-        trainer = make_trainer(make_model(options, arguments, start), arguments, player)
+        trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         sampling = {"temperature": evaluator.temperature, "top_p": evaluator.top_p}
         judge = Judge(
             evaluator, player.make_completer(trainer.model, preset.seed, **sampling), folder, options.eval_every
@@ -110,7 +110,7 @@ def train_locally(options: LocalTrainOptions) -> Path:
             except CollapseError as collapse:
                 stopped = collapse
                 enter_collapse(folder, collapse, evaluator)
-                evaluator.alarm = make_last_alarm(options, folder)
+                evaluator.alarm = make_last_alarm(run)
             last = trainer.state.global_step
             if not is_judged(open_store(folder), last):
                 judge.judge(last)
@@ -146,35 +146,33 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
     return trainer
 
 
-def _find_start(options: LocalTrainOptions, folder: Path, preset: Preset) -> dict[str, Any] | None:
-    """Find the adapter that a run goes on from, and make sure that it is whole."""
-    start = find_start(options.load_checkpoint, folder, preset, {name: getattr(options, name) for name in OF_ADAPTER})
+def _check_start(run: Run[LocalTrainOptions]) -> None:
+    """Make sure that the adapter that a run goes on from is whole."""
+    start = run.begun_from
     if start is not None:
-        source = expand_home(str(options.load_checkpoint))
+        source = expand_home(str(run.options.load_checkpoint))
         record = find_checkpoint(source)
         damage = find_damage(source / start["path"], record.get("sha256", {}) if record else {})
         if damage is not None:
             msg = f"load_checkpoint is {source}, whose {start['path']} is damaged: {damage}. Put the files back."
             raise SciSciRLError(msg)
-    return start
 
 
-def list_own_settings(options: LocalTrainOptions, start: Mapping[str, Any] | None) -> dict[str, Any]:
+def list_own_settings(run: Run[LocalTrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, with what is trained here alone."""
-    builder = make_dataset_builder(options, resolve_preset(options))
-    own = {"backend": "local", **{name: getattr(options, name) for name in OF_STEP}}
-    return list_settings(options, builder, start["path"] if start else None) | own
+    own = {"backend": "local", **{name: getattr(run.options, name) for name in OF_STEP}}
+    return list_settings(run, builder) | own
 
 
 @dry_run()
-def render_dry_run(options: LocalTrainOptions) -> str:
+def render_dry_run(run: Run[LocalTrainOptions]) -> str:
     """Describe a run before it costs time; needs the release and the tokenizer, and no model."""
-    refuse_options(options)
-    preset = resolve_preset(options)
-    folder = resolve_folder(options)
-    settings = list_own_settings(options, _find_start(options, folder, preset))
-    plan = render_plan(options, make_dataset_builder(options, preset), asdict(options) | settings, has_price=False)
-    plan_run(folder, Path(options.release), settings, resume=options.resume)
+    refuse_options(run)
+    _check_start(run)
+    builder = make_dataset_builder(run)
+    settings = list_own_settings(run, builder)
+    plan = render_plan(run, builder, asdict(run.options) | settings, has_price=False)
+    plan_run(run.folder, Path(run.options.release), settings, resume=run.options.resume)
     return plan
 
 

@@ -27,14 +27,14 @@ from transformers import (
 
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
 from sciscirl.lab.models.local_scores import pad_left
 from sciscirl.lab.models.shared_prompts import share_prompts
-from sciscirl.options import LocalTrainOptions, PeftSftOptions
-from sciscirl.options import resolve_preset as lay_options
+from sciscirl.options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions, Run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
@@ -50,24 +50,17 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.runs.offline import dry_run
 from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
-from sciscirl.sft.config import (
-    list_settings,
-    make_evaluator,
-    make_examples,
-    render_plan,
-    resolve_folder,
-    resolve_preset,
-)
+from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import Example, GoldExamples
 
 logger = logging.getLogger(__name__)
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
-#: Options of one's own hardware that decide how a step goes. The first three are of the adapter and its base model.
-OF_STEP: Final = ("quantize", "use_dora", "lora_alpha", "dtype", "micro_batch_size", "gradient_checkpointing")
+#: Options of one's own hardware that decide how a step goes.
+OF_STEP: Final = (*OF_ADAPTER, "dtype", "micro_batch_size", "gradient_checkpointing")
 
 
-def train_with_peft(options: PeftSftOptions) -> Path:
+def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     """Train an adapter; with one process, evaluate on the way and after the last step. Return the folder of the run.
 
     The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, ``checkpoints.jsonl`` with the checkpoints, in
@@ -78,11 +71,12 @@ def train_with_peft(options: PeftSftOptions) -> Path:
     another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
     resumed.
     """
+    options, preset, folder = run.options, run.preset, run.folder
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
-    folder, preset = resolve_folder(options, "peft"), resolve_preset(options)
-    examples, evaluator = make_examples(options), make_evaluator(options, folder)
+    builder = make_papers_builder(run)
+    examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
     n_steps = len(examples) // preset.batch_size
-    arguments = make_arguments(options, n_steps)
+    arguments = make_arguments(run, n_steps)
     is_first = arguments.process_index == 0
     if is_first:
         warn_of_renderer(preset.model, options.renderer)
@@ -90,14 +84,14 @@ def train_with_peft(options: PeftSftOptions) -> Path:
         stack.enter_context(disk_errors(folder))
         if is_first:
             stack.enter_context(locked_folder(folder))
-            settings = list_own_settings(options)
+            settings = list_own_settings(run, builder)
             begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
             stack.enter_context(follow_run(folder, preset.model))
             settle_threads(options, arguments, folder)
         wait_for_all(arguments)
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
-        model = make_model(options, arguments)
+        model = make_model(run, arguments)
         trainer = GoldTrainer(model=model, args=arguments, train_dataset=examples, data_collator=collate_labels)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
@@ -136,11 +130,11 @@ def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: Train
     write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
 
 
-def list_arguments(options: PeftSftOptions | LocalTrainOptions, folder: Path, n_steps: int) -> dict[str, Any]:
+def list_arguments(run: Run[PeftSftOptions] | Run[LocalTrainOptions], n_steps: int) -> dict[str, Any]:
     """List the settings of Transformers' loop that both ways to train share: a line and a checkpoint as ours are."""
-    preset, has_cuda = lay_options(options), torch.cuda.is_available()
+    options, preset, has_cuda = run.options, run.preset, torch.cuda.is_available()
     return {
-        "output_dir": str(folder / CHECKPOINTS),
+        "output_dir": str(run.folder / CHECKPOINTS),
         "max_steps": n_steps,
         "per_device_train_batch_size": options.micro_batch_size,
         "learning_rate": preset.learning_rate,
@@ -163,11 +157,11 @@ def list_arguments(options: PeftSftOptions | LocalTrainOptions, folder: Path, n_
     }
 
 
-def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
+def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
     """Configure Transformers' loop: our order of papers, our steps, and the optimiser of Tinker's loop."""
-    preset = resolve_preset(options)
+    options, preset = run.options, run.preset
     arguments = TrainingArguments(
-        **list_arguments(options, resolve_folder(options, "peft"), n_steps),
+        **list_arguments(run, n_steps),
         train_sampling_strategy="sequential",
         lr_scheduler_type="linear",
         adam_epsilon=preset.adam_eps,
@@ -187,7 +181,7 @@ def make_arguments(options: PeftSftOptions, n_steps: int) -> TrainingArguments:
 
 
 def make_model(
-    options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, start: Path | None = None
+    run: Run[PeftSftOptions] | Run[LocalTrainOptions], arguments: TrainingArguments, start: Path | None = None
 ) -> Any:  # noqa: ANN401 (PeftModel)
     """Put a fresh adapter on every linear layer but the last, or go on with that of a folder, ``start``.
 
@@ -198,7 +192,7 @@ def make_model(
     from accelerate.utils import parse_flag_from_env
     from peft import LoraConfig, get_peft_model
 
-    preset, is_distributed = lay_options(options), arguments.parallel_mode.value == "distributed"
+    options, preset, is_distributed = run.options, run.preset, arguments.parallel_mode.value == "distributed"
     is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
     device = None if is_sharded else str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
@@ -221,16 +215,17 @@ def make_model(
     return get_peft_model(base, adapter)
 
 
-def list_own_settings(options: PeftSftOptions) -> dict[str, Any]:
+def list_own_settings(run: Run[PeftSftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List the settings of a run, with those of the adapter."""
-    return list_settings(options, "peft", **{name: getattr(options, name) for name in OF_STEP})
+    return list_settings(run, builder) | {name: getattr(run.options, name) for name in OF_STEP}
 
 
 @dry_run()
-def render_dry_run(options: PeftSftOptions) -> str:
+def render_dry_run(run: Run[PeftSftOptions]) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
-    settings = list_own_settings(options)
-    return render_plan(options, asdict(options) | settings, settings)
+    builder = make_papers_builder(run)
+    settings = list_own_settings(run, builder)
+    return render_plan(run, builder, asdict(run.options) | settings, settings)
 
 
 def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:

@@ -29,7 +29,7 @@ from sciscirl.lab.seeds import MEASURED, SeededComparison, compare_seeds
 from sciscirl.lab.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.metrics.compare import list_asked
-from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions, Way, resolve_preset
+from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions, Way, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import (
@@ -376,7 +376,7 @@ async def _train(run: PlannedRun) -> str | None:
         return f"its supervised run, {run.begins_from}, has not ended"
     try:
         if isinstance(run.options, TinkerSftOptions):
-            await train_on_tinker(run.options)
+            await train_on_tinker(resolve_run(run.options))
         else:
             await train_preset(run.options)
     except CollapseError:

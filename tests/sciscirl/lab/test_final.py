@@ -19,7 +19,7 @@ from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.tables import view_overview
 from sciscirl.metrics.compare import CompareConfig
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.options import SftOptions, TrainOptions, resolve_preset
+from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.config import builder_of, make_config, make_dataset_builder
 from sciscirl.runs.folder import count_test_looks, describe_run
@@ -77,13 +77,14 @@ def test_training_is_judged_by_dev_if_there_is_one_and_the_published_presets_by_
         common = options | {"release": str(release), "batch_size": 4}
         for name, expected in {"exp6": split, "just_rl": split, "exp4": "test", "two_keys": "test"}.items():
             run = TrainOptions(**common | {"preset": name})
-            builder = make_dataset_builder(run, resolve_preset(run))
+            builder = make_dataset_builder(resolve_run(run))
             assert builder.eval_split == expected, name
-            given = make_dataset_builder(replace(run, eval_split="held_out"), resolve_preset(run))
+            given = make_dataset_builder(resolve_run(replace(run, eval_split="held_out")))
             assert (given.eval_split, given.n_held_out()) == ("held_out", 4)
-        supervised = SftOptions(**common)
-        assert make_papers_builder(supervised).eval_split == split
-        settings = list_settings(supervised, "peft")
+        supervised = PeftSftOptions(**common)
+        builder = make_papers_builder(resolve_run(supervised))
+        assert builder.eval_split == split
+        settings = list_settings(resolve_run(supervised), builder)
         assert (settings["eval_split"], settings.get("n_held_out")) == (split, 4 if split == "held_out" else None)
 
 
@@ -91,7 +92,9 @@ def test_a_run_that_is_judged_by_dev_never_opens_the_test_split(options, tmp_pat
     release = make_slice(tmp_path / "slice", 24, 9, n_dev=6)
     (release / "test.parquet").write_bytes(b"nobody looks")
     del options["eval_split"]
-    config = make_config(TrainOptions(**options | {"release": str(release), "preset": "exp6"}, max_steps=1))
+    config = make_config(
+        resolve_run(TrainOptions(**options | {"release": str(release), "preset": "exp6"}, max_steps=1))
+    )
     papers = builder_of(config).eval_papers()
     assert papers == read_split(release, "dev")
     (evaluator,) = [make() for make in config.evaluator_builders]

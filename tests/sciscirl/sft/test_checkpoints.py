@@ -23,7 +23,7 @@ from sciscirl.evaluation.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_local_model, refuse_pickles
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Judge, train_with_peft
-from sciscirl.options import PeftSftOptions
+from sciscirl.options import PeftSftOptions, resolve_run
 from sciscirl.runs.chat_format import load_tokenizer
 from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from tests.sciscirl.toy import RENDERER
@@ -45,7 +45,7 @@ def train(toy_slice, model, folder, **more) -> Path:
         "micro_batch_size": 4, "learning_rate": 0.01, "max_tokens": 32, "eval_temperature": 0.0, "save_every": 1,
         "eval_every": N_STEPS, "quantize": "none", "dtype": "float32",
     }  # fmt: skip
-    return train_with_peft(PeftSftOptions(**options, **more))
+    return train_with_peft(resolve_run(PeftSftOptions(**options, **more)))
 
 
 @pytest.fixture(scope="module")

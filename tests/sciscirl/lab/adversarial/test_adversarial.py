@@ -24,9 +24,9 @@ from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder
 from sciscirl.lab.adversarial.metrics import adversarial_schema
 from sciscirl.lab.adversarial.opponents import ModelCompleter, RuleBasedChallenger
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
-from sciscirl.options import TrainOptions
+from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
-from sciscirl.rl.config import make_config, make_evaluator, resolve_preset
+from sciscirl.rl.config import make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.server_checks import check_opponents
@@ -355,7 +355,7 @@ def options(toy_slice, toy_model, tmp_path, monkeypatch):
 @pytest.mark.parametrize("name", ["adversarial", "adversarial_mean"])
 def test_the_presets_make_challenged_batches_and_evaluations(options, name):
     options = TrainOptions(**options | {"preset": name}, max_steps=1, batch_size=2)
-    config = make_config(options)
+    config = make_config(resolve_run(options))
     train, test = asyncio.run(config.dataset_builder())
     assert test is None
     assert len(train) == 12
@@ -365,7 +365,7 @@ def test_the_presets_make_challenged_batches_and_evaluations(options, name):
     assert isinstance(group.opponents.challenger, RuleBasedChallenger)
     with pytest.raises(IndexError):
         train.get_batch(12)
-    evaluator = make_evaluator(options, config.dataset_builder)
+    evaluator = make_evaluator(resolve_run(options), config.dataset_builder)
     assert isinstance(evaluator.env_group_builders_P[0], AdversarialGroupBuilder)
     assert evaluator.schema == adversarial_schema("joint")
     with_test = asyncio.run(type(config.dataset_builder)(**vars_of(config.dataset_builder), has_test=True)())
@@ -382,7 +382,9 @@ def test_challenger_and_judge_on_the_command_line_go_over_the_preset(options):
     preset = resolve_preset(TrainOptions(**options, challenger="Qwen/Qwen3-8B", judge=options["model"]))
     assert (preset.adversarial.challenger, preset.adversarial.judge) == ("Qwen/Qwen3-8B", options["model"])
     assert preset.adversarial.credit == "both"
-    config = make_config(TrainOptions(**options, challenger="Qwen/Qwen3-8B", base_url="http://a", max_steps=1))
+    config = make_config(
+        resolve_run(TrainOptions(**options, challenger="Qwen/Qwen3-8B", base_url="http://a", max_steps=1))
+    )
     challenger = config.dataset_builder.opponents().challenger
     assert isinstance(challenger, ModelCompleter)
     assert (challenger.model, challenger.base_url) == ("Qwen/Qwen3-8B", "http://a")
@@ -402,14 +404,14 @@ def test_opponents_that_a_server_does_not_offer_are_refused_before_a_run_begins(
 
 
 def test_a_dry_run_counts_two_turns(options):
+    given = options | {"max_steps": 1, "batch_size": 2, "group_size": 2, "max_tokens": 130}
     texts = {
-        name: render_dry_run(TrainOptions(**options | {"preset": name}, max_steps=1, batch_size=2, group_size=2,
-                                          max_tokens=130)).splitlines()[-1]
+        name: render_dry_run(resolve_run(TrainOptions(**given | {"preset": name}))).splitlines()[-1]
         for name in ("joint", "adversarial")
-    }  # fmt: skip
+    }
     sampled = {name: int(text.split(" tokens read, ")[1].split()[0].replace(",", "")) for name, text in texts.items()}
     assert sampled["adversarial"] == 2 * sampled["joint"]
-    text = render_dry_run(TrainOptions(**options, max_steps=1, batch_size=2, judge="Qwen/Qwen3-8B"))
+    text = render_dry_run(resolve_run(TrainOptions(**options, max_steps=1, batch_size=2, judge="Qwen/Qwen3-8B")))
     assert text.endswith(", without the cost of the models that challenge and judge")
     assert '"challenger": "rules"' in text
 

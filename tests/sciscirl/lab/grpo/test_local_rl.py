@@ -34,7 +34,7 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset
+from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.config import make_dataset_builder
 from sciscirl.runs.folder import write_json
@@ -68,7 +68,7 @@ def options_of(toy_slice, primed_model):
 
 @pytest.fixture(scope="module")
 def run(options_of, tmp_path_factory) -> Path:
-    return train_locally(options_of(tmp_path_factory.mktemp("rl") / "run"))
+    return train_locally(resolve_run(options_of(tmp_path_factory.mktemp("rl") / "run")))
 
 
 def read_rows(folder: Path) -> list[dict]:
@@ -78,7 +78,7 @@ def read_rows(folder: Path) -> list[dict]:
 @pytest.fixture(scope="module")
 def adapted(options_of, tmp_path_factory):
     options = options_of(tmp_path_factory.mktemp("adapted") / "run", use_dora=False)
-    return make_model(options, make_arguments(options, 1))
+    return make_model(resolve_run(options), make_arguments(resolve_run(options), 1))
 
 
 class Played(Player):
@@ -91,11 +91,11 @@ class Played(Player):
 
 def play_a_step(options: LocalTrainOptions):
     """Sample and score one step. Return trainer, groups, and what TRL trains on, in its passes."""
-    preset, builder = resolve_preset(options), make_dataset_builder(options, resolve_preset(options))
-    arguments = make_arguments(options, 1)
+    run = resolve_run(options)
+    preset, builder, arguments = run.preset, make_dataset_builder(run), make_arguments(run, 1)
     dataset, _ = asyncio.run(builder())
     player = Played(dataset, Path(options.log_path), preset, 32, builder.renderer().tokenizer)
-    trainer = make_trainer(make_model(options, arguments), arguments, player)
+    trainer = make_trainer(make_model(run, arguments), arguments, player)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = arguments.gradient_accumulation_steps
     prompts = [{"prompt": str(n)} for n in range(preset.batch_size) for _ in range(preset.group_size)]
@@ -231,7 +231,7 @@ def train_until_killed(options, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "on_log", log_and_die)
         with pytest.raises(KeyboardInterrupt):
-            train_locally(options)
+            train_locally(resolve_run(options))
 
 
 def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of, tmp_path, monkeypatch):
@@ -239,8 +239,8 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, options_of,
     train_until_killed(options, monkeypatch)
     assert not (tmp_path / "run" / "adapter").exists()
     with pytest.raises(SciSciRLError, match="resume=True"):
-        train_locally(options)
-    train_locally(replace(options, resume=True))
+        train_locally(resolve_run(options))
+    train_locally(resolve_run(replace(options, resume=True)))
     ours, theirs = (load_file(one / "adapter" / "adapter_model.safetensors") for one in (tmp_path / "run", run))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
     again, once = read_rows(tmp_path / "run"), read_rows(run)
@@ -252,19 +252,19 @@ def test_a_run_in_four_bits_that_was_killed_samples_the_same_answers(options_of,
     pytest.importorskip("bitsandbytes")
     few = {"quantize": "nf4", "dtype": "bfloat16", "max_steps": 2, "eval_every": 9, "n_test": 1, "learning_rate": 0.1}
     once, killed = (options_of(tmp_path / name, **few) for name in ("once", "killed"))
-    train_locally(once)
+    train_locally(resolve_run(once))
     train_until_killed(killed, monkeypatch)
-    train_locally(replace(killed, resume=True))
+    train_locally(resolve_run(replace(killed, resume=True)))
     names = ("iteration_000001/train_rollout_summaries.jsonl", "adapter/adapter_model.safetensors")
     for name in names:
         assert (tmp_path / "once" / name).read_bytes() == (tmp_path / "killed" / name).read_bytes()
 
 
 def test_training_goes_on_from_a_supervised_run(options_of, tmp_path, caplog):
-    sft = train_with_peft(options_of(tmp_path / "sft", PeftSftOptions, n_epochs=1, max_steps=2))
+    sft = train_with_peft(resolve_run(options_of(tmp_path / "sft", PeftSftOptions, n_epochs=1, max_steps=2)))
     options = options_of(tmp_path / "rl", load_checkpoint=str(sft), max_steps=1, learning_rate=1e-9)
     with caplog.at_level(logging.INFO, logger="sciscirl"):
-        rl = train_locally(options)
+        rl = train_locally(resolve_run(options))
     assert "step 0 of 1: reward" in caplog.text
     begun = json.loads((rl / "run.json").read_text("utf-8"))["begun_from"]
     assert (begun["folder"], begun["kind"], begun["step"]) == ("sft", "sft", 2)
@@ -275,19 +275,19 @@ def test_training_goes_on_from_a_supervised_run(options_of, tmp_path, caplog):
         torch.testing.assert_close(ours[name], weight, atol=1e-6, rtol=0)
     assert max(weight.abs().max() for name, weight in theirs.items() if "lora_B" in name) > 1e-3
     with pytest.raises(SciSciRLError, match=r"lora_rank is 4.*Set lora_rank=2"):
-        train_locally(replace(options, lora_rank=4, log_path=str(tmp_path / "other")))
+        train_locally(resolve_run(replace(options, lora_rank=4, log_path=str(tmp_path / "other"))))
     with pytest.raises(SciSciRLError, match=r"use_dora is False.*Set use_dora=True"):
-        train_locally(replace(options, use_dora=False, log_path=str(tmp_path / "other")))
+        train_locally(resolve_run(replace(options, use_dora=False, log_path=str(tmp_path / "other"))))
     damaged = tmp_path / "damaged"
     shutil.copytree(sft, damaged)
     (damaged / "checkpoints" / "checkpoint-2" / "adapter_model.safetensors").write_bytes(b"half")
     with pytest.raises(SciSciRLError, match=r"is damaged: adapter_model\.safetensors is not what was written"):
-        train_locally(replace(options, load_checkpoint=str(damaged), log_path=str(tmp_path / "other")))
+        train_locally(resolve_run(replace(options, load_checkpoint=str(damaged), log_path=str(tmp_path / "other"))))
     facts = json.loads((sft / "run.json").read_text("utf-8"))
     del facts["settings"]["backend"]
     write_json(sft / "run.json", facts)
     with pytest.raises(SciSciRLError, match="a run on a server"):
-        train_locally(replace(options, log_path=str(tmp_path / "other")))
+        train_locally(resolve_run(replace(options, log_path=str(tmp_path / "other"))))
     with pytest.raises(SciSciRLError, match="needs the folder of a run that was trained on your own hardware"):
         find_start("tinker://a/weights/b", tmp_path, find_preset("exp4"), {})
 
@@ -302,7 +302,7 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
     monkeypatch.setattr(CollapseAlarm, "__call__", collapse)
     monkeypatch.setattr(grpo, "make_last_alarm", lambda *_: None)
     with pytest.raises(CollapseError):
-        train_locally(options_of(tmp_path / "run", collapse="stop"))
+        train_locally(resolve_run(options_of(tmp_path / "run", collapse="stop")))
     (stop,) = [row for row in read_rows(tmp_path / "run") if "collapse_stop" in row]
     assert (stop["step"], stop["test/collapse"]) == (2, 1.0)
     assert load_local_model(tmp_path / "run" / "adapter")
@@ -336,14 +336,14 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
     with pytest.raises(SciSciRLError, match=said):
-        refuse_options(options_of(tmp_path / "run", **given))
+        refuse_options(resolve_run(options_of(tmp_path / "run", **given)))
 
 
 def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_model, tmp_path, monkeypatch):
     monkeypatch.setenv("VLLM_API_KEY", "a-secret-of-the-server")
     with serving(VllmServer(str(primed_model), "a-secret-of-the-server")) as server:
         more = {"use_dora": False, "max_steps": 2, "eval_every": 5, "n_test": 1}
-        folder = train_locally(options_of(tmp_path / "run", vllm=server.url, **more))
+        folder = train_locally(resolve_run(options_of(tmp_path / "run", vllm=server.url, **more)))
     first, second = server.loaded
     kept = load_file(folder / "checkpoints" / "checkpoint-1" / "adapter_model.safetensors")
     assert kept.keys() == second.keys()
@@ -388,10 +388,10 @@ def test_several_processes_and_gpus_are_refused(options_of, tmp_path, monkeypatc
     options = options_of(tmp_path / "run")
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
     with pytest.raises(SciSciRLError, match="3 GPUs are visible"):
-        refuse_options(options)
+        refuse_options(resolve_run(options))
     monkeypatch.setenv("WORLD_SIZE", "2")
     with pytest.raises(SciSciRLError, match="2 processes were started"):
-        refuse_options(options)
+        refuse_options(resolve_run(options))
 
 
 def test_clip_thresholds_are_trls():
@@ -417,8 +417,8 @@ def test_four_bits_are_fine_tuned_and_reinforced(options_of, tmp_path):
     """On a GPU where there is one: what QDoRA was written for."""
     pytest.importorskip("bitsandbytes")
     four_bits = {"quantize": "nf4", "use_dora": True, "dtype": "bfloat16", "max_steps": 1, "save_every": 1}
-    train_with_peft(options_of(tmp_path / "sft", PeftSftOptions, **four_bits, learning_rate=1e-4))
-    train_locally(options_of(tmp_path / "rl", load_checkpoint=str(tmp_path / "sft"), **four_bits))
+    train_with_peft(resolve_run(options_of(tmp_path / "sft", PeftSftOptions, **four_bits, learning_rate=1e-4)))
+    train_locally(resolve_run(options_of(tmp_path / "rl", load_checkpoint=str(tmp_path / "sft"), **four_bits)))
     before, after = (load_file(tmp_path / name / "adapter" / "adapter_model.safetensors") for name in ("sft", "rl"))
     magnitudes = [name for name in before if "magnitude" in name]
     assert magnitudes

@@ -24,10 +24,10 @@ from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import SweepOptions
 from sciscirl.runs.folder import list_weights
-from sciscirl.sft.config import make_examples
 from sciscirl.sft.examples import Example
 from sciscirl.task.papers import read_split
 from tests.sciscirl.pages import CHROMIUM, Page, measure_in_browser
+from tests.sciscirl.toy import gold_of
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ def experiment(tinker_server, tmp_path_factory) -> Experiment:
     words = [f"{name}={value}" for name, value in options.items()]
     done = tinker_server.run("sweep.py", *words, "way=sft_rl", f"seeds={','.join(map(str, SEEDS))}")
     first = plan_sweep(SweepOptions(**options, way=("sft_rl",), seeds=SEEDS, eval_split="dev"))[0]
-    examples = make_examples(first.options)[:8]
+    examples = gold_of(first.options)[:8]
     assert not re.search(r"DEPRECATED|\d/\d|Traceback", done.stderr), done.stderr  # no bars, one line a step
     preset.unlink()  # from here on, the runs alone say how their models are asked
     return Experiment(home / "sweep", done.stdout, examples)

@@ -27,12 +27,12 @@ from sciscirl.lab.report.tables import view_cost
 from sciscirl.lab.sft import peft_backend
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, render_dry_run, train_with_peft
-from sciscirl.options import PeftSftOptions
+from sciscirl.options import PeftSftOptions, resolve_run
 from sciscirl.runs.model_files import find_base_model
-from sciscirl.sft.config import make_examples, make_papers_builder
+from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.task.papers import VOCABULARIES, read_split
-from tests.sciscirl.toy import RENDERER
+from tests.sciscirl.toy import RENDERER, gold_of
 
 LABELS = VOCABULARIES["disruption_label"]
 N_PAPERS, N_STEPS, SAVE_EVERY = 8, 28, 16
@@ -44,7 +44,7 @@ def contrary_model(toy_slice, tmp_path_factory) -> str:
     folder = tmp_path_factory.mktemp("contrary")
     papers = read_split(toy_slice, "train")
     make_tiny_model(folder, [paper.view for paper in papers], TinyModelConfig(priming_steps=60))
-    builder = make_papers_builder(PeftSftOptions(**options_of(toy_slice, folder, folder)))
+    builder = make_papers_builder(resolve_run(PeftSftOptions(**options_of(toy_slice, folder, folder))))
     rules, renderer = builder.rules(), builder.renderer()
     examples = []
     for paper in papers:
@@ -77,7 +77,7 @@ def options_of(toy_slice, model, log_path) -> dict:
 @pytest.fixture(scope="module")
 def run(toy_slice, contrary_model, tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("peft") / "run"
-    return train_with_peft(PeftSftOptions(**options_of(toy_slice, contrary_model, folder)))
+    return train_with_peft(resolve_run(PeftSftOptions(**options_of(toy_slice, contrary_model, folder))))
 
 
 def judge(toy_slice, out, **subject) -> dict[str, float]:
@@ -92,7 +92,7 @@ def read_rows(run: Path) -> list[dict]:
 
 
 def logits(model, options: PeftSftOptions) -> torch.Tensor:
-    batch = collate(make_examples(options)[:4])
+    batch = collate(gold_of(options)[:4])
     del batch["labels"]
     with torch.no_grad():
         return model.eval()(**batch).logits
@@ -133,7 +133,7 @@ def test_the_folder_of_a_run_is_like_the_others(run):
 
 def test_the_tokens_that_were_trained_on_are_counted_and_cost_no_dollars(run, toy_slice, contrary_model):
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, run))
-    examples = make_examples(options)
+    examples = gold_of(options)
     logged = [row for row in read_rows(run) if "num_tokens" in row]
     assert len(logged) == N_STEPS
     assert sum(row["num_tokens"] for row in logged) == sum(len(example.tokens) - 1 for example in examples)
@@ -181,16 +181,16 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, toy_slice, 
     with monkeypatch.context() as patched:
         patched.setattr(Recorder, "on_log", log_and_die)
         with pytest.raises(KeyboardInterrupt):
-            train_with_peft(options)
+            train_with_peft(resolve_run(options))
     assert not (tmp_path / "run" / "adapter").exists()
     with pytest.raises(SciSciRLError, match=r"has no adapter: .* Resume it if it is one"):
         merge_adapter(tmp_path / "run", tmp_path / "merged")
     with pytest.raises(SciSciRLError, match="resume=True"):
-        train_with_peft(options)
+        train_with_peft(resolve_run(options))
     # What a kill left of a checkpoint is not one.
     (tmp_path / "run" / "checkpoints" / f"checkpoint-{SAVE_EVERY + 4}").mkdir()
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"), resume=True)
-    train_with_peft(options)
+    train_with_peft(resolve_run(options))
     ours, theirs = (load_file(folder / "adapter" / "adapter_model.safetensors") for folder in (tmp_path / "run", run))
     assert ours.keys() == theirs.keys()
     assert all(torch.equal(ours[name], theirs[name]) for name in ours)
@@ -199,19 +199,19 @@ def test_a_run_that_was_killed_goes_on_to_the_very_same_weights(run, toy_slice, 
         return [(row["step"], row["train_mean_nll"]) for row in read_rows(folder) if "train_mean_nll" in row]
 
     assert losses(tmp_path / "run") == losses(run)
-    train_with_peft(options)  # there is nothing left to do
+    train_with_peft(resolve_run(options))  # there is nothing left to do
     assert losses(tmp_path / "run") == losses(run)
 
 
 def test_a_run_is_not_resumed_as_another_one(run, toy_slice, contrary_model):
     other = {**options_of(toy_slice, contrary_model, run), "use_dora": False, "resume": True}
     with pytest.raises(SciSciRLError, match="begun with use_dora=True, not use_dora=False"):
-        train_with_peft(PeftSftOptions(**other))
+        train_with_peft(resolve_run(PeftSftOptions(**other)))
 
 
 def test_every_linear_layer_but_the_last_gets_an_adapter_without_dropout(toy_slice, contrary_model, tmp_path):
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path))
-    model = make_model(options, make_arguments(options, 1))
+    model = make_model(resolve_run(options), make_arguments(resolve_run(options), 1))
     config = model.peft_config["default"]
     assert (config.use_dora, config.lora_dropout, config.r, config.lora_alpha) == (True, 0.0, 8, 32)
     trained = {
@@ -222,7 +222,7 @@ def test_every_linear_layer_but_the_last_gets_an_adapter_without_dropout(toy_sli
 
 def test_the_loss_of_a_batch_is_that_of_its_answers_alone(toy_slice, contrary_model):
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, "unused"))
-    examples, model = make_examples(options)[:5], load_base_model(contrary_model).eval()
+    examples, model = gold_of(options)[:5], load_base_model(contrary_model).eval()
     total = count = 0
     for example in examples:
         with torch.no_grad():
@@ -239,16 +239,16 @@ def test_the_loss_on_the_label_is_learned_alone_and_logged_beside_the_loss(toy_s
         **{**options_of(toy_slice, contrary_model, tmp_path / "run"), "loss_on": "label", "n_epochs": 20}
     )
     model, expected = load_base_model(contrary_model).eval(), 0.0
-    for example in make_examples(options)[:N_PAPERS]:
+    for example in gold_of(options)[:N_PAPERS]:
         with torch.no_grad():
             scores = model(torch.tensor([example.tokens])).logits[0].log_softmax(-1)
         expected -= sum(scores[place - 1, example.tokens[place]].item() for place in example.labels) / N_PAPERS
-    train_with_peft(options)
+    train_with_peft(resolve_run(options))
     rows = read_rows(tmp_path / "run")
     labels = [row["label_nll"] for row in rows if "label_nll" in row]
     assert labels[0] == pytest.approx(expected, rel=1e-3)
     assert labels[-1] < 0.1 < math.log(3) < labels[0]
-    assert rows[1]["num_loss_tokens"] == sum(len(example.labels) for example in make_examples(options)[:N_PAPERS])
+    assert rows[1]["num_loss_tokens"] == sum(len(example.labels) for example in gold_of(options)[:N_PAPERS])
     # Judged by scored labels, on the way and afterwards.
     first, last = ([row for row in rows if "test/macro_f1" in row][place] for place in (0, -1))
     assert first["test/format_strict_ok"] == last["test/format_strict_ok"] == 1
@@ -267,7 +267,7 @@ def test_the_loss_on_the_label_is_learned_alone_and_logged_beside_the_loss(toy_s
 def test_a_batch_that_devices_cannot_share_evenly_is_refused(toy_slice, contrary_model, tmp_path):
     options = {**options_of(toy_slice, contrary_model, tmp_path), "micro_batch_size": 3}
     with pytest.raises(SciSciRLError, match="batch_size is 8, needs a multiple of 3"):
-        make_arguments(PeftSftOptions(**options), 1)
+        make_arguments(resolve_run(PeftSftOptions(**options)), 1)
 
 
 def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeypatch):
@@ -276,8 +276,8 @@ def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeyp
     )
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"))
     with pytest.raises(SciSciRLError, match=r"peft is not installed\. .*install\.py rl sft"):
-        train_with_peft(options)
-    assert '"use_dora": true' in render_dry_run(options)
+        train_with_peft(resolve_run(options))
+    assert '"use_dora": true' in render_dry_run(resolve_run(options))
     assert not (tmp_path / "run").exists()
 
 
@@ -315,7 +315,7 @@ def test_four_bits_are_trained_on_and_merged_back_into_sixteen(toy_slice, contra
     )
     kept = []
     monkeypatch.setattr(peft_backend, "make_model", lambda *words: kept.append(make_model(*words)) or kept[0])
-    train_with_peft(options)
+    train_with_peft(resolve_run(options))
     trained = kept[0]
     assert any(type(weight).__name__ == "Params4bit" for weight in trained.parameters())
     nll = [row["train_mean_nll"] for row in read_rows(tmp_path / "run") if "train_mean_nll" in row]
