@@ -315,7 +315,6 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
         ({"loss_fn": "dro"}, r"loss_fn is dro, which TRL does not have"),
         ({"kl_penalty_coef": 0.1, "kl_discount": 0.5}, r"kl_discount is 0\.5"),
         ({"kl_penalty_coef": 0.1, "kl_reference": "tinker://a/sampler_weights/b"}, "kl_reference is tinker"),
-        ({"kl_penalty_coef": 0.1, "load_checkpoint": "runs/sft"}, "kl_penalty_coef is 0.1"),
         ({"preset": "adversarial"}, "preset adversarial challenges answers"),
         ({"group_size": 1}, "group_size is 1, needs at least 2"),
         ({"micro_batch_size": 5}, r"micro_batch_size is 5, needs a divisor of 12: 3 papers"),
@@ -337,6 +336,12 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
     with pytest.raises(SciSciRLError, match=said):
         refuse_options(resolve_run(options_of(tmp_path / "run", **given)))
+
+
+def test_a_run_from_other_weights_has_no_kl_term_to_the_base_model(options_of, tmp_path):
+    run = replace(resolve_run(options_of(tmp_path / "run", kl_penalty_coef=0.1)), begun_from={"path": "adapter"})
+    with pytest.raises(SciSciRLError, match=r"kl_penalty_coef is 0\.1"):
+        refuse_options(run)
 
 
 def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_model, tmp_path, monkeypatch):
