@@ -8,9 +8,9 @@ from .envs.play import play_episode as play_episode
 from .errors import SciSciRLError as SciSciRLError
 from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
 from .evaluation.evaluate import evaluate_model as evaluate_model
+from .lab.analysis.compare import compare_predictions as compare_predictions
 from .lab.report.report import ReportConfig as ReportConfig
 from .lab.report.report import write_report as write_report
-from .metrics.compare import compare_predictions as compare_predictions
 from .metrics.metrics import measure_predictions as measure_predictions
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS

@@ -14,6 +14,8 @@ _COMMANDS: Final = "sciscirl.lab.commands"
 #: The commands of the lab, and the options that ``--help`` shows of each; "" for all.
 LAB_COMMANDS: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
+        "calibrate": (f"{_COMMANDS}:calibrate", ""),
+        "select": (f"{_COMMANDS}:select", ""),
         "compare": (f"{_COMMANDS}:compare", ""),
         "report": (f"{_COMMANDS}:report", ""),
         "model": (f"{_COMMANDS}:model", ""),
@@ -41,6 +43,7 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "adversarial_schema": "sciscirl.lab.adversarial.metrics:adversarial_schema",
         "measure_flips": "sciscirl.lab.adversarial.metrics:measure_flips",
         "count_second_turn": "sciscirl.lab.adversarial.env:count_second_turn",
+        "evaluate_baselines": "sciscirl.lab.analysis.baselines:evaluate_baselines",
         "ask_local_model": "sciscirl.lab.ask_local_model:ask_local_model",
         "find_model": "sciscirl.lab.models.fetch_model:find_model",
         "train_locally": "sciscirl.lab.grpo.train:train_locally",

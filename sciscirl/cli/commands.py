@@ -18,7 +18,6 @@ from sciscirl.lab_parts import LAB_COMMANDS, load_part
 
 if TYPE_CHECKING:
     import sciscirl.evaluation.evaluate
-    import sciscirl.evaluation.select_checkpoint
     import sciscirl.options
     import sciscirl.runs.model_files
 
@@ -144,7 +143,7 @@ def evaluate(
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
-    from sciscirl.evaluation.evaluate import evaluate_baselines, evaluate_model, evaluate_predictions, render_metrics
+    from sciscirl.evaluation.evaluate import evaluate_model, evaluate_predictions, render_metrics
 
     given = set(config.keywords)
     if from_predictions is not None:
@@ -162,43 +161,12 @@ def evaluate(
         )
         raise SciSciRLError(msg)
     options = config()
-    judged = evaluate_baselines(options) if baselines else {}  # first: an error of theirs costs nothing yet
+    # Baselines first: an error there costs nothing yet.
+    judged = load_part("evaluate_baselines")(options) if baselines else {}
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
     show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
-
-
-def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
-    """Calibrate probabilities by one temperature, found on development papers.
-
-    Args:
-        evaluation: the folder of an evaluation.
-        on: that of an evaluation of the same model on other papers, such as dev.
-        out: the folder of the result; None: calibrated, in that of the evaluation.
-
-    Example:
-        sciscirl calibrate evaluations/test --on evaluations/dev
-    """
-    from sciscirl.evaluation.calibrate import calibrate_evaluation, render_calibration
-
-    result = calibrate_evaluation(evaluation, on, out)
-    show(f"{render_calibration(result)}\nresult: {result.out}")
-
-
-def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionConfig) -> None:
-    """Choose a checkpoint of a training run by its evaluations.
-
-    Args:
-        run: the folder of the run.
-        config: how to choose.
-
-    Example:
-        sciscirl select runs/exp6 --metric min_class_recall
-    """
-    from sciscirl.evaluation.select_checkpoint import render_selection, select_checkpoint
-
-    show(render_selection(select_checkpoint(run, config)))
 
 
 def presets(*, plugin: str | None = None) -> None:
@@ -290,8 +258,6 @@ COMMANDS: Final[Mapping[str, Command]] = _Commands(
         "train": train,
         "sft": sft,
         "evaluate": evaluate,
-        "calibrate": calibrate,
-        "select": select,
         "presets": presets,
         "completion": completion,
     }

@@ -1,6 +1,6 @@
 """Evaluate a model, a checkpoint, baselines, or saved predictions in one split of a release.
 
-From top to bottom: the options (EvaluationConfig), the three calls (``evaluate_model``, ``evaluate_baselines``,
+From top to bottom: the options (EvaluationConfig), the two calls (``evaluate_model``,
 ``evaluate_predictions``), which model is asked (Subject, from the options or a run folder), and the result: metrics,
 files, a table for a terminal.
 """
@@ -30,8 +30,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.collapse import explain_doubt
-from sciscirl.metrics.compare import COMPARED
-from sciscirl.metrics.metrics import measure_predictions, tie_metrics
+from sciscirl.metrics.metrics import COMPARED, measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.options import (
     OF_EVALUATION,
@@ -82,7 +81,8 @@ PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
 
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE/NAME")
-_OPTION: Final = "folder: EvaluationConfig.out"
+#: What errors call the folder of an evaluation.
+OUT_OPTION: Final = "folder: EvaluationConfig.out"
 #: What options are called in a preset; some share their name with another number there.
 _NAMES: Final = {**OF_EVALUATION, "batch_size": "", "seed": ""}
 #: Options that a server does not take.
@@ -234,7 +234,7 @@ async def evaluate_model(
             raise SciSciRLError(msg)
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
-    papers = _read(config, subject)
+    papers = read_asked(config, subject)
     check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     warn_of_renderer(base, config.renderer)
@@ -262,7 +262,7 @@ async def evaluate_model(
     settings |= {"split": split, "n_papers": config.n_papers, **stated}
     settings |= {"weights": subject.weights} if subject.weights else {}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
-    with locked_folder(config.out, user="evaluation", option=_OPTION):
+    with locked_folder(config.out, user="evaluation", option=OUT_OPTION):
         check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
             settings |= await load_part("ask_local_model")(evaluator, subject.local_model, config)
@@ -279,34 +279,6 @@ async def evaluate_model(
         return save_evaluation(evaluator.predictions, config, settings)
 
 
-def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
-    """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
-    from sciscirl.evaluation.baselines import BASELINES, run_baseline
-
-    subject = find_subject(config)
-    split = config.split or subject.eval_split
-    if split == "train":
-        msg = (
-            "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
-            "Choose EvaluationConfig.split=test."
-        )
-        raise SciSciRLError(msg)
-    rules = subject.preset.rules
-    n_held_out = subject.n_held_out if split == "held_out" else 0
-    train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
-    asked = _read(config, subject)
-    # All baselines run before any result is written: if one cannot learn, nothing is left half done.
-    predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
-    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
-    with locked_folder(config.baselines_out, user="evaluation", option=_OPTION):
-        return {
-            name: save_evaluation(
-                judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}
-            )
-            for name, judged in predictions.items()
-        }
-
-
 def evaluate_predictions(path: Path) -> dict[str, float]:
     """Recompute metrics and intervals from a predictions file: no release, no server."""
     return measure(read_predictions(path))
@@ -320,14 +292,14 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
     return rules.fitted(papers)
 
 
-def _state_target(rules: TaskRules) -> dict[str, Any]:
+def state_target(rules: TaskRules) -> dict[str, Any]:
     """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
     target = rules.target
     own = {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
     return {"hide": [*rules.hide], **own}
 
 
-def check_unused(folder: Path, option: str = _OPTION) -> None:
+def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
     """Refuse to overwrite a result: answers cost money, and a run folder says what the run was."""
     refuse_release(folder, option)
     if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
@@ -335,7 +307,8 @@ def check_unused(folder: Path, option: str = _OPTION) -> None:
         raise SciSciRLError(msg)
 
 
-def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
+def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
+    """Read the papers that a subject is asked about."""
     part, target = config.split or subject.eval_split, subject.preset.rules.target
     return read_part(config.release, part, target=target, n_papers=config.n_papers, n_held_out=subject.n_held_out)
 

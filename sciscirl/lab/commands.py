@@ -16,22 +16,54 @@ from sciscirl.cli.commands import call_words, name_report, show
 from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
-    import sciscirl.evaluation.select_checkpoint
+    import sciscirl.lab.analysis.compare
+    import sciscirl.lab.analysis.select_checkpoint
     import sciscirl.lab.harnesses.export
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
     import sciscirl.lab.report.report
     import sciscirl.lab.studies.repro.settings
-    import sciscirl.metrics.compare
-    import sciscirl.options
+    import sciscirl.lab.studies.sweep_options
     import sciscirl.runs.model_files
 
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
 
+def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
+    """Calibrate probabilities by one temperature, found on development papers.
+
+    Args:
+        evaluation: the folder of an evaluation.
+        on: that of an evaluation of the same model on other papers, such as dev.
+        out: the folder of the result; None: calibrated, in that of the evaluation.
+
+    Example:
+        sciscirl calibrate evaluations/test --on evaluations/dev
+    """
+    from sciscirl.lab.analysis.calibrate import calibrate_evaluation, render_calibration
+
+    result = calibrate_evaluation(evaluation, on, out)
+    show(f"{render_calibration(result)}\nresult: {result.out}")
+
+
+def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionConfig) -> None:
+    """Choose a checkpoint of a training run by its evaluations.
+
+    Args:
+        run: the folder of the run.
+        config: how to choose.
+
+    Example:
+        sciscirl select runs/exp6 --metric min_class_recall
+    """
+    from sciscirl.lab.analysis.select_checkpoint import render_selection, select_checkpoint
+
+    show(render_selection(select_checkpoint(run, config)))
+
+
 def compare(
     predictions: tuple[str, ...],
-    config: sciscirl.metrics.compare.CompareConfig,
+    config: sciscirl.lab.analysis.compare.CompareConfig,
     *,
     release: Path | None = None,
     out: Path | None = None,
@@ -60,7 +92,7 @@ def report(
     code: sciscirl.runs.model_files.ModelCodeOptions,
     *,
     final: bool = False,
-    metric: sciscirl.evaluation.select_checkpoint.Criterion = "macro_f1",
+    metric: sciscirl.lab.analysis.select_checkpoint.Criterion = "macro_f1",
     base_url: str | None = None,
 ) -> None:
     """Show runs and evaluations in one HTML page.
@@ -198,7 +230,9 @@ def merge(
     show(f"model: {merged}")
 
 
-def sweep(options: sciscirl.options.SweepOptions, code: sciscirl.runs.model_files.ModelCodeOptions) -> None:
+def sweep(
+    options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.runs.model_files.ModelCodeOptions
+) -> None:
     """Train presets with several seeds and compare them.
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and

@@ -10,7 +10,7 @@ from typing import Any, Final
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import RunFolderError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.evaluation.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
+from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
 from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, describe_run, find_eval_split, list_weights
 
 #: The folders of the final evaluations within that of their run: of the selected checkpoint, and of the last one.

@@ -13,6 +13,7 @@ import numpy as np
 import polars as pl
 
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.compare import CompareConfig, Estimate, adjust_holm, align, list_unlike
 from sciscirl.metrics.bootstrap import (
     Cells,
     Floats,
@@ -23,8 +24,7 @@ from sciscirl.metrics.bootstrap import (
     percentile_interval,
     resample_metrics,
 )
-from sciscirl.metrics.compare import COMPARED, CompareConfig, Estimate, adjust_holm, align, list_unlike
-from sciscirl.metrics.metrics import Counts, measure_predictions
+from sciscirl.metrics.metrics import COMPARED, Counts, measure_predictions
 from sciscirl.metrics.predictions import find_target
 
 #: The metrics of each way to train.

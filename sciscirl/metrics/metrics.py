@@ -30,6 +30,8 @@ _REWARDS: Final = (
 AVERAGED: Final = (
     "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
 )  # fmt: skip
+#: The metrics that models are compared by; for each, larger is better.
+COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 _N_BINS: Final = 10
 #: The square of the mean reward of a group, logged so that its mean over groups tells how much groups differ.
 GROUP_SQUARE: Final = "reward_group_mean_square"

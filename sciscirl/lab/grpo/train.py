@@ -26,6 +26,7 @@ from sciscirl.lab.grpo.settings import make_arguments, refuse_options
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
 from sciscirl.lab.models.vllm_sampler import VllmCompleter, VllmServer
+from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import Preset
@@ -48,7 +49,6 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.offline import dry_run
-from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig

@@ -12,9 +12,10 @@ from sciscidata._support.terminal import align_columns, printable
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.lab.report.layout import show_estimate, show_pair
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
-from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
+from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import RUN_FILE, find_eval_split, refuse_release, write_json
 
@@ -97,7 +98,7 @@ def compare_files(
         refuse_release(out, "folder: out=...", PredictionsError)
     tables, known = read_named(words)
     if release is not None:
-        from sciscirl.evaluation.baselines import run_baselines
+        from sciscirl.lab.analysis.baselines import run_baselines
 
         (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
         check_slices({name: facts.get("release"), str(release): hash_release(release)})

@@ -19,8 +19,9 @@ from matplotlib.ticker import MaxNLocator
 
 from sciscidata._support.terminal import printable
 from sciscidata.plots import COLOURS
+from sciscirl.lab.analysis.compare import Comparison, Estimate
 from sciscirl.lab.seeds import SeededComparison
-from sciscirl.metrics.compare import COMPARED, Comparison, Estimate
+from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import INVALID
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from sciscirl.lab.analysis.compare import Estimate, Pair
 from sciscirl.lab.seeds import SeededComparison
-from sciscirl.metrics.compare import COMPARED, Estimate, Pair
+from sciscirl.metrics.metrics import COMPARED
 
 ABSENT = "\N{EN DASH}"
 _LONGEST_SLUG: Final = 100  # a file's name may have 255 bytes

@@ -244,7 +244,7 @@ def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:
 
     Papers that no baseline can judge are passed over with a warning.
     """
-    from sciscirl.evaluation.baselines import run_baselines
+    from sciscirl.lab.analysis.baselines import run_baselines
 
     digest = hash_release(release)
     found: list[Run] = []

@@ -12,6 +12,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.lab.report.figures import SCORED, plot_differences, plot_rates, plot_scores
 from sciscirl.lab.report.layout import (
     ABSENT,
@@ -27,7 +28,7 @@ from sciscirl.lab.report.layout import (
 from sciscirl.lab.report.runs import Evaluation, Repeated, Run, find_papers, find_repeated
 from sciscirl.lab.seeds import MEASURED, compare_seeds
 from sciscirl.metrics.collapse import explain_doubt, find_signs
-from sciscirl.metrics.compare import COMPARED, CompareConfig, Comparison, compare_predictions, list_asked
+from sciscirl.metrics.metrics import COMPARED
 from sciscirl.runs.folder import is_local, is_taught
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE

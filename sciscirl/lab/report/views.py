@@ -12,6 +12,7 @@ import polars as pl
 
 from sciscidata._support.terminal import counted
 from sciscidata.plots import COLOURS
+from sciscirl.lab.analysis.compare import Estimate
 from sciscirl.lab.report.figures import (
     Series,
     plot_confusion,
@@ -23,7 +24,6 @@ from sciscirl.lab.report.figures import (
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric, slug
 from sciscirl.lab.report.runs import Evaluation, Run, find_repeated, hash_release
 from sciscirl.lab.report.tables import TRAIN, view_groups
-from sciscirl.metrics.compare import Estimate
 from sciscirl.metrics.metrics import GROUP_SQUARE, bin_by_confidence, find_right, group_error
 from sciscirl.metrics.predictions import INVALID, split_by_label
 from sciscirl.task.papers import VOCABULARIES, Paper, PaperView, SplitName, read_split, short_name

@@ -34,6 +34,7 @@ from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
 from sciscirl.lab.models.local_scores import pad_left
 from sciscirl.lab.models.shared_prompts import share_prompts
+from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions, Run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
@@ -49,7 +50,6 @@ from sciscirl.runs.folder import (
 )
 from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.runs.offline import dry_run
-from sciscirl.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import Example, GoldExamples
 

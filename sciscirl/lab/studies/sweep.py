@@ -22,14 +22,15 @@ from sciscidata._support.validate import field_hints
 from sciscidata.errors import SciSciDataError
 from sciscidata.storage import atomic_file
 from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.lab.analysis.compare import list_asked
 from sciscirl.lab.report.figures import plot_scores
 from sciscirl.lab.report.layout import show_estimate, show_seeded_pairs
 from sciscirl.lab.report.runs import Run, read_run
 from sciscirl.lab.seeds import MEASURED, SeededComparison, compare_seeds
+from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
-from sciscirl.metrics.compare import list_asked
-from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions, Way, resolve_preset, resolve_run
+from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import (
@@ -450,7 +451,7 @@ def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataF
 
 def judge_baselines(options: SweepOptions, run: Run) -> dict[str, pl.DataFrame]:
     """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
-    from sciscirl.evaluation.baselines import run_baselines
+    from sciscirl.lab.analysis.baselines import run_baselines
 
     if run.last is None or run.last.predictions is None:
         return {}

@@ -16,16 +16,9 @@ from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS, read_json
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
-from sciscirl.evaluation.evaluate import (
-    EvaluationConfig,
-    evaluate_baselines,
-    evaluate_model,
-    evaluate_predictions,
-    find_subject,
-    measure,
-)
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, evaluate_predictions, find_subject, measure
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.analysis.baselines import evaluate_baselines, predict_tfidf, run_baseline
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, write_predictions

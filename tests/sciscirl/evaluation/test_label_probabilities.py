@@ -19,9 +19,9 @@ from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.evaluation.label_probabilities import LabelScoring, make_content_free, make_endings, predict_labels
+from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.models.local_scores import score_here
 from sciscirl.lab.report.comparison import compare_files
-from sciscirl.metrics.compare import CompareConfig
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.label_scores import Ending, score_on_server
 from sciscirl.task.contracts import render_answer

@@ -10,14 +10,15 @@ import pytest
 
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines, evaluate_model, find_subject
-from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
+from sciscirl.lab.analysis.baselines import evaluate_baselines
+from sciscirl.lab.analysis.compare import CompareConfig
+from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.commands import compare, report
 from sciscirl.lab.final import judge_finally
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.tables import view_overview
-from sciscirl.metrics.compare import CompareConfig
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset

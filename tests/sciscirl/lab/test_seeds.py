@@ -10,10 +10,10 @@ import polars as pl
 import pytest
 
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions
 from sciscirl.lab.seeds import MEASURED, compare_seeds
 from sciscirl.metrics.bootstrap import bootstrap_intervals, percentile_interval
-from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, compare_predictions
-from sciscirl.metrics.metrics import group_error, measure_predictions
+from sciscirl.metrics.metrics import COMPARED, group_error, measure_predictions
 from sciscirl.presets import find_preset
 from tests.sciscirl.made_runs import make_predictions
 

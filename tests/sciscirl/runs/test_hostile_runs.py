@@ -18,6 +18,7 @@ from sciscirl.lab.report.comparison import _columns, _find_facts
 from sciscirl.lab.report.figures import plot_shares
 from sciscirl.lab.report.report import ReportConfig, _check_pictures, write_report
 from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.studies.repro.answers import read_answers
 from sciscirl.lab.studies.repro.runners import hash_weights
 from sciscirl.lab.sweep_folder import begin_sweep
@@ -37,7 +38,6 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.model_files import _find_broken
-from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 DEEP = "[" * 100_000

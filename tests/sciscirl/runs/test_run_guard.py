@@ -13,26 +13,22 @@ import httpx
 import polars as pl
 import pytest
 import tinker
+from sciscirl.lab.studies.sweep_options import SweepOptions
 
 from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.evaluate import (
-    EvaluationConfig,
-    evaluate_baselines,
-    evaluate_model,
-    find_subject,
-    save_evaluation,
-)
-from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject, save_evaluation
+from sciscirl.lab.analysis.baselines import evaluate_baselines
+from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.lab.report.runs import name_folders
 from sciscirl.lab.studies.repro.sweep import ReproConfig
 from sciscirl.lab.studies.sweep import plan_sweep
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
-from sciscirl.options import PeftSftOptions, SweepOptions, TrainOptions, resolve_run
+from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.rl.config import make_config
 from sciscirl.rl.train import guarded_run, train_preset

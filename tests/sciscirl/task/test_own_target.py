@@ -21,13 +21,8 @@ from sciscirl.cli.main import main as train_command
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.evaluate import (
-    EvaluationConfig,
-    evaluate_baselines,
-    evaluate_predictions,
-    render_metrics,
-    save_evaluation,
-)
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, render_metrics, save_evaluation
+from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.metrics.metrics import measure_predictions

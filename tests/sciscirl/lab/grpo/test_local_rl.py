@@ -22,7 +22,7 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
-from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.grpo import train as grpo
 from sciscirl.lab.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
 from sciscirl.lab.grpo.train import Player, make_trainer, train_locally

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
+from sciscirl.lab.studies.sweep_options import SweepOptions
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollouts import do_group_rollout
@@ -19,14 +20,14 @@ import sciscirl.rl.train as rl_train
 import sciscirl.sft.tinker_backend as sft_train
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.baselines import BASELINES
+from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.report.report import ReportConfig, make_sections
 from sciscirl.lab.report.runs import find_repeated, judge_baselines, read_run, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.lab.studies.training_steps import STEPS, plot_training, read_steps, summarize_steps
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.options import SweepOptions, TinkerSftOptions, TrainOptions
+from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.runs.folder import open_store
 from tests.sciscirl.made_runs import make_run
 from tests.sciscirl.toy import LABELS, Scripted, make_slice, say

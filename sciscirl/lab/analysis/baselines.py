@@ -20,8 +20,17 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.evaluation.evaluate import (
+    OUT_OPTION,
+    EvaluationConfig,
+    find_subject,
+    read_asked,
+    save_evaluation,
+    state_target,
+)
 from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
 from sciscirl.presets import recall_rules
+from sciscirl.runs.folder import locked_folder
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
 from sciscirl.task.rewards import score_answer
@@ -184,6 +193,32 @@ def run_baseline(
         paid = answer if rules.contract == "probabilities" else replace(answer, forecast={})
         rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(paid, gold, table), ""))
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
+
+
+def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
+    """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
+    subject = find_subject(config)
+    split = config.split or subject.eval_split
+    if split == "train":
+        msg = (
+            "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
+            "Choose EvaluationConfig.split=test."
+        )
+        raise SciSciRLError(msg)
+    rules = subject.preset.rules
+    n_held_out = subject.n_held_out if split == "held_out" else 0
+    train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
+    asked = read_asked(config, subject)
+    # All baselines run before any result is written: if one cannot learn, nothing is left half done.
+    predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
+    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **state_target(rules)}
+    with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
+        return {
+            name: save_evaluation(
+                judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}
+            )
+            for name, judged in predictions.items()
+        }
 
 
 def run_baselines(

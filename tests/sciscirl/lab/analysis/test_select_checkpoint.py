@@ -11,7 +11,7 @@ import pytest
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import PredictionsError, RunFolderError, SciSciRLError
-from sciscirl.evaluation.select_checkpoint import SelectionConfig, render_selection, select_checkpoint
+from sciscirl.lab.analysis.select_checkpoint import SelectionConfig, render_selection, select_checkpoint
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, write_predictions

@@ -12,11 +12,11 @@ from scipy.stats import binomtest
 
 from sciscirl.cli.main import run
 from sciscirl.errors import PredictionsError, SciSciRLError
-from sciscirl.evaluation.baselines import BASELINES
+from sciscirl.lab.analysis.baselines import BASELINES
+from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
 from sciscirl.lab.report.comparison import compare_files, find_predictions, render_comparison
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.compare import COMPARED, CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
-from sciscirl.metrics.metrics import measure_predictions
+from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.presets import find_preset
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 

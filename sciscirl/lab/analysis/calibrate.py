@@ -13,8 +13,8 @@ import polars as pl
 from sciscidata._support.terminal import align_columns
 from sciscirl.errors import PredictionsError
 from sciscirl.evaluation.evaluate import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
-from sciscirl.metrics.calibration import apply_temperatures, fit_temperatures, measure_nll
-from sciscirl.metrics.compare import ASKED
+from sciscirl.lab.analysis.calibration import apply_temperatures, fit_temperatures, measure_nll
+from sciscirl.lab.analysis.compare import ASKED
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.runs.folder import RUN_FILE, locked_folder, write_json
 from sciscirl.runs.lineage import read_facts
@@ -35,7 +35,7 @@ class Calibrated:
 
 
 def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) -> Calibrated:
-    """Fit temperatures on one evaluation and apply them to another one (``metrics.calibration``).
+    """Fit temperatures on one evaluation and apply them to another one (``calibration.py``).
 
     Writes predictions, metrics and ``run.json`` into ``out``, as an evaluation does; None: the folder ``calibrated``
     in ``evaluation``. Labels stay, so every metric of them does.

@@ -16,11 +16,9 @@ from sciscidata._support.terminal import counted
 from sciscidata._support.validate import PositiveInt, check_fields
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_intervals, percentile_interval, resample_metrics
-from sciscirl.metrics.metrics import find_right, measure_predictions
+from sciscirl.metrics.metrics import COMPARED, find_right, measure_predictions
 from sciscirl.metrics.predictions import find_target, split_by_label
 
-#: The metrics that are compared; for each, larger is better.
-COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 #: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
 ASKED: Final = (
     "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",

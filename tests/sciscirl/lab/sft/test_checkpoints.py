@@ -19,13 +19,13 @@ from sciscidata.errors import ChangedFileError
 from sciscidata.storage.sums import SUMS
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
-from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_local_model, refuse_pickles
+from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Judge, train_with_peft
 from sciscirl.options import PeftSftOptions, resolve_run
 from sciscirl.runs.chat_format import load_tokenizer
-from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
 from tests.sciscirl.toy import RENDERER
 
 N_STEPS = 3
@@ -114,7 +114,7 @@ def test_what_was_not_written_to_its_end_is_no_checkpoint(copied, toy_slice, pri
 
     folder = copied.with_name("killed")
     with monkeypatch.context() as patched:
-        patched.setattr("sciscirl.sft.checkpoints.flush_tree", die)
+        patched.setattr("sciscirl.lab.sft.checkpoints.flush_tree", die)
         with pytest.raises(KeyboardInterrupt):
             train(toy_slice, primed_model, folder)
     assert checkpoint(folder, 1).is_dir()

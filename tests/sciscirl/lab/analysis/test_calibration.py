@@ -13,11 +13,12 @@ from hypothesis import strategies as st
 
 from sciscirl.cli.main import main
 from sciscirl.errors import PredictionsError, SciSciRLError
-from sciscirl.evaluation.calibrate import calibrate_evaluation, render_calibration
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines
+from sciscirl.evaluation.evaluate import EvaluationConfig
+from sciscirl.lab.analysis.baselines import evaluate_baselines
+from sciscirl.lab.analysis.calibrate import calibrate_evaluation, render_calibration
+from sciscirl.lab.analysis.calibration import apply_temperatures, fit_temperatures, measure_nll
+from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.report.comparison import compare_files
-from sciscirl.metrics.calibration import apply_temperatures, fit_temperatures, measure_nll
-from sciscirl.metrics.compare import CompareConfig
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction, prediction_schema, read_predictions
 from sciscirl.task.contracts import Answer
