@@ -43,6 +43,8 @@ PARTS: Final[Mapping[str, str]] = MappingProxyType(
         "adversarial_schema": "sciscirl.lab.adversarial.metrics:adversarial_schema",
         "measure_flips": "sciscirl.lab.adversarial.metrics:measure_flips",
         "count_second_turn": "sciscirl.lab.adversarial.env:count_second_turn",
+        "LabelScoring": "sciscirl.lab.label_scoring.probabilities:LabelScoring",
+        "make_scoring": "sciscirl.lab.label_scoring.probabilities:make_scoring",
         "evaluate_baselines": "sciscirl.lab.analysis.baselines:evaluate_baselines",
         "ask_local_model": "sciscirl.lab.ask_local_model:ask_local_model",
         "find_model": "sciscirl.lab.models.fetch_model:find_model",

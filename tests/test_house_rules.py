@@ -115,8 +115,8 @@ def test_commands_for_a_server_load_no_code_of_local_models():
         loaded.add(name)
         at_once = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
         wanted += (imported_names(at_once) & modules().keys()) - loaded
-    assert "sciscirl.runs.label_scores" in loaded
-    assert not {name for name in loaded if name.startswith("sciscirl.lab.models")}
+    assert "sciscirl.runs.chat_format" in loaded
+    assert not {name for name in loaded if name.startswith("sciscirl.lab.")}
 
 
 @pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])

@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -74,8 +75,7 @@ from sciscirl.task.papers import (
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator
-    from sciscirl.evaluation.label_probabilities import LabelScoring
+    from sciscirl.evaluation.evaluator import LabelEvaluator, LabelScoring
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
@@ -315,20 +315,13 @@ def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
 
 def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | None:
     """Say how labels are scored; None: answers are sampled."""
-    from sciscirl.evaluation.label_probabilities import LabelScoring, check_scorable, make_content_free
-
     answers = config.answers or subject.answers
     _check_answers(config, answers)
     if answers == "sampled":
         return None
-    check_scorable(subject.preset)
-    papers: list[Paper] = []
-    if config.prior_correction == "content_free":
-        papers = make_content_free()
-    elif config.prior_correction == "train":
-        target, n_held_out = subject.preset.rules.target, subject.n_held_out
-        papers = read_part(config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
-    return LabelScoring(tuple(papers))
+    target, n_held_out = subject.preset.rules.target, subject.n_held_out
+    papers = partial(read_part, config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
+    return load_part("make_scoring")(subject.preset, config.prior_correction, papers)
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import polars as pl
 import tinker
@@ -21,15 +21,13 @@ from tinker_cookbook.utils import logtree
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
-from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.evaluation.label_probabilities import LabelScoring, Score, predict_labels
+from sciscirl.errors import ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.runs.folder import find_rollouts
-from sciscirl.runs.label_scores import score_on_server
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules, check_max_tokens
@@ -39,6 +37,28 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 _log = logging.getLogger(__name__)
+
+
+#: Predictions, and by label the mean probability that was divided out.
+_Scored = tuple[pl.DataFrame, dict[str, float]]
+
+
+class LabelScoring(Protocol):
+    """Asks a model for its probability of each label; the lab has it (``make_scoring``)."""
+
+    prior_papers: tuple[Paper, ...]
+
+    async def ask_server(
+        self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> _Scored:
+        """Ask a server."""
+        ...
+
+    async def ask_completer(
+        self, policy: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> _Scored:
+        """Ask a completer of tokens that has a model."""
+        ...
 
 
 class LabelEvaluator(RLTestSetEvaluator):
@@ -122,8 +142,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if self.is_left_out(rollout_summary_export):
             return {}
         if self.scoring is not None:
-            score = partial(score_on_server, sampling_client)
-            return self._conclude(await self._score(score, self.scoring), rollout_summary_export)
+            asked = self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
+            return await self._conclude_scoring(asked, rollout_summary_export)
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
         policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
@@ -145,10 +165,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if the alarm ends the run; predictions and rollouts are written by then.
         """
         if self.scoring is not None:
-            if (score := getattr(policy, "score_endings", None)) is None:
-                msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
-                raise SciSciRLError(msg)
-            return self._conclude(await self._score(score, self.scoring), rollout_summary_export)
+            asked = self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
+            return await self._conclude_scoring(asked, rollout_summary_export)
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
         )
@@ -165,9 +183,11 @@ class LabelEvaluator(RLTestSetEvaluator):
                 seal_file(file)
         return self._conclude(collect_predictions(groups, self.target, schema=self.schema), rollout_summary_export)
 
-    async def _score(self, score: Score, scoring: LabelScoring) -> pl.DataFrame:
-        predictions, self.prior = await predict_labels(self.papers, self.rules, self.renderer, score, scoring)
-        return predictions
+    async def _conclude_scoring(
+        self, asked: Awaitable[_Scored], rollout_summary_export: RolloutSummaryExportConfig | None
+    ) -> dict[str, float]:
+        predictions, self.prior = await asked
+        return self._conclude(predictions, rollout_summary_export)
 
     def _conclude(
         self, predictions: pl.DataFrame, rollout_summary_export: RolloutSummaryExportConfig | None

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
-from sciscirl.evaluation.label_probabilities import LabelScoring
+from sciscirl.lab_parts import load_part
 from sciscirl.options import Run, SftOptions, TinkerSftOptions
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import say_estimate
@@ -41,7 +41,7 @@ def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExam
 
 def make_evaluator(run: Run[SftOptions], builder: LabelDatasetBuilder) -> LabelEvaluator:
     """Return the evaluator of the run, the same as in reinforcement learning."""
-    scoring = LabelScoring() if run.options.loss_on == "label" else None
+    scoring = load_part("LabelScoring")() if run.options.loss_on == "label" else None
     evaluator = build_evaluator(builder, run.preset, run.folder, scoring=scoring)
     evaluator.is_taught = True
     return evaluator

@@ -19,9 +19,9 @@ from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.masking_utils import sdpa_mask
 
+from sciscirl.lab.label_scoring.endings import Ending
 from sciscirl.lab.models.local_scores import pad_left, score_here
 from sciscirl.lab.models.shared_prompts import SHARED
-from sciscirl.runs.label_scores import Ending
 
 #: PyTorch's attention without copies of keys and values for every head of a group.
 _GROUPED = "sdpa_grouped"

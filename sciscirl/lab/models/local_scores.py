@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from transformers.cache_utils import LinearAttentionCacheLayerMixin
 
-from sciscirl.runs.label_scores import Ending, count_shared
+from sciscirl.lab.label_scoring.endings import Ending, count_shared
 
 
 def pad_left(rows: Sequence[Sequence[int]], device: torch.device | None = None) -> tuple[torch.Tensor, ...]:

@@ -10,20 +10,24 @@ import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 from typing import Final
 
 import numpy as np
 import polars as pl
+import tinker
+from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
 
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.label_scoring.endings import Ending, score_on_server
 from sciscirl.metrics.metrics import Floats
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
+from sciscirl.options import PriorCorrection
 from sciscirl.presets import Preset
-from sciscirl.runs.label_scores import Ending
 from sciscirl.task.contracts import Answer, most_probable, render_answer
 from sciscirl.task.papers import Gold, Paper, PaperView, list_labels
 from sciscirl.task.rewards import score_answer
@@ -31,7 +35,7 @@ from sciscirl.task.rules import TaskRules
 
 #: Texts without content that stand for a paper. Source: Zhao et al. 2021, arXiv:2102.09690, section 5.
 _CONTENT_FREE: Final = ("N/A", "", "[MASK]")
-#: Scores endings after prompts: ``runs.label_scores``.
+#: Scores endings after prompts: ``endings.py``.
 Score = Callable[[Sequence[Sequence[int]], Sequence[Ending]], Awaitable[list[list[float]]]]
 
 
@@ -40,6 +44,22 @@ class LabelScoring:
     """That labels are scored, and over which papers the mean probability of each is divided out; empty: it is not."""
 
     prior_papers: tuple[Paper, ...] = ()
+
+    async def ask_server(
+        self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Ask a server, as ``predict_labels``."""
+        return await predict_labels(papers, rules, renderer, partial(score_on_server, client), self)
+
+    async def ask_completer(
+        self, policy: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Ask a completer that has a model, as ``predict_labels`` (SciSciRLError if it only samples)."""
+        score: Score | None = getattr(policy, "score_endings", None)
+        if score is None:
+            msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
+            raise SciSciRLError(msg)
+        return await predict_labels(papers, rules, renderer, score, self)
 
 
 def check_scorable(preset: Preset) -> None:
@@ -59,6 +79,18 @@ def make_content_free() -> list[Paper]:
     """
     views = [PaperView(text, text, None, None, None) for text in _CONTENT_FREE]
     return [Paper(f"content-free {number}", view, Gold(None, None)) for number, view in enumerate(views, 1)]
+
+
+def make_scoring(
+    preset: Preset, correction: PriorCorrection | None, read_train: Callable[[], Sequence[Paper]]
+) -> LabelScoring:
+    """Return how the labels of a preset are scored (SciSciRLError if they cannot be).
+
+    ``read_train`` reads the training papers for a correction by them.
+    """
+    check_scorable(preset)
+    papers = make_content_free() if correction == "content_free" else read_train() if correction == "train" else ()
+    return LabelScoring(tuple(papers))
 
 
 def make_endings(paper: Paper, rules: TaskRules, renderer: Renderer) -> dict[tuple[str, ...], Ending]:

@@ -18,12 +18,12 @@ from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.evaluation.label_probabilities import LabelScoring, make_content_free, make_endings, predict_labels
 from sciscirl.lab.analysis.compare import CompareConfig
+from sciscirl.lab.label_scoring.endings import Ending, score_on_server
+from sciscirl.lab.label_scoring.probabilities import LabelScoring, make_content_free, make_endings, predict_labels
 from sciscirl.lab.models.local_scores import score_here
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.label_scores import Ending, score_on_server
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, list_labels, read_split
 from sciscirl.task.rules import TaskRules
