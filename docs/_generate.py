@@ -208,7 +208,7 @@ def _render_data_commands() -> str:
 
 
 def _render_learning_commands() -> str:
-    from sciscidata._support.options import plain
+    from sciscidata.options.parser import plain
     from sciscirl.cli.commands import COMMANDS
     from sciscirl.cli.flags import list_options
 

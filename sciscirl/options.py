@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta
 
-from sciscidata._support.validate import Folder, PositiveInt, Share, check_fields
+from sciscidata.options.checks import Folder, PositiveInt, Share, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import (

@@ -16,9 +16,9 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns, find_unknown, suggest
-from sciscidata._support.validate import PositiveInt, Share, check_fields, check_value
+from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
+from sciscidata.terminal.messages import align_columns, find_unknown, suggest
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target

@@ -126,6 +126,18 @@ def test_the_core_of_sciscirl_names_the_lab_in_one_table_only(name):
         assert "sciscirl.lab." not in files()[name].read_text("utf-8")
 
 
+@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
+def test_sciscirl_names_nothing_private_of_sciscidata(name):
+    places = {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(modules()[name])
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    private = re.compile(r"sciscidata\.(?:.*\.)?_(?!_version__)")
+    assert not [place for place in places if private.match(place)]
+
+
 def test_what_the_core_calls_by_name_is_in_the_lab():
     parts = importlib.import_module("sciscirl.lab_parts")
     places = [*parts.PARTS.values(), *(place for place, _ in parts.LAB_COMMANDS.values())]

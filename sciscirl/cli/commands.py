@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from sciscidata._support.options import OptionParser
-from sciscidata._support.terminal import printable
+from sciscidata.options.parser import OptionParser
+from sciscidata.terminal.messages import printable
 from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import LAB_COMMANDS, load_part

@@ -22,11 +22,11 @@ import msgspec
 import polars as pl
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns, printable
-from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import StorageError
+from sciscidata.options.checks import PositiveInt
 from sciscidata.storage import real_path
 from sciscidata.storage.sums import read_json
+from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sciscidata._support.validate import PositiveInt
+from sciscidata.options.checks import PositiveInt
 from sciscirl.cli.commands import call_words, name_report, show
 from sciscirl.errors import SciSciRLError
 

@@ -13,8 +13,8 @@ from typing import Final
 
 import msgspec
 
-from sciscidata._support.terminal import align_columns, printable
 from sciscidata.storage import atomic_file
+from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.folder import RUN_FILE, locked_folder
 

@@ -18,8 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sciscidata._support.validate import is_whole, show_value
 from sciscidata.errors import StorageError
+from sciscidata.options.checks import is_whole, show_value
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage import path_inside, real_path
 from sciscidata.storage.disk_errors import errors_about

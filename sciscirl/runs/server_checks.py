@@ -15,7 +15,7 @@ import httpx
 import tinker
 from tinker.lib.base_url import resolve_base_url
 
-from sciscidata._support.urls import check_address, show_address
+from sciscidata.remote.urls import check_address, show_address
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.folder import CHECKPOINTS_FILE

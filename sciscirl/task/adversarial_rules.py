@@ -7,7 +7,7 @@ from typing import Annotated, Final, Literal
 
 from msgspec import Meta
 
-from sciscidata._support.validate import check_fields
+from sciscidata.options.checks import check_fields
 from sciscirl.errors import RewardError
 
 Credit = Literal["both", "mean"]

@@ -15,8 +15,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from sciscidata._support.terminal import find_unknown, suggest
-from sciscidata._support.validate import check_value, field_hints
+from sciscidata.options.checks import check_value, field_hints
+from sciscidata.terminal.messages import find_unknown, suggest
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels, name_gold

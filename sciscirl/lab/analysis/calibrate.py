@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata._support.terminal import align_columns
+from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import PredictionsError
 from sciscirl.evaluation.evaluate import METRICS_FILE, PREDICTIONS_FILE, check_unused, measure
 from sciscirl.lab.analysis.calibration import apply_temperatures, fit_temperatures, measure_nll

@@ -12,8 +12,8 @@ from typing import Annotated, Any, Final
 import polars as pl
 from msgspec import Meta
 
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.metrics import COMPARED, find_right, measure_predictions

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns, printable
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, find_intervals, percentile_interval, resample_metrics
 from sciscirl.metrics.collapse import find_signs

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
 from sciscirl.errors import SciSciRLError

@@ -21,8 +21,8 @@ from typing import Annotated, Final
 import platformdirs
 from msgspec import Meta
 
-from sciscidata._support.processes import python_command
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.terminal.processes import python_command
 from sciscirl.errors import LocalServerError
 from sciscirl.runs.folder import locked_folder
 

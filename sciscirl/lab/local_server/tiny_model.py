@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import platformdirs
 from msgspec import Meta
 
-from sciscidata._support.validate import Share, check_fields
+from sciscidata.options.checks import Share, check_fields
 from sciscidata.storage import cached_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer

@@ -10,7 +10,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sciscidata._support.processes import python_command, python_environment
+from sciscidata.terminal.processes import python_command, python_environment
 
 
 def make_environment(folder: Path) -> tuple[Path, str | None]:

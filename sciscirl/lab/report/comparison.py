@@ -8,9 +8,9 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata._support.terminal import align_columns, printable
 from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.sums import read_json
+from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
 from sciscirl.lab.report.layout import show_estimate, show_pair

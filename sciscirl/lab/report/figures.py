@@ -17,8 +17,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sciscidata._support.terminal import printable
 from sciscidata.plots import COLOURS
+from sciscidata.terminal.messages import printable
 from sciscirl.lab.analysis.compare import Comparison, Estimate
 from sciscirl.lab.seeds import SeededComparison
 from sciscirl.metrics.metrics import COMPARED

@@ -14,9 +14,9 @@ import jinja2
 from markupsafe import Markup, escape
 from msgspec import Meta
 
-from sciscidata._support.progress import progress_bar
-from sciscidata._support.validate import check_fields
+from sciscidata.options.checks import check_fields
 from sciscidata.storage import atomic_file, atomic_folder
+from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.figures import is_of_report
 from sciscirl.lab.report.layout import Picture, Section

@@ -13,12 +13,12 @@ from typing import Any, Final, Literal, cast, get_args
 
 import polars as pl
 
-from sciscidata._support.progress import progress_bar
-from sciscidata._support.terminal import counted
 from sciscidata.errors import ChangedFileError
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, read_json
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import measure

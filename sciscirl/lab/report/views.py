@@ -10,8 +10,8 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata._support.terminal import counted
 from sciscidata.plots import COLOURS
+from sciscidata.terminal.messages import counted
 from sciscirl.lab.analysis.compare import Estimate
 from sciscirl.lab.report.figures import (
     Series,

@@ -17,10 +17,10 @@ from typing import Any, Final, get_args
 import msgspec
 import polars as pl
 
-from sciscidata._support.terminal import align_columns, counted, printable, suggest
-from sciscidata._support.validate import field_hints
 from sciscidata.errors import SciSciDataError
+from sciscidata.options.checks import field_hints
 from sciscidata.storage import atomic_file
+from sciscidata.terminal.messages import align_columns, counted, printable, suggest
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.analysis.compare import list_asked
 from sciscirl.lab.report.figures import plot_scores

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from sciscidata._support.validate import Folder, PositiveInt
+from sciscidata.options.checks import Folder, PositiveInt
 from sciscirl.options import GoldOptions, TrainOptions
 from sciscirl.presets import LearningRate
 

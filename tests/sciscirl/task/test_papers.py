@@ -227,7 +227,7 @@ def test_the_pure_half_imports_only_releases_labels_and_storage_of_sciscidata(na
     }
     data = {"sciscidata.release.release", "sciscidata.label_thresholds", "sciscidata.errors", "sciscidata.storage"}
     data |= {"sciscidata.own_label", *(f"sciscidata.storage.{name}" for name in ("parquet", "small_files", "sums"))}
-    tools = {"sciscidata._support.validate", "sciscidata._support.terminal"}  # they know no data
+    tools = {"sciscidata.options.checks", "sciscidata.terminal.messages"}  # they know no data
     assert imported <= data | tools
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 
 from msgspec import Meta
 
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.options import PluginFile, Threads
 from sciscirl.presets import SamplingTemperature

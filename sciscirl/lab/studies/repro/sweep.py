@@ -18,8 +18,8 @@ from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
 
-from sciscidata._support.progress import Advance, progress_bar
 from sciscidata.storage import atomic_file
+from sciscidata.terminal.progress import Advance, progress_bar
 from sciscirl.envs.dataset import check_fit
 from sciscirl.envs.env import LabelEnv
 from sciscirl.errors import SciSciRLError

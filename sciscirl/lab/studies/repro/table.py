@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
 
-from sciscidata._support.terminal import printable
 from sciscidata.plots import plain, save
+from sciscidata.terminal.messages import printable
 from sciscirl.lab.studies.repro.answers import DIVERGENCE, compare_answers, compare_logprobs, read_answers
 from sciscirl.lab.studies.repro.settings import ELSEWHERE, Cell
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
-from sciscidata._support.terminal import printable
+from sciscidata.terminal.messages import printable
 
 logger = logging.getLogger(__name__)
 
@@ -43,7 +43,9 @@ def begin_step(name: str) -> None:
 class Advance(Protocol):
     """Advances a bar by an amount, and may write a short note behind it."""
 
-    def __call__(self, amount: float, note: str = "", /) -> None: ...
+    def __call__(self, amount: float, note: str = "", /) -> None:
+        """Advance the bar."""
+        ...
 
 
 @contextmanager

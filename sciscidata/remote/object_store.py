@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 
-from sciscidata._support.urls import NO_NETWORK, check_address, show_address
 from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,
@@ -27,6 +26,7 @@ from sciscidata.errors import (
     StorageError,
     how_to_install,
 )
+from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
 from sciscidata.storage.lock import open_lock, wait_for_lock
 
 _Result = TypeVar("_Result")

@@ -17,8 +17,8 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 import msgspec
 
-from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError
+from sciscidata.terminal.messages import suggest
 
 Config = TypeVar("Config")
 

@@ -16,7 +16,7 @@ from difflib import get_close_matches
 from types import TracebackType
 from typing import Any, Final, NoReturn
 
-from sciscidata._support.memory import about_memory
+from sciscidata.terminal.memory import about_memory
 
 #: Control characters (ESC begins commands to the terminal), marks that reorder or end a line, and lone surrogates.
 _COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")

@@ -16,10 +16,10 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_origin
 
-from sciscidata._support.terminal import TextParser, find_close
+from sciscidata.terminal.messages import TextParser, find_close
 
 if TYPE_CHECKING:
-    from sciscidata._support.validate import Hint
+    from sciscidata.options.checks import Hint
 
 #: The default of an option without which a command cannot run.
 REQUIRED: Final = object()
@@ -190,7 +190,7 @@ def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint],
 
     ``name_flag`` makes a flag of section, name and hint.
     """
-    from sciscidata._support.validate import field_hints
+    from sciscidata.options.checks import field_hints
 
     texts, hints = read_texts(kind.__doc__), field_hints(kind)
     options: list[Option] = []
