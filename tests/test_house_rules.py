@@ -155,6 +155,13 @@ print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
     assert not done.stdout.split()
 
 
+def test_a_command_without_a_model_does_not_wait_for_the_sdk():
+    program = "import sys; from sciscirl.cli.main import main; main(['presets']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "baseline" in done.stdout
+    assert not {"tinker", "torch"} & set(done.stdout.split())
+
+
 def test_thresholds_stand_in_one_module_only():
     for name, tree in modules().items():
         if name.startswith("sciscidata"):

@@ -195,7 +195,7 @@ def call_words(name: str, words: Sequence[str]) -> None:
 
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
-    from sciscirl.runs.chat_format import SHORT_NAMES
+    from sciscirl.runs.model_files import SHORT_NAMES
 
     named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
     named = {name: source for name, source in named.items() if source in SHORT_NAMES or source.endswith(".gguf")}

@@ -20,14 +20,11 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.model_files import load_errors, may_run_code
+from sciscirl.runs.model_files import SHORT_NAMES, load_errors, may_run_code
 from sciscirl.runs.offline import EstimatedTokenizer, is_dry_run
 from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
 
 _log = logging.getLogger(__name__)
-
-#: Models that ``sciscirl model`` brings by a short name, and their chat format.
-SHORT_NAMES: Final = {"smollm2": "qwen3_instruct"}
 
 #: The cookbook's chat formats that may be a model's own: first those that let it answer at once.
 _FORMATS: Final = (

