@@ -1,8 +1,8 @@
-"""Evaluate a model, a checkpoint, baselines, or saved predictions in one split of a release.
+"""Evaluate a model, a checkpoint, or saved predictions in one split of a release.
 
-From top to bottom: the options (EvaluationConfig), the two calls (``evaluate_model``,
-``evaluate_predictions``), which model is asked (Subject, from the options or a run folder), and the result: metrics,
-files, a table for a terminal.
+From top to bottom: the options (EvaluationConfig), the two calls (``evaluate_model``, ``evaluate_predictions``),
+which model is asked (Subject, from the options or a run folder), and the result: metrics, files, a table for a
+terminal. Baselines are in the lab.
 """
 
 from __future__ import annotations
