@@ -28,7 +28,7 @@ quick:
 
 # an exported task in the real tools: verifiers, Inspect, lm-evaluation-harness, OpenAI evals
 harnesses:
-    SCISCI_HARNESSES=1 {{bin}}/pytest -q tests/sciscirl/harnesses
+    SCISCI_HARNESSES=1 {{bin}}/pytest -q tests/sciscirl/lab/harnesses
 
 # the documentation site, into site/; a warning is an error
 docs:

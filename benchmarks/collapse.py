@@ -20,7 +20,7 @@ import polars as pl
 import sciscidata as ssd
 from benchmarks.collapse_policy import FORMS, LABELS, Answers, Draws, Policy, Texts, Trainer, train_supervised
 from sciscirl.envs.dataset import order_papers
-from sciscirl.evaluation.baselines import run_baseline
+from sciscirl.lab.analysis.baselines import run_baseline
 from sciscirl.metrics.collapse import measure_spread
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction

@@ -24,10 +24,10 @@ import tinker
 import torch
 
 from sciscirl.envs.env import build_messages
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import count_threads, load_local_model
 from sciscirl.presets import find_preset, lay_over
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.runs.local_completer import LocalCompleter
-from sciscirl.runs.local_model import count_threads, load_local_model
 from sciscirl.task.papers import read_split
 
 Ask = Callable[[list[tinker.ModelInput], int], Awaitable[int]]
@@ -95,8 +95,8 @@ def in_this_process(options: argparse.Namespace, tokenizer: Any) -> Ask:
 
 @contextmanager
 def on_a_server(options: argparse.Namespace) -> Iterator[tuple[Ask, Callable[[], float]]]:
-    from sciscirl.local_server.environment import set_up_environment
-    from sciscirl.local_server.server import LocalServerConfig, serve
+    from sciscirl.lab.local_server.environment import set_up_environment
+    from sciscirl.lab.local_server.server import LocalServerConfig, serve
     from sciscirl.runs.server_checks import open_sampling
 
     model = Path(options.model).resolve()

@@ -33,10 +33,10 @@ from threading import Lock
 import matplotlib.pyplot as plt
 import polars as pl
 
-from sciscirl.cli.demo import WRONG_DIGITS, list_build_words
+from sciscirl.lab.demo import WRONG_DIGITS, list_build_words
+from sciscirl.lab.report.layout import show_estimate
+from sciscirl.lab.seeds import compare_seeds
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.metrics.seeds import compare_seeds
-from sciscirl.report.layout import show_estimate
 from sciscirl.runs.folder import RUN_FILE
 
 SHOWN = ("label_match", "macro_f1", "min_class_recall", "invalid")

@@ -149,6 +149,8 @@ def _render_unit(path: Path) -> list[str]:
     if path.is_file():
         return [f"### `{relative}`", "", read_first_line(path), ""]
     modules = [path / "__init__.py", *sorted(set(path.rglob("*.py")) - {path / "__init__.py"})]
+    if relative == "sciscirl/lab":  # its folders are units of their own
+        modules = modules[:1]
     return [f"### `{relative}/`", "", read_first_line(modules[0]), "", *_render_table(*modules[1:], below=path)]
 
 
@@ -206,7 +208,7 @@ def _render_data_commands() -> str:
 
 
 def _render_learning_commands() -> str:
-    from sciscidata._support.options import plain
+    from sciscidata.options.parser import plain
     from sciscirl.cli.commands import COMMANDS
     from sciscirl.cli.flags import list_options
 

@@ -15,9 +15,6 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from sciscidata._support.object_store import is_url
-from sciscidata._support.progress import begin_step, progress_bar
-from sciscidata._support.terminal import counted
 from sciscidata.config import BuildConfig, SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works
@@ -34,6 +31,7 @@ from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.plots import plot_comparison
 from sciscidata.release.manifest import NOVELTY_COLUMNS, render_manifest
+from sciscidata.remote.object_store import is_url
 from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import balanced_columns
@@ -61,6 +59,8 @@ from sciscidata.sources.tables.source import TablesConfig, cached_tables, table_
 from sciscidata.storage import real_path, scratch_folder
 from sciscidata.storage.parquet import read_parquet
 from sciscidata.storage.paths import list_visible
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import begin_step, progress_bar
 
 logger = logging.getLogger(__name__)
 

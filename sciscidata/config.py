@@ -8,16 +8,16 @@ from pathlib import Path
 
 import platformdirs
 
-from sciscidata._support.object_store import ON_DISK, refuse_url
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.options.checks import check_fields
 from sciscidata.own_label import OwnLabel
+from sciscidata.remote.object_store import ON_DISK, refuse_url
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus

@@ -1,12 +1,12 @@
 """Rarer indicators, beside those at the top: ``sciscidata.indicators.compute_cd_trajectory`` and others."""
 
-from sciscidata._support.missing_names import missing_name
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
+from sciscidata.options.missing_names import missing_name
 
 __all__ = [
     "compute_cd_trajectory",

@@ -15,9 +15,9 @@ import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import Share, check_fields, check_value, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
+from sciscidata.options.checks import Share, check_fields, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.

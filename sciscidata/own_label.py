@@ -13,9 +13,9 @@ import msgspec
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import check_fields, show_value
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.options.checks import check_fields, show_value
 from sciscidata.schemas import EXAMPLE
 
 #: Columns of the records, files or keys of an answer that a label could be taken for.

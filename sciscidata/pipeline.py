@@ -11,9 +11,6 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata._support.object_store import ON_DISK, refuse_url
-from sciscidata._support.progress import begin_step, name_steps
-from sciscidata._support.validate import check_value, require_config, require_parquet_name
 from sciscidata.choose_source import ScoredSource, list_steps, open_corpus, open_source
 from sciscidata.config import (
     BuildConfig,
@@ -35,11 +32,13 @@ from sciscidata.errors import (
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import compute_own_labels, vocabularies
 from sciscidata.plots import plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import PartTasks, write_labelled
 from sciscidata.release.release import Release, check_target, write_release
+from sciscidata.remote.object_store import ON_DISK, refuse_url
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.draw_before_texts import draw_before_text
 from sciscidata.sampling.eligibility import remark_on_names
@@ -53,6 +52,7 @@ from sciscidata.sources.record_files import state_files
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.tables.source import TablesConfig
+from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
 

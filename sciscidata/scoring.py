@@ -6,11 +6,11 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscidata._support.validate import checked_config
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_novelty_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.options.checks import checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, require_columns
 

@@ -18,9 +18,6 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._support.object_store import ON_DISK, is_url, refuse_url
-from sciscidata._support.progress import progress_bar
-from sciscidata._support.validate import check_value, checked_config, parse_shard
 from sciscidata.choose_source import open_corpus
 from sciscidata.config import SourceConfig
 from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
@@ -39,7 +36,9 @@ from sciscidata.novelty.atypicality import cache_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.options.checks import check_value, checked_config, parse_shard
 from sciscidata.records.ids import original_ids_beside
+from sciscidata.remote.object_store import ON_DISK, is_url, refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.labelled import LabelledConfig
@@ -51,6 +50,7 @@ from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_
 from sciscidata.storage.lock import open_lock, try_lock, wait_for_lock
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
+from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Any, ClassVar, Final, Generic, Literal, TypeVar
 
 from msgspec import Meta
 
-from sciscidata._support.validate import Folder, PositiveInt, Share, check_fields
+from sciscidata.options.checks import Folder, PositiveInt, Share, check_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import (
@@ -22,7 +23,9 @@ from sciscirl.presets import (
     find_preset,
     lay_over,
 )
-from sciscirl.runs.local_model import Precision, Quantization
+from sciscirl.runs.folder import expand_home
+from sciscirl.runs.lineage import find_start
+from sciscirl.runs.model_files import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
@@ -40,8 +43,6 @@ PriorCorrection = Literal["content_free", "train"]
 LossOn = Literal["answer", "label"]
 #: Names with a number each, as a command line has them: ("disruptive:3", "neutral:1").
 Pairs = tuple[str, ...]
-#: How a run of a sweep is trained: by reward, on gold answers, or by reward after gold answers.
-Way = Literal["rl", "sft", "sft_rl"]
 PluginFile = Annotated[str, Meta(min_length=1, title="FILE.py")]
 #: Tinker keeps a checkpoint for ten years at most.
 Days = Annotated[int, Meta(ge=1, le=3650)]
@@ -289,6 +290,7 @@ class SftOptions(GoldOptions, RunOptions):
         learning_rate: at the first step; it falls linearly to 0.
     """
 
+    backend: ClassVar[str]
     preset: str = "exp4"
     n_epochs: PositiveInt = 3
     learning_rate: LearningRate = 1e-4
@@ -303,6 +305,7 @@ class TinkerSftOptions(SftOptions):
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
     """
 
+    backend: ClassVar[str] = "tinker"
     base_url: str | None = None
     keep_days: Days = DAYS_KEPT
 
@@ -311,40 +314,7 @@ class TinkerSftOptions(SftOptions):
 class PeftSftOptions(HardwareOptions, SftOptions):
     """Options of supervised fine-tuning on your own GPUs."""
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SweepOptions(GoldOptions, TrainOptions):
-    """Options of a sweep.
-
-    Attributes:
-        preset: the experiments, separated by commas: exp4,exp6.
-        seeds: train each of them with these seeds.
-        way: how to train: rl (reinforcement learning), sft (supervised), or sft_rl (reinforcement learning from the
-            supervised run of the same seed, which is trained too).
-        vary: options and their values, of which every combination is trained:
-            group_size:4,8,16 learning_rate:1e-5,4e-5.
-        rollouts_per_step: answers in a step of reinforcement learning, whatever the group size: larger groups then have
-            fewer papers; None: batch_size counts.
-        eval_split: papers that all runs are judged by: dev, held_out (training papers that are kept out) or test;
-            None: dev, or held_out if the release has no dev.
-        learning_rate: of reinforcement learning; None: the preset's.
-        batch_size: papers in a step of reinforcement learning; None: the preset's.
-        sft_learning_rate: at the first step of supervised runs; it falls linearly to 0.
-        sft_batch_size: papers in a step of supervised runs; None: the preset's.
-        sft_n_epochs: how often supervised runs show each paper.
-        sft_max_steps: stop supervised runs after this many steps; None: after the last epoch.
-        out: the folder of the sweep; a sweep that is there goes on.
-    """
-
-    seeds: Annotated[tuple[int, ...], Meta(min_length=1)] = (0,)
-    way: Annotated[tuple[Way, ...], Meta(min_length=1)] = ("rl",)
-    vary: tuple[str, ...] = ()
-    rollouts_per_step: PositiveInt | None = None
-    sft_learning_rate: LearningRate = 1e-4
-    sft_batch_size: PositiveInt | None = None
-    sft_n_epochs: PositiveInt = 3
-    sft_max_steps: PositiveInt | None = None
-    out: Folder = "runs/sweep"
+    backend: ClassVar[str] = "peft"
 
 
 _ASKS_ONLY: Final = "an evaluation trains nothing"
@@ -422,6 +392,48 @@ def resolve_preset(
         if name in given:
             changes[name] = tuple(_read_pair(name, pair) for pair in given[name])
     return lay_over(preset or find_preset(given["preset"]), changes)
+
+
+_Options = TypeVar("_Options", bound=RunOptions, covariant=True)
+#: Options of an adapter and its base model, which a run from other weights keeps.
+OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run(Generic[_Options]):
+    """A training run: what follows from its options, resolved once and handed down.
+
+    Attributes:
+        options: as they were given. What a preset has too is read from ``preset`` only.
+        preset: with the options over it.
+        folder: where the run writes.
+        begun_from: the weights that it starts from, as ``find_start`` describes them; None: the base model.
+    """
+
+    options: _Options
+    preset: Preset
+    folder: Path
+    begun_from: Mapping[str, Any] | None = None
+
+
+def resolve_run(options: _Options) -> Run[_Options]:
+    """Resolve the options of a training run (SciSciRLError if one is impossible or has no effect).
+
+    Example:
+        >>> resolve_run(TrainOptions(preset="two_keys")).folder.as_posix()
+        'runs/exp4'
+        >>> resolve_run(PeftSftOptions()).folder.as_posix()
+        'runs/sft-peft-exp4'
+    """
+    preset, kind, begun_from = resolve_preset(options), "", None
+    if isinstance(options, SftOptions):
+        preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer
+    folder = expand_home(options.log_path or f"runs/{kind}{preset.name}")
+    if isinstance(options, TrainOptions):
+        is_local = isinstance(options, HardwareOptions)
+        adapter = {name: getattr(options, name) for name in OF_ADAPTER} if is_local else None
+        begun_from = find_start(options.load_checkpoint, folder, preset, adapter)
+    return Run(options=options, preset=preset, folder=folder, begun_from=begun_from)
 
 
 def _read_pair(option: str, pair: str) -> tuple[str, float]:

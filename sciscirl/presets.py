@@ -1,9 +1,7 @@
 """Presets: the published experiments and our own, each a named set of options.
 
-Source of baseline to exp5, novelty, joint and adversarial: A. P. Akella, "Tinker, smol-RL and QDoRA", parts 1 and 2,
-2026, https://akhilpandey95.github.io/notes/tinker/ and .../tinker_part2/. They print no prompts: the wording is ours.
-Values that the notes do not state are marked. The other presets are ours. A preset of your own is a TOML file
-(``read_preset_file``) or a call of ``register_preset``.
+``presets.toml`` holds those that come with the package, with their sources. A preset of your own is a TOML file of the
+same form (``read_preset_file``) or a call of ``register_preset``. Values that the notes do not state are marked.
 """
 
 from __future__ import annotations
@@ -18,11 +16,11 @@ from typing import Annotated, Any, Final, Literal, cast
 
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns, find_unknown, suggest
-from sciscidata._support.validate import PositiveInt, Share, check_fields, check_value
+from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
+from sciscidata.terminal.messages import align_columns, find_unknown, suggest
 from sciscirl.errors import SciSciRLError
-from sciscirl.task.adversarial_rewards import AdversarialRules
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.registry import add_entry
@@ -32,8 +30,6 @@ from sciscirl.task.templates import PromptTemplate
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
 HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
-#: A model of about the same size that Tinker offered in November 2026.
-CURRENT_MODEL: Final = "Qwen/Qwen3-8B"
 LossName = Literal["importance_sampling", "ppo", "cispo", "dro"]
 _CLIPS: Final = ("clip_low_threshold", "clip_high_threshold")
 #: The losses of reinforcement learning, and the numbers that each takes. Of Tinker's others, ``gspo`` and
@@ -171,164 +167,12 @@ class Preset:
             raise SciSciRLError(msg)
 
 
-_PUBLISHED: Final = (
-    Preset(name="baseline", change="four keys, soft reward", rules=TaskRules()),
-    Preset(
-        name="exp1",
-        base="baseline",
-        change="+ the three labels' definitions in the prompt",
-        rules=TaskRules(style="ontology"),
-    ),
-    Preset(name="exp2", base="exp1", change="+ strong reward", rules=TaskRules(style="ontology", reward="strong")),
-    Preset(
-        name="exp3",
-        base="exp2",
-        change="+ decision checklist and mini examples",
-        rules=TaskRules(style="checklist", reward="strong"),
-    ),
-    Preset(
-        name="exp4",
-        base="exp3",
-        change="+ two keys, at most 64 tokens",
-        rules=TaskRules(style="checklist", contract="two_keys", reward="strong"),
-        max_tokens=64,
-    ),
-    Preset(
-        name="exp5",
-        base="exp4",
-        change="exp4, correct disruptive counts three times",
-        rules=TaskRules(style="checklist", contract="two_keys", reward="disruptive_x3"),
-        max_tokens=64,
-    ),
-)
-_EXP6: Final = Preset(
-    name="exp6",
-    base="exp4",
-    change="exp4, constant answers earn the same, labels said too often cost; classes interleaved",
-    rules=TaskRules(style="checklist", contract="two_keys", reward="balanced_shares"),
-    max_tokens=64,
-    model=CURRENT_MODEL,
-    eval_temperature=0.0,
-    interleave=True,
-)
-_EXP7: Final = replace(
-    _EXP6,
-    name="exp7",
-    base="exp6",
-    change="exp6 without the cost of labels said too often",
-    rules=replace(_EXP6.rules, reward="balanced"),
-)
-_NOVELTY: Final = TaskRules(target="novelty", style="checklist", contract="two_keys", reward="partial")
-_ADVERSARIAL: Final = replace(
-    _EXP6,
-    name="adversarial",
-    base="exp6",
-    change="both labels, challenged, defended or revised",
-    rules=TaskRules(target="joint", style="ontology", contract="four_keys", reward="partial"),
-    max_tokens=256,
-    group_size=4,
-    adversarial=AdversarialRules(),
-)
-_JUST_RL: Final = Preset(
-    name="just_rl",
-    base="exp4",
-    change="plain GRPO: one on-policy update, no clipping, no KL, no tricks",
-    rules=TaskRules(style="checklist", contract="two_keys", reward="strong"),
-    max_tokens=64,
-    model=CURRENT_MODEL,
-    group_size=8,
-    eval_temperature=0.0,
-)
-_DAPO: Final = replace(
-    _JUST_RL,
-    name="dapo",
-    base="just_rl",
-    change="just_rl with clip-higher, dynamic sampling and four updates a step",
-    group_size=16,
-    remove_constant_reward_groups=True,
-    dynamic_sampling=3,
-    loss_fn="ppo",
-    loss_fn_config=((_CLIPS[0], 0.8), (_CLIPS[1], 1.28)),
-    num_substeps=4,
-)
-_OURS: Final = (
-    _EXP6,
-    _EXP7,
-    replace(
-        _EXP7,
-        name="exp8",
-        base="exp7",
-        change="exp7, three probabilities, quadratic score",
-        rules=replace(_EXP7.rules, contract="probabilities"),
-    ),
-    replace(
-        _EXP7,
-        name="exp9",
-        base="exp7",
-        change="exp7, constant groups sampled again up to 3 times, then left out",
-        remove_constant_reward_groups=True,
-        dynamic_sampling=3,
-    ),
-    replace(_EXP6, name="novelty", base="exp6", change="novelty, 0.2 for the adjacent label", rules=_NOVELTY),
-    replace(
-        _EXP6,
-        name="joint",
-        base="novelty",
-        change="disruption and novelty, mean of both",
-        rules=replace(_NOVELTY, target="joint"),
-    ),
-    replace(
-        _EXP6,
-        name="joint_balanced",
-        base="joint",
-        change="joint, six probabilities, every constant label earns the same",
-        rules=replace(_NOVELTY, target="joint", contract="probabilities", reward="balanced"),
-        max_tokens=96,
-    ),
-    _ADVERSARIAL,
-    replace(
-        _ADVERSARIAL,
-        name="adversarial_mean",
-        base="adversarial",
-        change="adversarial, half of the correctness for each label",
-        adversarial=AdversarialRules(credit="mean"),
-    ),
-    replace(
-        _ADVERSARIAL,
-        name="adversarial_disruption",
-        base="adversarial",
-        change="adversarial, disruption alone",
-        rules=replace(_ADVERSARIAL.rules, target="disruption"),
-    ),
-    _JUST_RL,
-    _DAPO,
-    replace(
-        _EXP6,
-        name="pairs",
-        base="exp6",
-        change="which of two papers is more disruptive; field, year and citations match",
-        rules=replace(_EXP6.rules, target=PAIRS, reward="strong", max_paper_tokens=2048),
-    ),
-)
-_PRESETS: Final = {preset.name: preset for preset in (*_PUBLISHED, *_OURS)}
-#: Every experiment by name, in the order of the notes, then ours, then those of ``register_preset``.
+_PRESETS: Final[dict[str, Preset]] = {}
+_ALIASES: Final[dict[str, str]] = {}
+#: Every experiment by name: those of presets.toml in its order, then those of ``register_preset``.
 PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(_PRESETS)
-#: The experiments of the notes, which were judged on the test split all along.
-PUBLISHED: Final = frozenset(preset.name for preset in _PUBLISHED)
 #: Names that say what an experiment is about.
-ALIASES: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "definitions": "exp1",
-        "strong_reward": "exp2",
-        "checklist": "exp3",
-        "two_keys": "exp4",
-        "disruptive_x3": "exp5",
-        "balanced_shares": "exp6",
-        "balanced": "exp7",
-        "probabilities": "exp8",
-        "dynamic_sampling": "exp9",
-    }
-)
+ALIASES: Final[Mapping[str, str]] = MappingProxyType(_ALIASES)
 #: The numbers of a reward, as options and flat settings name them.
 REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     {
@@ -386,19 +230,23 @@ def read_preset_file(path: Path) -> Preset:
         ...
         sciscirl.errors.SciSciRLError: no-such.toml cannot be read: No such file or directory. Check the path.
     """
+    content = _read_toml(path)
     try:
-        content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
+        return make_preset(content.pop("name", path.stem), **content)
+    except SciSciRLError as error:
+        error.args = (f"{path}: {error}",)
+        raise
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except OSError as error:
         msg = f"{path} cannot be read: {error.strerror}. Check the path."
         raise SciSciRLError(msg) from error
     except (ValueError, RecursionError) as error:
         msg = f'{path} is no TOML file: {error}. Write names and values, such as base = "exp4".'
         raise SciSciRLError(msg) from error
-    try:
-        return make_preset(content.pop("name", path.stem), **content)
-    except SciSciRLError as error:
-        error.args = (f"{path}: {error}",)
-        raise
 
 
 def register_preset(name: str, *, base: str = "baseline", **changes: Any) -> Preset:  # noqa: ANN401 (checked)
@@ -504,7 +352,13 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     if numbers:
         preset = _with_reward(preset, change_reward(preset.rules.table, numbers, target=preset.rules.target))
         _check_effect(preset, numbers)
-    return replace(preset, adversarial=choose_opponents(preset, *(changes.get(name) for name in _OPPONENTS)))
+    opponents = {name: changes[name] for name in _OPPONENTS if changes.get(name) is not None}
+    if not opponents:
+        return preset
+    if preset.adversarial is None:
+        msg = f"preset {preset.name!r} has no {' and no '.join(opponents)}. Leave it out, or choose preset=adversarial."
+        raise SciSciRLError(msg)
+    return replace(preset, adversarial=replace(preset.adversarial, **opponents))
 
 
 def _refuse_reward(preset: Preset, name: str) -> None:
@@ -529,20 +383,6 @@ def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
     if numbers.get("adjacent") is not None and not any(said in labels for said, _ in ADJACENT):
         msg = f"adjacent credit has no effect: none of {', '.join(labels)} lies next to another. Leave it out."
         raise SciSciRLError(msg)
-
-
-def choose_opponents(preset: Preset, challenger: str | None, judge: str | None) -> AdversarialRules | None:
-    """Return a preset's adversarial rules, with the given challenger or judge (SciSciRLError if it has no rules).
-
-    Example:
-        >>> choose_opponents(find_preset("adversarial"), "Qwen/Qwen3-8B", None).challenger
-        'Qwen/Qwen3-8B'
-    """
-    given = {name: who for name, who in (("challenger", challenger), ("judge", judge)) if who is not None}
-    if given and preset.adversarial is None:
-        msg = f"preset {preset.name!r} has no {' and no '.join(given)}. Leave it out, or choose preset=adversarial."
-        raise SciSciRLError(msg)
-    return None if preset.adversarial is None else replace(preset.adversarial, **given)
 
 
 def list_changes(preset: Preset) -> dict[str, object]:
@@ -696,3 +536,20 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
     if isinstance(stated := settings.get("adversarial"), Mapping):
         preset = replace(preset, adversarial=AdversarialRules(**stated))
     return preset
+
+
+def _load_built_in() -> frozenset[str]:
+    """Add the presets of presets.toml. Return the names of those that are published."""
+    published: set[str] = set()
+    for name, content in _read_toml(Path(__file__).with_name("presets.toml")).items():
+        if content.pop("published", False):
+            published.add(name)
+        if (alias := content.pop("alias", None)) is not None:
+            _ALIASES[alias] = name
+        is_first = "base" not in content
+        _PRESETS[name] = Preset(name=name, rules=TaskRules(), **content) if is_first else make_preset(name, **content)
+    return frozenset(published)
+
+
+#: The experiments of the notes, which were judged on the test split all along.
+PUBLISHED: Final = _load_built_in()

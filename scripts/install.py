@@ -25,7 +25,7 @@ from pathlib import Path
 HOME = Path(__file__).resolve().parent.parent
 CONSTRAINTS = HOME / "constraints.txt"
 #: A build of torch without CUDA, for where pip finds one.
-TORCH_CPU = HOME / "sciscirl" / "local_server" / "torch_cpu.txt"
+TORCH_CPU = HOME / "sciscirl" / "lab" / "local_server" / "torch_cpu.txt"
 #: Pins of what a torch with CUDA needs.
 CUDA = TORCH_CPU.with_name("cuda.txt")
 #: What installs the rest: pip and uv, and what builds this project.

@@ -20,7 +20,7 @@ from pathlib import Path
 
 HOME = Path(__file__).resolve().parent.parent
 CONSTRAINTS = HOME / "constraints.txt"
-SERVER = HOME / "sciscirl" / "local_server" / "requirements.txt"
+SERVER = HOME / "sciscirl" / "lab" / "local_server" / "requirements.txt"
 CUDA = SERVER.with_name("cuda.txt")
 _CUDA_HEADER = """\
 # Libraries for NVIDIA GPUs, to the version: what torch of PyPI (on Linux), and jax[cuda13], ask for. Constraints only,

@@ -57,7 +57,8 @@ def arrows() -> dict[str, set[str]]:
 
 
 def unit_of(module: str) -> str:
-    return ".".join(module.split(".")[:2])
+    """The part of a package that a module belongs to; each part of the lab is a unit of its own."""
+    return ".".join(module.split(".")[: 3 if module.startswith("sciscirl.lab.") else 2])
 
 
 @cache
@@ -114,8 +115,51 @@ def test_commands_for_a_server_load_no_code_of_local_models():
         loaded.add(name)
         at_once = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
         wanted += (imported_names(at_once) & modules().keys()) - loaded
-    assert "sciscirl.runs.label_scores" in loaded
-    assert not loaded & {"sciscirl.runs.local_completer", "sciscirl.grpo.train", "sciscirl.sft.peft_backend"}
+    assert "sciscirl.runs.chat_format" in loaded
+    assert not {name for name in loaded if name.startswith("sciscirl.lab.")}
+
+
+@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
+def test_the_core_of_sciscirl_names_the_lab_in_one_table_only(name):
+    if not name.startswith(("sciscirl.lab.", "sciscirl.lab_parts")) and name != "sciscirl.lab":
+        assert not {imported for imported in imported_names(modules()[name]) if imported.startswith("sciscirl.lab.")}
+        assert "sciscirl.lab." not in files()[name].read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
+def test_sciscirl_names_nothing_private_of_sciscidata(name):
+    places = {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(modules()[name])
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
+    }
+    private = re.compile(r"sciscidata\.(?:.*\.)?_(?!_version__)")
+    assert not [place for place in places if private.match(place)]
+
+
+def test_what_the_core_calls_by_name_is_in_the_lab():
+    parts = importlib.import_module("sciscirl.lab_parts")
+    places = [*parts.PARTS.values(), *(place for place, _ in parts.LAB_COMMANDS.values())]
+    assert all(place.startswith("sciscirl.lab.") and callable(parts.load_part(place)) for place in places)
+
+
+def test_training_on_a_server_loads_no_line_of_the_lab():
+    program = """
+import sys
+from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, play_episode, train_preset
+import sciscirl.cli.main, sciscirl.rl.dry_run, sciscirl.sft.tinker_backend
+print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
+
+
+def test_a_command_without_a_model_does_not_wait_for_the_sdk():
+    program = "import sys; from sciscirl.cli.main import main; main(['presets']); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert "baseline" in done.stdout
+    assert not {"tinker", "torch"} & set(done.stdout.split())
 
 
 def test_thresholds_stand_in_one_module_only():

@@ -20,7 +20,7 @@ from packaging.utils import canonicalize_name
 
 from tests.conftest import REPOSITORY
 
-SERVER = REPOSITORY / "sciscirl" / "local_server" / "requirements.txt"
+SERVER = REPOSITORY / "sciscirl" / "lab" / "local_server" / "requirements.txt"
 LISTS = (REPOSITORY / "constraints.txt", SERVER, SERVER.with_name("cuda.txt"), SERVER.with_name("torch_cpu.txt"))
 PROJECT = tomllib.loads((REPOSITORY / "pyproject.toml").read_text("utf-8"))["project"]
 INSTALL = runpy.run_path(str(REPOSITORY / "scripts" / "install.py"))

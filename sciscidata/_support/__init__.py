@@ -1,4 +1,4 @@
-"""Small tools that any part may use: argument checks, threads, progress bars, quantiles, text for a terminal.
+"""Small tools inside this package: threads, quantiles, vectors, short text of values.
 
-They know nothing about works or citations. Read first: ``validate.py``.
+They know nothing about works or citations. Read first: ``parallel.py``.
 """

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from sciscidata import __version__
-from sciscidata._support.options import ARGUMENTS, REQUIRED, Option, OptionParser, plain
 from sciscidata.errors import ConfigError
+from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, OptionParser, plain
 
 if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
@@ -446,8 +446,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 def list_options(name: str) -> list[Option]:
     """List the options of a command, in the order of the settings file."""
-    from sciscidata._support.validate import Hint
     from sciscidata.cli.settings import SOURCES, list_arguments, list_settings
+    from sciscidata.options.checks import Hint
 
     command, options = COMMANDS[name], list[Option]()
     for option in list_settings() if command.top else ():
@@ -505,7 +505,7 @@ def make_parser(*names: str) -> OptionParser:
 
 
 def _read_path(text: str) -> Path:
-    from sciscidata._support.object_store import is_url
+    from sciscidata.remote.object_store import is_url
 
     if is_url(text):
         msg = "is a URL, needs a path on a disk. Copy the file out of the store first"

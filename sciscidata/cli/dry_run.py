@@ -7,7 +7,6 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from sciscidata._support.terminal import counted
 from sciscidata.cli.summary import shown
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
@@ -29,6 +28,7 @@ from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.snapshot.source import SnapshotConfig, snapshot_bytes
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.sources.tables.source import TablesConfig, find_table_files, table_bytes
+from sciscidata.terminal.messages import counted
 
 #: Measured on two cores (benchmarks/README.md): compressed bytes parsed, and citations through graph and both measures.
 _PARSED_PER_S: Final = 30e6

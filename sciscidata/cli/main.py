@@ -11,13 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-# Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
-from sciscidata._support.memory import check_limits, collect_garbage_rarely
-from sciscidata._support.options import ARGUMENTS, translate
-from sciscidata._support.processes import python_environment
-from sciscidata._support.terminal import about_failure, end_well, open_terminal, show_cursor, suggest, tell
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser
 from sciscidata.errors import MemoryLimitError, SciSciDataError
+from sciscidata.options.parser import ARGUMENTS, translate
+
+# Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
+from sciscidata.terminal.memory import check_limits, collect_garbage_rarely
+from sciscidata.terminal.messages import about_failure, end_well, open_terminal, show_cursor, suggest, tell
+from sciscidata.terminal.processes import python_environment
 
 if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
@@ -117,8 +118,8 @@ def _handler(name_flags: Callable[[str], str]) -> logging.Handler:
 
 def _configure(options: argparse.Namespace, in_file: set[tuple[str, str]]) -> BuildConfig:
     """Put the flags over the settings file, and note in ``in_file`` which settings are left of the file."""
-    from sciscidata._support.object_store import is_url
     from sciscidata.cli.settings import merge, read_toml, resolve
+    from sciscidata.remote.object_store import is_url
 
     flags: dict[str, dict[str, Any]] = {}
     for key, value in vars(options).items():

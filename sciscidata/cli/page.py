@@ -15,7 +15,6 @@ from rich.table import Table
 
 from sciscidata import __version__
 from sciscidata._support.quantiles import counted_quantiles
-from sciscidata._support.terminal import printable
 from sciscidata.cli.summary import (
     print_path,
     remarks_by_flags,
@@ -41,6 +40,7 @@ from sciscidata.release.verify import kind_of
 from sciscidata.schemas import EXAMPLE
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.storage import atomic_file, real_path
+from sciscidata.terminal.messages import printable
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

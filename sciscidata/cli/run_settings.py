@@ -9,10 +9,10 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
-from sciscidata._support.validate import field_hints
 from sciscidata.cli.settings import SECTIONS, SOURCES, Settings
 from sciscidata.config import BuildConfig, list_unread
 from sciscidata.errors import ConfigError, VerificationError
+from sciscidata.options.checks import field_hints
 from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
 from sciscidata.release.release import Release
 from sciscidata.sampling.manifest_entries import describe_background

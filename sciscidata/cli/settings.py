@@ -10,16 +10,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, Literal, get_type_hints
 
-from sciscidata._support.options import ARGUMENTS, REQUIRED, Option, list_options, read_texts
-from sciscidata._support.terminal import find_unknown, suggest
-from sciscidata._support.validate import Hint, check_value, field_hints
 from sciscidata.config import BuildConfig, no_effect, refuse_unread
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
 from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.label_thresholds import PRESETS
 from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.options.checks import Hint, check_value, field_hints
+from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, list_options, read_texts
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
+from sciscidata.terminal.messages import find_unknown, suggest
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]

@@ -14,13 +14,12 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from sciscidata._support.options import translate
-from sciscidata._support.terminal import discard, printable
 from sciscidata.cli.settings import list_settings
 from sciscidata.corpus.folder import INDEX, TABLES, list_left_out, read_report, scan_corpus
 from sciscidata.corpus.scores import verify_scores
 from sciscidata.graph.graph import CitationGraph, read_graph
 from sciscidata.novelty.background import Background, read_background
+from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file, lacks_scores, list_splits
@@ -29,6 +28,7 @@ from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.eligibility import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
+from sciscidata.terminal.messages import discard, printable
 
 if TYPE_CHECKING:
     from sciscidata.hubs.publish import Published

@@ -19,7 +19,6 @@ from polars.io.plugins import register_io_source
 
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import Folder, check_fields
 from sciscidata.errors import (
     ConfigError,
     EmptyInputError,
@@ -29,6 +28,7 @@ from sciscidata.errors import (
     UnsafeNameError,
 )
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_graph, write_graph
+from sciscidata.options.checks import Folder, check_fields
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link

@@ -15,9 +15,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._support.validate import require_parquet_name
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError
+from sciscidata.options.checks import require_parquet_name
 from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
 from sciscidata.storage.parquet import CHECKED, SCORES_PER_GROUP
 

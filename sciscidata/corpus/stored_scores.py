@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from sciscidata._support.object_store import RETRIES, RETRIES_AT_FIRST, Access, Found, Store
-from sciscidata._support.validate import require_parquet_name
 from sciscidata.corpus.scores import hash_facts
 from sciscidata.errors import ConfigError, InputNotFoundError, ReleaseExistsError, StorageError
+from sciscidata.options.checks import require_parquet_name
+from sciscidata.remote.object_store import RETRIES, RETRIES_AT_FIRST, Access, Found, Store
 from sciscidata.storage.paths import hash_file
 
 logger = logging.getLogger(__name__)

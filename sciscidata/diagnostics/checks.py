@@ -14,15 +14,15 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import Year, check_value
 from sciscidata.disruption.config import WindowYears
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import LATER, SWAPPED, Edges, edges_of, say_few_joined, say_share
 from sciscidata.graph.graph import CitationGraph, build_graph, require_times
+from sciscidata.options.checks import Year, check_value
 from sciscidata.records.ids import ORIGINAL_ID, TEXTS_FROM
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
 

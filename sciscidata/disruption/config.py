@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import PositiveInt, check_fields, conventional_options
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import PositiveInt, check_fields, conventional_options
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
 #: Years, or text: ``"90d"`` are days, ``"18mo"`` months.

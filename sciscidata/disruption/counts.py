@@ -12,10 +12,10 @@ import numpy as np
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.progress import Advance
 from sciscidata.disruption.config import CDConfig, length
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph
+from sciscidata.terminal.progress import Advance
 
 Item = TypeVar("Item")
 

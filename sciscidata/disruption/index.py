@@ -13,8 +13,6 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray
-from sciscidata._support.progress import Advance, progress_bar
-from sciscidata._support.validate import check_threads, checked_config, is_whole
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter, split_at
 from sciscidata.engines.engine import Engine
@@ -30,12 +28,14 @@ from sciscidata.graph.graph import (
     open_in_task,
     require_times,
 )
+from sciscidata.options.checks import check_threads, checked_config, is_whole
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CD_FAMILY, CD_SCORES, CITATIONS, require_columns
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import part_path, write_part
+from sciscidata.terminal.progress import Advance, progress_bar
 
 _FORMAT_VERSION = 1
 _ROWS_AT_ONCE = 1 << 22

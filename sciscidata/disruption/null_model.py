@@ -20,8 +20,6 @@ import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray, Float64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.progress import Advance, progress_bar
-from sciscidata._support.validate import check_threads, check_value, checked_config
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.counts import Counter
 from sciscidata.disruption.index import add_indices
@@ -30,9 +28,11 @@ from sciscidata.engines.task import Task, name_of, task
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import CitationGraph, build_graph, graph_folder, open_in_task
+from sciscidata.options.checks import check_threads, check_value, checked_config
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.storage.parquet import read_parquet, write_parquet
+from sciscidata.terminal.progress import Advance, progress_bar
 
 logger = logging.getLogger(__name__)
 

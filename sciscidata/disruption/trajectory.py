@@ -10,12 +10,12 @@ from typing import Annotated
 import msgspec
 import polars as pl
 
-from sciscidata._support.validate import check_value, checked_config
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import require_times
+from sciscidata.options.checks import check_value, checked_config
 
 _Ages = Annotated[tuple[Annotated[int, msgspec.Meta(ge=0, le=9_999)], ...], msgspec.Meta(min_length=1)]
 

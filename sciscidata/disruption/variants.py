@@ -7,10 +7,10 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscidata._support.validate import checked_config
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.frames import AnyFrame
+from sciscidata.options.checks import checked_config
 
 
 def compute_cd_variants(

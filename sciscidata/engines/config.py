@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sciscidata._support.progress import Advance
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import Folder, PositiveInt, check_fields
 from sciscidata.engines.task import Outcome, Task
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import Folder, PositiveInt, check_fields
+from sciscidata.terminal.progress import Advance
 
 Kind = Literal["local", "dask", "slurm", "list"]
 #: Gives each task with its outcome, in any order; ``Advance`` gets the cost of every task, at once or in shares. A path

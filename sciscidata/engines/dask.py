@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import msgspec
 
-from sciscidata._support.progress import Advance
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
 from sciscidata.errors import ConfigError, how_to_install
+from sciscidata.terminal.progress import Advance
 
 _PATIENCE_S: Final = 30
 logger = logging.getLogger(__name__)

@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import polars as pl
 
-from sciscidata._support.progress import Advance, progress_bar
-from sciscidata._support.validate import PositiveInt
 from sciscidata.engines.config import EngineConfig, Kind, Runner
 from sciscidata.engines.task import Outcome, Task, read_receipt, run_task
 from sciscidata.errors import ConfigError, InputNotFoundError, ResumableError
+from sciscidata.options.checks import PositiveInt
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import read_whole
+from sciscidata.terminal.progress import Advance, progress_bar
 
 _LIST = "tasks.json"
 

@@ -20,10 +20,10 @@ from typing import IO
 
 import msgspec
 
-from sciscidata._support.memory import collect_garbage_rarely
-from sciscidata._support.processes import import_path, python_command, python_environment
-from sciscidata._support.progress import Advance
 from sciscidata.engines.task import Outcome, Task, run_task
+from sciscidata.terminal.memory import collect_garbage_rarely
+from sciscidata.terminal.processes import import_path, python_command, python_environment
+from sciscidata.terminal.progress import Advance
 
 
 class _Answer(msgspec.Struct, omit_defaults=True):

@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import msgspec
 
-from sciscidata._support.processes import python_command, python_environment
-from sciscidata._support.progress import Advance
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
 from sciscidata.errors import ConfigError, how_to_install
+from sciscidata.terminal.processes import python_command, python_environment
+from sciscidata.terminal.progress import Advance
 
 _POLL_S: Final = 1.0
 _LOOK_S: Final = 15.0  # between two looks into the queue

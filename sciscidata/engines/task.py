@@ -18,11 +18,11 @@ from typing import Any, Final
 import msgspec
 
 from sciscidata import errors
-from sciscidata._support.progress import Advance
 from sciscidata.errors import SciSciDataError, StorageError, UnsafeNameError
 from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, seal_text, storage_error
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import parse_json, read_whole
+from sciscidata.terminal.progress import Advance
 
 _OWN_FUNCTION: Final = re.compile(r"sciscidata(\.\w+)+:\w+")
 _declared: dict[str, Callable[..., dict[str, Any] | None]] = {}

@@ -25,10 +25,10 @@ from isal import isal_zlib
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
-from sciscidata._support.progress import progress_bar
-from sciscidata._support.terminal import counted
 from sciscidata.errors import ONE_ROW_EACH, EmptyInputError, WorkIdError
 from sciscidata.storage import file_checksum, note_finished, quick_checksum, whole_when_done
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import progress_bar
 
 _ROWS_AT_ONCE: Final = 1 << 20
 _UNDATED: Final = np.iinfo(np.int32).min

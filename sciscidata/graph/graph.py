@@ -22,17 +22,17 @@ from filelock import FileLock
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, UInt64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
-from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_facts
-from sciscidata._support.validate import check_threads, check_value
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
+from sciscidata.options.checks import check_threads, check_value
 from sciscidata.schemas import CITATIONS, DATES, WORKS, require_columns
 from sciscidata.storage import cached_folder, is_whole_folder, scratch_folder
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import read_whole
+from sciscidata.terminal.progress import progress_bar
 
 #: What the works are ordered by.
 Time = Literal["publication_year", "publication_date"]

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple, TypeVar
 import httpx
 import tenacity
 
-from sciscidata._support.urls import check_address
 from sciscidata.errors import ConfigError, HubError
+from sciscidata.remote.urls import check_address
 
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")

@@ -11,7 +11,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeAlias
 
-from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
 from sciscidata.hubs.zenodo import Deposition, Zenodo, check_licence, find_zenodo, md5_of
@@ -21,6 +20,7 @@ from sciscidata.release.release import Release, check_target
 from sciscidata.release.verify import list_changed, verify_release
 from sciscidata.storage import atomic_file, atomic_folder, path_inside, real_path
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_json
+from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

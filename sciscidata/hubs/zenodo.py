@@ -17,9 +17,9 @@ from urllib.parse import quote, urlsplit
 import httpx
 from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from sciscidata._support.terminal import suggest
 from sciscidata.errors import ConfigError, HubError
 from sciscidata.hubs.exchange import PLAIN, Access, TryAgainError, check_answer, find_access, keep_trying, read_answer
+from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

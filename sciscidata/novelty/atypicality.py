@@ -17,8 +17,6 @@ import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
-from sciscidata._support.progress import Advance
-from sciscidata._support.validate import check_threads, checked_config
 from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import task
@@ -44,12 +42,14 @@ from sciscidata.novelty.venue_pairs import (
     year_slots,
 )
 from sciscidata.novelty.year_tasks import YearWork, take_years
+from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
 from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.spill import RowSpool
 from sciscidata.storage.year_parts import part_path, write_part
+from sciscidata.terminal.progress import Advance
 
 logger = logging.getLogger(__name__)
 

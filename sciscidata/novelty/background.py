@@ -23,9 +23,7 @@ import pyarrow.parquet as pq
 
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.progress import Advance, progress_bar
 from sciscidata._support.short_repr import html_facts
-from sciscidata._support.validate import check_threads, checked_config, require_parquet_name
 from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import task
@@ -43,11 +41,13 @@ from sciscidata.novelty.venue_pairs import (
     year_slots,
 )
 from sciscidata.novelty.year_tasks import YearWork, take_years
+from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
 from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json
+from sciscidata.terminal.progress import Advance, progress_bar
 
 FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
 METADATA_KEY = b"sciscidata_background"

@@ -25,7 +25,6 @@ import polars as pl
 from sciscidata._kernels.arrays import Int32Array
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.venue_pairs import (
@@ -39,6 +38,7 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
+from sciscidata.options.checks import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.schemas import COMMONNESS
 
 

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 import polars as pl
 
-from sciscidata._support.validate import check_value
 from sciscidata.errors import ConfigError, SchemaMismatchError, how_to_install
 from sciscidata.frames import AnyFrame
+from sciscidata.options.checks import check_value
 from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 

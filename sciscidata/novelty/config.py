@@ -8,8 +8,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import check_fields, conventional_options
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import check_fields, conventional_options
 
 #: The quantile over a work's pairs behind ``z_p10`` and ``commonness_p10``, whose names say 10. Thresholds of labels
 #: stand in ``sciscidata/label_thresholds.py``.

@@ -10,12 +10,12 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
-from sciscidata._support.progress import progress_bar
-from sciscidata._support.validate import check_value
 from sciscidata._support.vectors import matrix_of, require_vectors, to_length_1
 from sciscidata.frames import AnyFrame
+from sciscidata.options.checks import check_value
 from sciscidata.records.ids import require_one_row_each, with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.terminal.progress import progress_bar
 
 _STAGE = "compute_shibayama_novelty"
 _NUMBERS_AT_ONCE = 1 << 22

@@ -18,7 +18,6 @@ import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.progress import progress_bar
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
@@ -26,6 +25,7 @@ from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty.config import LOW_QUANTILE
 from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
+from sciscidata.terminal.progress import progress_bar
 
 _ROWS_AT_ONCE: Final = 1 << 20
 

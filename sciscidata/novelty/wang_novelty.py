@@ -24,9 +24,7 @@ import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
-from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
@@ -40,8 +38,10 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
+from sciscidata.options.checks import PositiveInt, check_fields, check_threads, checked_config
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import WANG_NOVELTY
+from sciscidata.terminal.progress import progress_bar
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

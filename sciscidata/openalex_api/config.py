@@ -15,9 +15,9 @@ import msgspec
 import platformdirs
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.urls import check_address
-from sciscidata._support.validate import PositiveInt, check_fields
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.remote.urls import check_address
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 
 BASE_URL: Final = "https://api.openalex.org"

@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import tenacity
 
-from sciscidata._support.urls import NO_NETWORK, show_address
 from sciscidata.errors import ApiError, CostLimitError
 from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, read_remaining
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.request import Request
+from sciscidata.remote.urls import NO_NETWORK, show_address
 
 _SLOWEST: Final = 1 / 16  # of the full rate
 _RECOVERY: Final = 1 / 100  # of the full rate, per answer

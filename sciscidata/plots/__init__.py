@@ -1,6 +1,6 @@
 """Pictures of scores, labels and draws, for a paper. Every ``plot_*`` takes the options of ``Look``."""
 
-from sciscidata._support.missing_names import missing_name
+from sciscidata.options.missing_names import missing_name
 from sciscidata.plots.disruption import (
     plot_cd_sweep,
     plot_cd_trajectory,

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Final, Literal
 import numpy as np
 import polars as pl
 
-from sciscidata._support.terminal import counted
 from sciscidata.plots.figure import COLOURS, INK
+from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

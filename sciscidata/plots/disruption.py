@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Unpack
 import numpy as np
 import polars as pl
 
-from sciscidata._support.validate import checked_config
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
+from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import (
     EDGE,
     collect_some,

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from sciscidata._support.terminal import printable
-from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import suggest
 from sciscidata.release.documents import SOURCE_NAMES
 from sciscidata.release.release import Release
 from sciscidata.schemas import Corpus
 from sciscidata.storage import atomic_file
+from sciscidata.terminal.messages import printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

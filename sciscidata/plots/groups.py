@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.options.checks import suggest
 from sciscidata.plots._parts import count_works, write_share
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, fit_text, letter_panels
 from sciscidata.plots.intervals import mean_interval, wilson_interval

@@ -10,10 +10,10 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata._support.quantiles import counted_quantiles
-from sciscidata._support.validate import checked_config
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
+from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import collect_some, count_works, draw_classes
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Final, Unpack
 import numpy as np
 import polars as pl
 
-from sciscidata._support.validate import checked_config
 from sciscidata.disruption.null_model import NULL_CD_INDEX
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
+from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import collect_some, count_works, signed_log_axis, signed_log_edges, write_share
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, drawing, letter_panels
 from sciscidata.schemas import require_columns

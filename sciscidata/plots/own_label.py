@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Unpack
 
-from sciscidata._support.validate import require_config
+from sciscidata.options.checks import require_config
 from sciscidata.own_label import OwnLabel
 from sciscidata.plots._parts import count_works, draw_classes
 from sciscidata.plots.figure import Look, drawing

@@ -14,8 +14,8 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.strings import string_buffers
-from sciscidata._support.terminal import counted
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
+from sciscidata.terminal.messages import counted
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata._support.terminal import counted
+from sciscidata.terminal.messages import counted
 
 #: The years of all works but one in so many are the data's: more cannot have mistaken dates.
 _ONE_IN: Final = 10

@@ -15,7 +15,6 @@ from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
-from sciscidata._support.terminal import printable
 from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
 from sciscidata.release.manifest import (
     CARD,
@@ -33,6 +32,7 @@ from sciscidata.sampling.eligibility import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
 from sciscidata.storage.small_files import read_json
+from sciscidata.terminal.messages import printable
 
 #: What each kind of source is called.
 SOURCE_NAMES: Final[Mapping[str, str]] = {

@@ -19,8 +19,6 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata._support.parallel import StoppedError, map_in_order
-from sciscidata._support.progress import Advance, progress_bar
-from sciscidata._support.validate import check_threads
 from sciscidata.corpus.folder import read_report, scan_corpus
 from sciscidata.engines.arrays import hand_over
 from sciscidata.engines.engine import Engine
@@ -32,6 +30,7 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
+from sciscidata.options.checks import check_threads
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import NOVELTY_COLUMNS
@@ -41,6 +40,7 @@ from sciscidata.schemas import EXAMPLE, WORKS, require_columns
 from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
+from sciscidata.terminal.progress import Advance, progress_bar
 
 _NEEDED: Final = ("work_id", "cd_index", "disruption_label")
 _SCORES: Final = tuple(name for name in ("cd_index", *NOVELTY_COLUMNS) if EXAMPLE[name] == pl.Float64())

@@ -8,12 +8,12 @@ from typing import Any, Final, NamedTuple, cast
 
 import polars as pl
 
-from sciscidata._support.terminal import counted
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.release.manifest import SCORES_FILE, lacks_scores, list_data_files
+from sciscidata.terminal.messages import counted
 
 #: Each score of novelty, the z that it follows from, and whether it rises with it.
 _Z_OF: Final = {"novelty_score": ("z_p10", False), "conventionality_score": ("z_median", True)}

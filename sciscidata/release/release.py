@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._support.short_repr import html_facts
-from sciscidata._support.terminal import counted
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -48,6 +47,7 @@ from sciscidata.release.manifest import (
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.schemas import EXAMPLE, SCORES, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
+from sciscidata.terminal.messages import counted
 
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
 #: What SCORES takes from the drawn frame and from WORKS, each as far as it is there.

@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._kernels.portable_math import sigmoid
-from sciscidata._support.terminal import counted
 from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
 from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
@@ -64,6 +63,7 @@ from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 from sciscidata.storage.sums import SUMS, find_changed
+from sciscidata.terminal.messages import counted
 
 _CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 

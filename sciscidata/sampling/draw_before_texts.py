@@ -17,7 +17,6 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata._support.progress import progress_bar
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
@@ -36,6 +35,7 @@ from sciscidata.sampling.split import (
     split_keys,
 )
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns
+from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 

@@ -14,10 +14,9 @@ import msgspec
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.terminal import suggest
-from sciscidata._support.validate import Year, check_fields, check_value, checked_config
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import Year, check_fields, check_value, checked_config
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
     count_years,
@@ -27,6 +26,7 @@ from sciscidata.records.last_year_of_data import (
 )
 from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
+from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

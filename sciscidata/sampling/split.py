@@ -17,8 +17,6 @@ import numpy as np
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import check_fields, checked_config
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -28,8 +26,10 @@ from sciscidata.errors import (
 )
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.options.checks import check_fields, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.schemas import WORKS, require_columns
+from sciscidata.terminal.messages import counted
 
 Label = TypeVar("Label")
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata._support.terminal import counted, suggest
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.own_label import OwnLabel, check_classes
 from sciscidata.records.ids import MISSING, number_ids, without_missing
@@ -18,6 +17,7 @@ from sciscidata.sources.tables.columns import OF_WORKS
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.source import TablesConfig, find_table_files
 from sciscidata.storage import expand_home
+from sciscidata.terminal.messages import counted, suggest
 
 _IDS: Final = ("work_id", "openalex_id", "id")
 

@@ -23,8 +23,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import check_fields
 from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,
@@ -39,6 +37,7 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
+from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import (
     MISSING,
     ORIGINAL_ID,
@@ -57,6 +56,7 @@ from sciscidata.sources.record_files import find_record_files, printable_name, r
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED, is_parquet
+from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
 

@@ -17,11 +17,9 @@ import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata._support.progress import progress_bar
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import Megabytes, check_fields, require_config
 from sciscidata.errors import CorruptRecordError, EmptyInputError
+from sciscidata.options.checks import Megabytes, check_fields, require_config
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
 from sciscidata.records.work_row import (
     PARSER_VERSION,
@@ -44,6 +42,8 @@ from sciscidata.sources.record_files import (
 )
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import CHECKED
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import progress_bar
 
 _LOG = logging.getLogger(__name__)
 _KEPT_PROBLEMS = 20

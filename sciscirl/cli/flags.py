@@ -11,9 +11,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from sciscidata._support.options import REQUIRED, Option, OptionParser, read_texts
-from sciscidata._support.options import list_options as list_fields
-from sciscidata._support.validate import Hint, convert, field_hints
+from sciscidata.options.checks import Hint, convert, field_hints
+from sciscidata.options.parser import REQUIRED, Option, OptionParser, read_texts
+from sciscidata.options.parser import list_options as list_fields
 
 Command = Callable[..., None]
 _YES_NO: Final = {"true": "--", "1": "--", "yes": "--", "false": "--no-", "0": "--no-", "no": "--no-"}

@@ -11,11 +11,11 @@ from difflib import get_close_matches
 from typing import Final
 
 from sciscidata import __version__
-from sciscidata._support.memory import check_limits, collect_garbage_rarely
-from sciscidata._support.options import OptionParser, translate
-from sciscidata._support.processes import python_environment
-from sciscidata._support.terminal import about_failure, end_well, open_terminal, tell
 from sciscidata.errors import SciSciDataError, how_to_install
+from sciscidata.options.parser import OptionParser, translate
+from sciscidata.terminal.memory import check_limits, collect_garbage_rarely
+from sciscidata.terminal.messages import about_failure, end_well, open_terminal, tell
+from sciscidata.terminal.processes import python_environment
 from sciscirl.cli.commands import COMMANDS, call_words, show
 from sciscirl.cli.flags import list_options
 

@@ -23,8 +23,7 @@ from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction
-from sciscirl.options import RunOptions
-from sciscirl.presets import Preset
+from sciscirl.options import Run, RunOptions
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.runs.nucleus import limit_tokens
@@ -344,6 +343,10 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
+    def opponents(self) -> Any:  # noqa: ANN401 (Opponents of the adversarial task)
+        """Return challenger and judge; None: answers are not challenged."""
+        return None
+
     def group_maker(self) -> Callable[..., LabelGroupBuilder]:
         """Return what makes a group, from the arguments of LabelGroupBuilder."""
         return LabelGroupBuilder
@@ -435,11 +438,12 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         )
 
 
-def name_fields(preset: Preset, options: RunOptions, eval_split: EvalSplit | None = None) -> dict[str, Any]:
-    """Return the fields of a builder that follow from preset and options, for both ways to train.
+def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> dict[str, Any]:
+    """Return the fields of the builder of a run, for both ways to train.
 
     ``eval_split`` is that of the preset; None: dev if the release has one, else held_out. The option goes before.
     """
+    options, preset = run.options, run.preset
     return {
         "release": options.release,
         "model_name": preset.model,

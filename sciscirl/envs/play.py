@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from tinker_cookbook.renderers import Message, get_text_content
 
-from sciscirl.envs.adversarial import Opponents, continue_conversation, make_opponents
-from sciscirl.envs.adversarial_opponents import Seen, ask_challenger, ask_judge
+from sciscirl.lab_parts import load_part
 from sciscirl.presets import Preset
-from sciscirl.task.adversarial_rewards import Episode, judge_by_rubric, score_episode
-from sciscirl.task.papers import Paper, PaperView, TargetName
-from sciscirl.task.prompts import escape_markup
+from sciscirl.task.papers import Paper
 from sciscirl.task.rewards import score_answer
 
 
@@ -30,7 +27,7 @@ async def play_episode(
     paper: Paper,
     preset: Preset,
     policy: Callable[[list[Message]], Awaitable[Message]],
-    opponents: Opponents | None = None,
+    opponents: Any = None,  # noqa: ANN401
 ) -> PlayedEpisode:
     """Ask a policy about one paper, challenge its answer if the preset is adversarial, and score the last answer.
 
@@ -67,26 +64,5 @@ async def play_episode(
         named = score_answer(first, gold, rules.table).named()
         turns.append(Message(role="assistant", content=first_text))
         return PlayedEpisode(turns, named.pop("total"), named)
-    if opponents is None:
-        opponents = make_opponents(preset.adversarial, preset.model, None)
-    challenge, view = "", cast("PaperView", shown)  # no pairs, as no own label
-    if first.is_valid:
-        seen = Seen(view, first_text, cast("TargetName", rules.target))
-        challenge = await ask_challenger(opponents.challenger, seen)
-    turns = continue_conversation(turns, escape_markup(first_text), challenge, rules)
-    final_text = get_text_content(await policy(turns))
-    episode = Episode(
-        view=view,
-        first=first,
-        first_text=first_text,
-        challenge=challenge,
-        final=rules.parse(final_text),
-        final_text=final_text,
-    )
-    n_steps: int | None = judge_by_rubric(episode).n_steps
-    if opponents.judge is not None and episode.final.is_valid:
-        n_steps = await ask_judge(opponents.judge, episode)
-    reward = score_episode(episode, gold, opponents.rules, n_steps or 0)
-    turns.append(Message(role="assistant", content=final_text))
-    parts = {name: getattr(reward, name) for name in ("correctness", "reasoning", "adaptation")}
-    return PlayedEpisode(turns, reward.total, parts)
+    play_challenge = load_part("play_challenge")
+    return PlayedEpisode(*await play_challenge(paper, preset, policy, opponents, turns, first_text))

@@ -1,4 +1,4 @@
-"""Judge a model, a checkpoint or a baseline on held-out papers, and choose among checkpoints.
+"""Judge a model or a checkpoint on held-out papers.
 
 Read first: ``evaluate.py``. ``evaluator.py`` is the cookbook's evaluator that asks the model.
 """

@@ -1,8 +1,8 @@
-"""Evaluate a model, a checkpoint, baselines, or saved predictions in one split of a release.
+"""Evaluate a model, a checkpoint, or saved predictions in one split of a release.
 
-From top to bottom: the options (EvaluationConfig), the three calls (``evaluate_model``, ``evaluate_baselines``,
-``evaluate_predictions``), which model is asked (Subject, from the options or a run folder), and the result: metrics,
-files, a table for a terminal.
+From top to bottom: the options (EvaluationConfig), the two calls (``evaluate_model``, ``evaluate_predictions``),
+which model is asked (Subject, from the options or a run folder), and the result: metrics, files, a table for a
+terminal. Baselines are in the lab.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -21,14 +22,16 @@ import msgspec
 import polars as pl
 from msgspec import Meta
 
-from sciscidata._support.terminal import align_columns, printable
-from sciscidata._support.validate import PositiveInt
 from sciscidata.errors import StorageError
+from sciscidata.options.checks import PositiveInt
 from sciscidata.storage import real_path
 from sciscidata.storage.sums import read_json
+from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import measure_predictions, tie_metrics
+from sciscirl.metrics.collapse import explain_doubt
+from sciscirl.metrics.metrics import COMPARED, measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.options import (
     OF_EVALUATION,
@@ -57,7 +60,7 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.runs.lineage import render_start
-from sciscirl.runs.local_model import RUN_CONFIG, Precision
+from sciscirl.runs.model_files import RUN_CONFIG, Precision, find_base_model
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -72,14 +75,14 @@ from sciscirl.task.papers import (
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator
-    from sciscirl.evaluation.label_probabilities import LabelScoring
+    from sciscirl.evaluation.evaluator import LabelEvaluator, LabelScoring
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
 
 _DEFAULT_OUT: Final = Path("evaluations/RELEASE/NAME")
-_OPTION: Final = "folder: EvaluationConfig.out"
+#: What errors call the folder of an evaluation.
+OUT_OPTION: Final = "folder: EvaluationConfig.out"
 #: What options are called in a preset; some share their name with another number there.
 _NAMES: Final = {**OF_EVALUATION, "batch_size": "", "seed": ""}
 #: Options that a server does not take.
@@ -214,7 +217,6 @@ async def evaluate_model(
         SciSciRLError: the server is down, refuses the key, or does not offer the model or checkpoint; a local model
             cannot be loaded; or ``config.out`` cannot be written, is in use, or holds another result.
     """
-    from sciscirl.envs.adversarial import make_opponents
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, make_renderer, warn_of_renderer
@@ -225,8 +227,6 @@ async def evaluate_model(
     _compare_releases(subject, config.release)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
-        from sciscirl.runs.local_model import find_base_model
-
         base = find_base_model(subject.local_model)
     else:
         if given := [name for name in _LOCAL if getattr(config, name) is not None]:
@@ -234,7 +234,7 @@ async def evaluate_model(
             raise SciSciRLError(msg)
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
-    papers = _read(config, subject)
+    papers = read_asked(config, subject)
     check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     warn_of_renderer(base, config.renderer)
@@ -242,7 +242,7 @@ async def evaluate_model(
     check_fit(papers, preset.rules, renderer)
     opponents = None
     if preset.adversarial is not None:
-        opponents = make_opponents(preset.adversarial, base, renderer_name, config.base_url)
+        opponents = load_part("make_opponents")(preset.adversarial, base, renderer_name, config.base_url)
     scoring = _find_scoring(config, subject)
     check_fit(scoring.prior_papers if scoring else (), preset.rules, renderer)
     rules = fit_rules(preset.rules, config.release, subject.n_train, subject.n_held_out)
@@ -262,10 +262,10 @@ async def evaluate_model(
     settings |= {"split": split, "n_papers": config.n_papers, **stated}
     settings |= {"weights": subject.weights} if subject.weights else {}
     # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
-    with locked_folder(config.out, user="evaluation", option=_OPTION):
+    with locked_folder(config.out, user="evaluation", option=OUT_OPTION):
         check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
-            settings |= await _ask_here(evaluator, subject.local_model, config)
+            settings |= await load_part("ask_local_model")(evaluator, subject.local_model, config)
         else:
             await _ask_server(evaluator, subject, config.base_url)
         if evaluator.predictions is None:
@@ -277,34 +277,6 @@ async def evaluate_model(
             looked = {"out": str(config.out), "step": config.step, "n_papers": len(papers)}
             settings["n_test_looks"] = note_test_look(config.run, **looked)
         return save_evaluation(evaluator.predictions, config, settings)
-
-
-def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
-    """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
-    from sciscirl.evaluation.baselines import BASELINES, run_baseline
-
-    subject = find_subject(config)
-    split = config.split or subject.eval_split
-    if split == "train":
-        msg = (
-            "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
-            "Choose EvaluationConfig.split=test."
-        )
-        raise SciSciRLError(msg)
-    rules = subject.preset.rules
-    n_held_out = subject.n_held_out if split == "held_out" else 0
-    train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
-    asked = _read(config, subject)
-    # All baselines run before any result is written: if one cannot learn, nothing is left half done.
-    predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
-    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
-    with locked_folder(config.baselines_out, user="evaluation", option=_OPTION):
-        return {
-            name: save_evaluation(
-                judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}
-            )
-            for name, judged in predictions.items()
-        }
 
 
 def evaluate_predictions(path: Path) -> dict[str, float]:
@@ -320,14 +292,14 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
     return rules.fitted(papers)
 
 
-def _state_target(rules: TaskRules) -> dict[str, Any]:
+def state_target(rules: TaskRules) -> dict[str, Any]:
     """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
     target = rules.target
     own = {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
     return {"hide": [*rules.hide], **own}
 
 
-def check_unused(folder: Path, option: str = _OPTION) -> None:
+def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
     """Refuse to overwrite a result: answers cost money, and a run folder says what the run was."""
     refuse_release(folder, option)
     if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
@@ -335,59 +307,21 @@ def check_unused(folder: Path, option: str = _OPTION) -> None:
         raise SciSciRLError(msg)
 
 
-def _read(config: EvaluationConfig, subject: Subject) -> list[Paper]:
+def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
+    """Read the papers that a subject is asked about."""
     part, target = config.split or subject.eval_split, subject.preset.rules.target
     return read_part(config.release, part, target=target, n_papers=config.n_papers, n_held_out=subject.n_held_out)
 
 
 def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | None:
     """Say how labels are scored; None: answers are sampled."""
-    from sciscirl.evaluation.label_probabilities import LabelScoring, check_scorable, make_content_free
-
     answers = config.answers or subject.answers
     _check_answers(config, answers)
     if answers == "sampled":
         return None
-    check_scorable(subject.preset)
-    papers: list[Paper] = []
-    if config.prior_correction == "content_free":
-        papers = make_content_free()
-    elif config.prior_correction == "train":
-        target, n_held_out = subject.preset.rules.target, subject.n_held_out
-        papers = read_part(config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
-    return LabelScoring(tuple(papers))
-
-
-async def _ask_here(evaluator: LabelEvaluator, folder: Path, config: EvaluationConfig) -> dict[str, Any]:
-    """Ask a model in this process. Return what decides its answers to the last bit."""
-    import torch
-
-    from sciscirl.runs.local_completer import LocalCompleter
-    from sciscirl.runs.local_model import count_threads, load_local_model
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(config.n_threads or count_threads())
-    try:
-        model = load_local_model(folder, dtype=config.dtype)
-        completer = LocalCompleter(
-            model,
-            evaluator.renderer.tokenizer,
-            max_tokens=evaluator.max_tokens,
-            temperature=evaluator.temperature,
-            top_p=evaluator.top_p,
-            seed=config.seed,
-            **({} if config.batch_size is None else {"batch_size": config.batch_size}),
-        )
-        await evaluator.eval_token_completer(completer)
-        return {
-            "batch_size": completer.batch_size,
-            "dtype": str(model.dtype).removeprefix("torch."),
-            "device": str(model.device),
-            "n_threads": torch.get_num_threads(),
-            "seed": config.seed,
-        }
-    finally:
-        torch.set_num_threads(before)
+    target, n_held_out = subject.preset.rules.target, subject.n_held_out
+    papers = partial(read_part, config.release, "train", target=target, n_papers=config.n_prior, n_held_out=n_held_out)
+    return load_part("make_scoring")(subject.preset, config.prior_correction, papers)
 
 
 async def _ask_server(evaluator: LabelEvaluator, subject: Subject, base_url: str | None) -> None:
@@ -645,9 +579,23 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
     return "\n".join(align_columns([["", *map(printable, results)], *rows]))
 
 
-def _cell(metrics: Mapping[str, float], name: str) -> str:
+def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:
     if name not in metrics:
         return "-"
-    if f"{name}/low" not in metrics:
-        return f"{metrics[name]:.4f}"
-    return f"{metrics[name]:.4f} [{metrics[f'{name}/low']:.4f}, {metrics[f'{name}/high']:.4f}]"
+    ends = [metrics[end] for end in (f"{name}/low", f"{name}/high") if end in metrics]
+    shown = [f"{value:z.{digits}f}" for value in (metrics[name], *ends)]
+    return f"{shown[0]} [{shown[1]}, {shown[2]}]" if ends else shown[0]
+
+
+def render_end(run: Path) -> str:
+    """Write the last evaluation of a training run in one line, and what is doubtful about it."""
+    split, facts = find_eval_split(run), read_json(run / RUN_FILE)
+    files = (run / "predictions").glob(f"{split}_*.parquet")
+    by_step = {int(path.stem.removeprefix(f"{split}_")): path for path in files}
+    if not by_step:
+        return "not evaluated"
+    metrics = measure(read_predictions(by_step[step := max(by_step)]))
+    said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, "invalid"))
+    doubt = explain_doubt(metrics, str(facts["settings"].get("contract", "")), is_taught=is_taught(facts))
+    line = f"step {step:,}, {metrics['n']:,.0f} answers: {said}"
+    return f"{line}; {doubt.rstrip('.')}" if doubt else line

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import polars as pl
 import tinker
@@ -19,18 +19,15 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscidata.storage.sums import seal_file
-from sciscirl.envs.adversarial import AdversarialDatasetBuilder, AdversarialGroupBuilder, Opponents
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
-from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.evaluation.label_probabilities import LabelScoring, Score, predict_labels
-from sciscirl.metrics.adversarial import adversarial_schema
+from sciscirl.errors import ReleaseError
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.runs.folder import find_rollouts
-from sciscirl.runs.label_scores import Ending, score_here, score_on_server
 from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.papers import Paper, Target
 from sciscirl.task.rules import TaskRules, check_max_tokens
@@ -39,9 +36,29 @@ if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
-    from sciscirl.runs.local_completer import LocalCompleter
-
 _log = logging.getLogger(__name__)
+
+
+#: Predictions, and by label the mean probability that was divided out.
+_Scored = tuple[pl.DataFrame, dict[str, float]]
+
+
+class LabelScoring(Protocol):
+    """Asks a model for its probability of each label; the lab has it (``make_scoring``)."""
+
+    prior_papers: tuple[Paper, ...]
+
+    async def ask_server(
+        self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> _Scored:
+        """Ask a server."""
+        ...
+
+    async def ask_completer(
+        self, policy: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> _Scored:
+        """Ask a completer of tokens that has a model."""
+        ...
 
 
 class LabelEvaluator(RLTestSetEvaluator):
@@ -73,7 +90,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
-        opponents: Opponents | None = None,
+        opponents: Any = None,  # noqa: ANN401 (Opponents of the adversarial task)
         scoring: LabelScoring | None = None,
     ) -> None:
         if not papers:
@@ -81,7 +98,11 @@ class LabelEvaluator(RLTestSetEvaluator):
             raise ReleaseError(msg)
         if scoring is None:
             check_max_tokens(max_tokens, rules, renderer)
-        make = LabelGroupBuilder if opponents is None else partial(AdversarialGroupBuilder, opponents=opponents)
+        make = (
+            LabelGroupBuilder
+            if opponents is None
+            else partial(load_part("AdversarialGroupBuilder"), opponents=opponents)
+        )
         dataset = LabelDataset(
             papers,
             rules,
@@ -95,7 +116,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.renderer = renderer
         self.target: Target = rules.target
         self.contract = rules.contract
-        self.schema = prediction_schema(rules.target) if opponents is None else adversarial_schema(rules.target)
+        make_schema = prediction_schema if opponents is None else load_part("adversarial_schema")
+        self.schema: pl.Schema = make_schema(rules.target)
         self.temperature = temperature
         self.top_p = top_p
         self.folder = folder
@@ -120,8 +142,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if self.is_left_out(rollout_summary_export):
             return {}
         if self.scoring is not None:
-            score = partial(score_on_server, sampling_client)
-            return self._conclude(await self._score(score, self.scoring), rollout_summary_export)
+            asked = self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
+            return await self._conclude_scoring(asked, rollout_summary_export)
         policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
         policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
@@ -143,12 +165,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if the alarm ends the run; predictions and rollouts are written by then.
         """
         if self.scoring is not None:
-            from sciscirl.runs.local_completer import LocalCompleter  # takes seconds, and a server needs none
-
-            if not isinstance(policy, LocalCompleter):
-                msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
-                raise SciSciRLError(msg)
-            return self._conclude(await self._score(_score_with(policy), self.scoring), rollout_summary_export)
+            asked = self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
+            return await self._conclude_scoring(asked, rollout_summary_export)
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
         )
@@ -165,9 +183,11 @@ class LabelEvaluator(RLTestSetEvaluator):
                 seal_file(file)
         return self._conclude(collect_predictions(groups, self.target, schema=self.schema), rollout_summary_export)
 
-    async def _score(self, score: Score, scoring: LabelScoring) -> pl.DataFrame:
-        predictions, self.prior = await predict_labels(self.papers, self.rules, self.renderer, score, scoring)
-        return predictions
+    async def _conclude_scoring(
+        self, asked: Awaitable[_Scored], rollout_summary_export: RolloutSummaryExportConfig | None
+    ) -> dict[str, float]:
+        predictions, self.prior = await asked
+        return self._conclude(predictions, rollout_summary_export)
 
     def _conclude(
         self, predictions: pl.DataFrame, rollout_summary_export: RolloutSummaryExportConfig | None
@@ -197,13 +217,6 @@ class LabelEvaluator(RLTestSetEvaluator):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
 
 
-def _score_with(completer: LocalCompleter) -> Score:
-    async def score(prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
-        return score_here(completer.model, prompts, endings, batch_size=completer.batch_size)
-
-    return score
-
-
 Evaluator = TypeVar("Evaluator", bound=LabelEvaluator)
 
 
@@ -231,5 +244,5 @@ def build_evaluator(
         folder=folder / "predictions",
         alarm=alarm,
         scoring=scoring,
-        opponents=builder.opponents() if isinstance(builder, AdversarialDatasetBuilder) else None,
+        opponents=builder.opponents(),
     )

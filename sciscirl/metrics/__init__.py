@@ -1,4 +1,4 @@
-"""Answers as a table, and everything computed from it: metrics, intervals, comparisons, collapse.
+"""Answers as a table, and everything computed from it: metrics, intervals, collapse.
 
 Pure functions that ask no model. Read first: ``predictions.py``, then ``metrics.py``.
 """

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, Literal, cast, get_args
 
-from sciscidata._support.validate import PositiveInt, Share, check_fields
+from sciscidata.options.checks import PositiveInt, Share, check_fields
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.bootstrap import wilson_interval
 from sciscirl.metrics.predictions import INVALID

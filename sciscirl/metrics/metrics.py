@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscirl.metrics.adversarial import measure_flips
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
 from sciscirl.task.papers import list_labels
 from sciscirl.task.rewards import quadratic_loss
@@ -30,6 +30,8 @@ _REWARDS: Final = (
 AVERAGED: Final = (
     "label_match", "tolerant_label_match", "macro_f1", "balanced_accuracy", "mcc", "forecast_brier"
 )  # fmt: skip
+#: The metrics that models are compared by; for each, larger is better.
+COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 _N_BINS: Final = 10
 #: The square of the mean reward of a group, logged so that its mean over groups tells how much groups differ.
 GROUP_SQUARE: Final = "reward_group_mean_square"
@@ -74,8 +76,8 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         of both for AVERAGED, and the least for min_class_recall. ``both_match`` is the share with both labels right;
         confidence, brier and ece are about that.
 
-        For challenged answers, all of this is about the final answer, and ``adversarial.flip_metrics`` says what the
-        challenge changed.
+        For challenged answers, all of this is about the final answer; ``flip_metrics`` of the adversarial task says
+        what the challenge changed.
 
     Raises:
         PredictionsError: there is no row, a column is missing, a label or gold label is unknown, or ``label`` and
@@ -113,7 +115,9 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         metrics |= next(iter(by_label.values()))
     else:
         metrics |= merge_labels(by_label) | {"both_match": _share(right)}
-    metrics |= _confidence_metrics(frame["confidence"], right) | measure_flips(frame, find_target(frame))
+    metrics |= _confidence_metrics(frame["confidence"], right)
+    if any(name.startswith("first_label") for name in frame.columns):
+        metrics |= load_part("measure_flips")(frame, find_target(frame))
     return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 

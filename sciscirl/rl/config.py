@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
 from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
@@ -16,18 +14,16 @@ from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-from sciscirl.envs.adversarial import AdversarialDatasetBuilder
 from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder, NucleusSampling, name_fields
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import Evaluator, LabelEvaluator, build_evaluator
-from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import TrainOptions, refuse_without_effect, resolve_preset
-from sciscirl.presets import BASE, PUBLISHED, Preset, find_preset
-from sciscirl.runs.folder import METRICS_FILE, expand_home, read_rows
-from sciscirl.runs.lineage import find_start
+from sciscirl.lab_parts import load_part
+from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm
+from sciscirl.options import Run, TrainOptions, refuse_without_effect
+from sciscirl.presets import BASE, PUBLISHED, Preset
+from sciscirl.runs.folder import METRICS_FILE, read_rows
 from sciscirl.task.papers import EVAL_SPLITS
 
-_log = logging.getLogger(__name__)
 _ONLY_SPEED: Final = "it changes how fast or how closely a run can be watched, not what is learned"
 #: Fields of the cookbook's configuration of reinforcement learning that no option reaches, and why. Fields of other
 #: versions may be among them.
@@ -62,15 +58,16 @@ FIXED: Final[Mapping[str, str]] = MappingProxyType(
 )
 
 
-def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetBuilder:
+def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
     """Return the builder of the training batches."""
+    options, preset = run.options, run.preset
     make_builder = (
         LabelDatasetBuilder
         if preset.adversarial is None
-        else partial(AdversarialDatasetBuilder, adversarial=preset.adversarial, base_url=options.base_url)
+        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
     )
     builder = make_builder(
-        **name_fields(preset, options, "test" if preset.name in PUBLISHED else None),
+        **name_fields(run, "test" if preset.name in PUBLISHED else None),
         group_size=preset.group_size,
         eval_group_size=preset.eval_group_size,
         n_epochs=options.n_epochs or 1,
@@ -81,16 +78,6 @@ def make_dataset_builder(options: TrainOptions, preset: Preset) -> LabelDatasetB
     n_papers = len(builder.read("train"))
     n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
     return chz.replace(builder, n_epochs=max(n_epochs, 1))
-
-
-def resolve_folder(options: TrainOptions) -> Path:
-    """Return the folder of the run.
-
-    Example:
-        >>> resolve_folder(TrainOptions(preset="exp4")).as_posix()
-        'runs/exp4'
-    """
-    return expand_home(options.log_path or f"runs/{find_preset(options.preset).name}")
 
 
 def check_preset(preset: Preset) -> None:
@@ -107,15 +94,14 @@ def check_preset(preset: Preset) -> None:
             refuse_without_effect("train", {name: getattr(preset, name)})
 
 
-def make_config(options: TrainOptions) -> train.Config:
+def make_config(run: Run[TrainOptions]) -> train.Config:
     """Build the cookbook's config of a run. Reads the training split, asks no server."""
-    preset, log_path = resolve_preset(options), resolve_folder(options)
-    start = find_start(options.load_checkpoint, log_path, preset)
+    options, preset = run.options, run.preset
     check_preset(preset)
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
         raise SciSciRLError(msg)
-    builder = make_dataset_builder(options, preset)
+    builder = make_dataset_builder(run)
     return train.Config(
         learning_rate=preset.learning_rate,
         dataset_builder=builder,
@@ -135,16 +121,16 @@ def make_config(options: TrainOptions) -> train.Config:
         eval_every=options.eval_every,
         save_every=options.save_every,
         ttl_seconds=options.keep_days * 86_400,
-        log_path=str(log_path),
+        log_path=str(run.folder),
         base_url=options.base_url,
-        load_checkpoint_path=start["path"] if start else None,
+        load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
         remove_constant_reward_groups=preset.remove_constant_reward_groups,
         rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
         wandb_project=options.wandb_project,
-        wandb_name=options.wandb_name or (log_path.name if options.wandb_project else None),
-        evaluator_builders=[lambda: make_evaluator(options, builder, make_alarm(options, log_path))],
+        wandb_name=options.wandb_name or (run.folder.name if options.wandb_project else None),
+        evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run, options.collapse))],
     )
 
 
@@ -165,28 +151,22 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
     return strategy if preset.top_p < 1 else None
 
 
-def make_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
+def make_alarm(run: Run[TrainOptions], action: CollapseAction) -> CollapseAlarm:
     """Return the alarm that warns of collapse or ends the run, with the evaluations already in the folder."""
-    rows = read_rows(folder / METRICS_FILE)
+    rows = read_rows(run.folder / METRICS_FILE)
     history = [{name: value for name, value in row.items() if name.partition("/")[0] in EVAL_SPLITS} for row in rows]
-    return CollapseAlarm(action=options.collapse, history=filter(None, history))
+    return CollapseAlarm(action=action, history=filter(None, history))
 
 
 def make_evaluator(
-    options: TrainOptions,
+    run: Run[TrainOptions],
     builder: LabelDatasetBuilder,
     alarm: CollapseAlarm | None = None,
     *,
     kind: type[Evaluator] = LabelEvaluator,
 ) -> Evaluator:
     """Return the evaluator of the run; ``kind`` says whether training goes on meanwhile."""
-    return build_evaluator(
-        builder,
-        resolve_preset(options),
-        resolve_folder(options),
-        alarm=alarm,
-        kind=kind,
-    )
+    return build_evaluator(builder, run.preset, run.folder, alarm=alarm, kind=kind)
 
 
 def builder_of(config: train.Config) -> LabelDatasetBuilder:

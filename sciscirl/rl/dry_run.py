@@ -10,44 +10,42 @@ from typing import Any, Final
 
 from tinker_cookbook.utils.ml_log import dump_config
 
-from sciscirl.envs.adversarial_opponents import MAX_TOKENS, render_request
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
-from sciscirl.options import TrainOptions, resolve_preset
-from sciscirl.rl.config import builder_of, make_config, make_evaluator, resolve_folder
+from sciscirl.lab_parts import load_part
+from sciscirl.options import Run, TrainOptions
+from sciscirl.rl.config import builder_of, make_config, make_evaluator
 from sciscirl.rl.train import list_settings
 from sciscirl.runs.chat_format import say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.offline import dry_run
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
-from sciscirl.task.adversarial_rewards import BY_RULES
+from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import list_labels
-from sciscirl.task.prompts import render_question
 
 _N_PROMPTS_COUNTED: Final = 256
 
 
 @dry_run()
-def render_dry_run(options: TrainOptions) -> str:
+def render_dry_run(run: Run[TrainOptions]) -> str:
     """Describe a run without a server: config, three prompts as the model sees them, tokens, dollars."""
-    config = make_config(options)
+    config = make_config(run)
     builder, resolved = builder_of(config), dump_config(config)
     del resolved["evaluator_builders"]
-    plan = render_plan(options, builder, resolved)
-    settings = list_settings(options, builder, config.load_checkpoint_path)
-    plan_run(resolve_folder(options), Path(options.release), settings, resume=options.resume)
+    plan = render_plan(run, builder, resolved)
+    plan_run(run.folder, Path(run.options.release), list_settings(run, builder), resume=run.options.resume)
     return plan
 
 
 def render_plan(
-    options: TrainOptions, builder: LabelDatasetBuilder, resolved: Mapping[str, Any], *, has_price: bool = True
+    run: Run[TrainOptions], builder: LabelDatasetBuilder, resolved: Mapping[str, Any], *, has_price: bool = True
 ) -> str:
     """Describe a run that its ``resolved`` settings lay down; ``has_price``: on a server, which costs money."""
-    preset = resolve_preset(options)
+    options, preset = run.options, run.preset
     papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
-    n_test = len(make_evaluator(options, builder).env_group_builders_P) * preset.eval_group_size
+    n_test = len(make_evaluator(run, builder).env_group_builders_P) * preset.eval_group_size
     n_steps = min(options.max_steps, len(papers) // preset.batch_size)
     shown = papers.first(n_steps * preset.batch_size)
     n_counted = min(len(shown), _N_PROMPTS_COUNTED)
@@ -61,9 +59,7 @@ def render_plan(
     prompt_tokens, n_turns = statistics.fmean(lengths), 1
     if preset.adversarial is not None:
         n_turns = 2
-        request = render_request(".", render_question(rules.contract, rules.target))
-        n_request = renderer.build_generation_prompt([request]).length + MAX_TOKENS
-        prompt_tokens += prompt_tokens + preset.max_tokens + n_request
+        prompt_tokens += prompt_tokens + preset.max_tokens + load_part("count_second_turn")(rules, renderer)
     usage = estimate_usage(
         prompt_tokens=prompt_tokens,
         max_tokens=preset.max_tokens * n_turns,

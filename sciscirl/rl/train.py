@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +20,7 @@ from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import TrainOptions, resolve_preset
+from sciscirl.options import Run, TrainOptions, resolve_run
 from sciscirl.presets import describe
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
 from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator
@@ -36,7 +35,7 @@ from sciscirl.runs.folder import (
     locked_folder,
     open_store,
 )
-from sciscirl.runs.lineage import find_start, warn_of_other_release
+from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
 
 #: Between two checks that the server answers.
@@ -106,36 +105,39 @@ async def train_preset(options: TrainOptions) -> Path:
         CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
         StorageError: the disk failed. The run can be resumed.
     """
-    config = make_config(options)
-    folder = Path(config.log_path)
+    return await train_on_server(resolve_run(options))
+
+
+async def train_on_server(run: Run[TrainOptions]) -> Path:
+    """Train a resolved run, as ``train_preset``."""
+    options, preset, folder = run.options, run.preset, run.folder
+    config = make_config(run)
     builder_of(config).eval_papers()  # an altered release fails before a server is asked
-    check_server(config.model_name, config.base_url)
-    check_opponents(resolve_preset(options).adversarial, config.base_url)
+    check_server(preset.model, options.base_url)
+    check_opponents(preset.adversarial, options.base_url)
     # A missing tokenizer, or a paper that does not fit, fails before training begins (at dataset_builder).
     concurrently = options.eval_concurrently
     if concurrently is None:
         # A local server would load the older weights over those in training; W&B takes steps only in order.
         concurrently = is_tinker(options.base_url) and options.wandb_project is None
     kind = ConcurrentEvaluator if concurrently else LabelEvaluator
-    evaluator = make_evaluator(options, builder_of(config), kind=kind)
+    evaluator = make_evaluator(run, builder_of(config), kind=kind)
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     batches, _ = await config.dataset_builder()
     evaluator.end_step = min(options.max_steps, len(batches))
-    warn_of_renderer(config.model_name, options.renderer)
+    warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
-        begun_from = find_start(options.load_checkpoint, folder, resolve_preset(options))
-        warn_of_other_release(begun_from, Path(options.release))
-        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
-        settings = _settings(options, config)
-        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=begun_from)
+        warn_of_other_release(run.begun_from, Path(options.release))
+        evaluator.is_taught = (run.begun_from or {}).get("kind") == "sft"
+        settings = list_settings(run, builder_of(config))
+        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=run.begun_from)
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)
         config = chz.replace(config, dataset_builder=builder)
-        evaluator.alarm = make_alarm(options, folder)
+        evaluator.alarm = make_alarm(run, options.collapse)
         stopped: CollapseError | None = None
-        judged_as = _name_evaluation(options, config)
         async with (
-            guarded_run(folder, config.base_url, config.model_name),
-            none_lost_unsaid(evaluator, folder, judged_as),
+            guarded_run(folder, options.base_url, preset.model),
+            none_lost_unsaid(evaluator, folder, _name_evaluation(run)),
         ):
             # Training answers may end the run while an evaluation is about to say the same.
             for work in (partial(train.main, config), evaluator.finish):
@@ -145,9 +147,9 @@ async def train_preset(options: TrainOptions) -> Path:
                     stopped = stopped or collapse
                     enter_collapse(folder, collapse, evaluator)
                     # The run is over: later evaluations may only warn.
-                    evaluator.alarm = make_last_alarm(options, folder)
-            last = make_evaluator(options, builder_of(config), make_last_alarm(options, folder))
-            await evaluate_last(folder, last, base_url=config.base_url)
+                    evaluator.alarm = make_last_alarm(run)
+            last = make_evaluator(run, builder_of(config), make_last_alarm(run))
+            await evaluate_last(folder, last, base_url=options.base_url)
     if stopped is not None:
         raise stopped
     return folder
@@ -161,33 +163,28 @@ def enter_collapse(folder: Path, collapse: CollapseError, evaluator: LabelEvalua
     store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
 
 
-def make_last_alarm(options: TrainOptions, folder: Path) -> CollapseAlarm:
+def make_last_alarm(run: Run[TrainOptions]) -> CollapseAlarm:
     """Return an alarm that ends nothing any more, but warns if the run's own would."""
-    return make_alarm(options if options.collapse == "off" else replace(options, collapse="warn"), folder)
+    return make_alarm(run, "off" if run.options.collapse == "off" else "warn")
 
 
-def _settings(options: TrainOptions, config: train.Config) -> dict[str, Any]:
+def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    return list_settings(options, builder_of(config), config.load_checkpoint_path)
+    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("n_train", "n_test")}
+    own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
+    return describe(run.preset) | own | builder.state_eval_split()
 
 
-def list_settings(options: TrainOptions, builder: LabelDatasetBuilder, start: str | None) -> dict[str, Any]:
-    """List what decides how a step goes; ``start`` is the path of the weights that the run starts from."""
-    own = {name: getattr(options, name) for name in ("n_train", "n_test")}
-    own |= {"load_checkpoint": start, "renderer": builder.renderer_name}
-    return describe(resolve_preset(options)) | own | builder.state_eval_split()
-
-
-def _name_evaluation(options: TrainOptions, config: train.Config) -> list[str]:
+def _name_evaluation(run: Run[TrainOptions]) -> list[str]:
     """List the options with which ``sciscirl evaluate`` judges a checkpoint as the run itself does."""
-    preset = resolve_preset(options)
+    options, preset = run.options, run.preset
     words = {
         "--release": options.release,
         "--temperature": preset.eval_temperature,
         "--top-p": preset.eval_top_p,
         "--group-size": preset.eval_group_size,
         "--n-papers": options.n_test,
-        "--base-url": config.base_url,
+        "--base-url": options.base_url,
     }
     return [str(word) for pair in words.items() if pair[1] is not None for word in pair]
 

@@ -20,8 +20,7 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.fetch_model import PACKAGED
-from sciscirl.runs.local_model import load_errors, may_run_code
+from sciscirl.runs.model_files import SHORT_NAMES, load_errors, may_run_code
 from sciscirl.runs.offline import EstimatedTokenizer, is_dry_run
 from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
 
@@ -51,8 +50,8 @@ def choose_renderer(model_name: str) -> str:
     try:
         names = model_info.get_recommended_renderer_names(model_name)
     except (ConfigurationError, KeyError, ValueError) as error:
-        if model_name in PACKAGED:
-            return PACKAGED[model_name].renderer
+        if model_name in SHORT_NAMES:
+            return SHORT_NAMES[model_name]
         is_folder = Path(model_name).is_dir()
         if is_folder and (found := match_template(load_tokenizer(model_name))):
             return found
@@ -79,7 +78,7 @@ def choose_renderer(model_name: str) -> str:
 def list_known_models() -> list[str]:
     """List the models whose chat format is known, and those that ``sciscirl model`` brings by a short name."""
     tables = [make() for name, make in vars(model_info).items() if re.fullmatch(r"get_\w+_info", name)]
-    return [*PACKAGED, *(f"{about.organization}/{name}" for table in tables for name, about in table.items())]
+    return [*SHORT_NAMES, *(f"{about.organization}/{name}" for table in tables for name, about in table.items())]
 
 
 def match_template(tokenizer: Tokenizer) -> str | None:

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata._support.terminal import printable
+from sciscidata.terminal.messages import printable
 from sciscirl.runs.folder import METRICS_FILE, parse_row, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens
 

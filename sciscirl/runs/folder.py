@@ -18,8 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from sciscidata._support.validate import is_whole, show_value
 from sciscidata.errors import StorageError
+from sciscidata.options.checks import is_whole, show_value
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage import path_inside, real_path
 from sciscidata.storage.disk_errors import errors_about
@@ -28,7 +28,7 @@ from sciscidata.storage.paths import hash_file, remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import SUMS, check_sealed, is_listed, read_json, seal_file, sealed_file
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.local_model import ADAPTER_FILES, TRAINED_ON_FILE
+from sciscirl.runs.model_files import ADAPTER_FILES, TRAINED_ON_FILE
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 from sciscirl.task.registry import PLUGINS
 

@@ -15,12 +15,12 @@ import httpx
 import tinker
 from tinker.lib.base_url import resolve_base_url
 
-from sciscidata._support.urls import check_address, show_address
+from sciscidata.remote.urls import check_address, show_address
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.folder import CHECKPOINTS_FILE
 from sciscirl.runs.prices import PRICES
-from sciscirl.task.adversarial_rewards import BY_RULES, AdversarialRules
+from sciscirl.task.adversarial_rules import BY_RULES, AdversarialRules
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)

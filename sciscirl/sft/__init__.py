@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on gold answers, on a Tinker server or with PEFT on your own GPU.
+"""Supervised fine-tuning on gold answers, on a Tinker server; with PEFT it is in the lab.
 
 Read first: ``config.py``.
 """

@@ -22,21 +22,15 @@ from tinker_cookbook.utils import ml_log
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.answer_tokens import find_label_tokens
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.evaluation.evaluator import LabelEvaluator
-from sciscirl.options import LossOn, SftOptions, TinkerSftOptions
+from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
 from sciscirl.runs.offline import dry_run
 from sciscirl.runs.server_checks import check_server
-from sciscirl.sft.config import (
-    list_settings,
-    make_evaluator,
-    make_examples,
-    render_plan,
-    resolve_folder,
-    resolve_preset,
-)
+from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import GoldExamples, to_datum
 from sciscirl.task.papers import list_labels
 
@@ -62,13 +56,14 @@ class GoldDataset(SupervisedDataset):
 
 @chz.chz
 class GoldDatasetBuilder(SupervisedDatasetBuilder):
-    """Builds the batches of gold answers from a release."""
+    """Builds the batches of gold answers from the papers of a release."""
 
+    papers: LabelDatasetBuilder
     options: SftOptions
 
     def __call__(self) -> tuple[GoldDataset, None]:
         """Build the training batches."""
-        return GoldDataset(make_examples(self.options), resolve_preset(self.options).batch_size), None
+        return GoldDataset(make_examples(self.papers, self.options), self.papers.batch_size), None
 
 
 class NumberedEvaluator(SamplingClientEvaluator):
@@ -118,14 +113,14 @@ class CheckpointSaver(TrainingClientEvaluator):
         return {}
 
 
-def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Config:
+def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, first_step: int = 0) -> train.Config:
     """Build the cookbook's config of a run, resumed at ``first_step``. Asks no server."""
-    preset, folder = resolve_preset(options), resolve_folder(options, "tinker")
+    options, preset, folder = run.options, run.preset, run.folder
     ttl_seconds = options.keep_days * 86_400
 
     def build_evaluator() -> NumberedEvaluator:
         store = open_store(folder)
-        evaluator = make_evaluator(options, folder)
+        evaluator = make_evaluator(run, builder)
         return NumberedEvaluator(evaluator, first_step=first_step, every=options.eval_every, store=store)
 
     def build_saver() -> CheckpointSaver:
@@ -135,8 +130,8 @@ def make_config(options: TinkerSftOptions, *, first_step: int = 0) -> train.Conf
         log_path=str(folder),
         model_name=preset.model,
         recipe_name="sciscirl_disruption_sft",
-        renderer_name=list_settings(options, "tinker")["renderer"],
-        dataset_builder=GoldDatasetBuilder(options=options),
+        renderer_name=builder.renderer_name,
+        dataset_builder=GoldDatasetBuilder(papers=builder, options=options),
         learning_rate=preset.learning_rate,
         lr_schedule="linear",
         adam_beta1=preset.adam_beta1,
@@ -206,32 +201,34 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
         loop.compute_bpb, ml_log.setup_logging = measure, set_up
 
 
-async def train_on_tinker(options: TinkerSftOptions) -> Path:
+async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     """Train, with evaluations on the way and one after the last step. Return the folder of the run.
 
     The folder holds what that of a reinforcement-learning run holds, but for rollouts of training: there are none.
     SciSciRLError if an option is impossible, the folder is in use or holds another run, or the server is down, refuses
     the key or does not offer the model. StorageError if the disk fails; the run can be resumed.
     """
-    folder, preset = resolve_folder(options, "tinker"), resolve_preset(options)
-    n_steps = len(make_examples(options)) // preset.batch_size
-    make_evaluator(options, folder)  # what is wrong with the held-out split is said before a server is asked
+    options, preset, folder = run.options, run.preset, run.folder
+    builder = make_papers_builder(run)
+    n_steps = len(make_examples(builder, options)) // preset.batch_size
+    make_evaluator(run, builder)  # what is wrong with the held-out split is said before a server is asked
     check_server(preset.model, options.base_url)
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
-        settings = list_settings(options, "tinker")
+        settings = list_settings(run, builder)
         first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
         async with guarded_run(folder, options.base_url, preset.model):
             with measured_labels([*list_labels(preset.rules.target)], options.loss_on):
-                await train.main(make_config(options, first_step=first_step))
-            await evaluate_last(folder, make_evaluator(options, folder), step=n_steps, base_url=options.base_url)
+                await train.main(make_config(run, builder, first_step=first_step))
+            await evaluate_last(folder, make_evaluator(run, builder), step=n_steps, base_url=options.base_url)
     return folder
 
 
 @dry_run()
-def render_dry_run(options: TinkerSftOptions) -> str:
+def render_dry_run(run: Run[TinkerSftOptions]) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no server."""
-    resolved = dump_config(make_config(options))
+    builder = make_papers_builder(run)
+    resolved = dump_config(make_config(run, builder))
     del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
     resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
-    return render_plan(options, resolved, list_settings(options, "tinker"))
+    return render_plan(run, builder, resolved, list_settings(run, builder))

@@ -1,8 +1,8 @@
 """The prompts: every word that a model reads about the task, and how a paper becomes two messages.
 
-``presets.py`` says which prompt an experiment has, as style, contract and target: exp4 is ``checklist``, ``two_keys``,
-``disruption``. The constants below are the words; ``render_prompt`` puts them together. A changed word is another
-experiment, so ``tests/golden/prompts.txt`` pins every prompt.
+``presets.toml`` says which prompt an experiment has, as style, contract and target: exp4 is ``checklist``,
+``two_keys``, ``disruption``. The constants below are the words; ``render_prompt`` puts them together. A changed word is
+another experiment, so ``tests/golden/prompts.txt`` pins every prompt.
 
 A prompt of your own needs no change here: see ``templates.py``. To add one here: add its name to ``PromptStyle``, its
 texts as a constant, and its place to ``render_prompt``. Then name it in a preset, and update the golden file

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 
 from msgspec import Meta
 
-from sciscidata._support.validate import check_value
+from sciscidata.options.checks import check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_whole
 from sciscirl.errors import SciSciRLError
 

@@ -2,7 +2,7 @@
 
 A reward of your own needs no change here: call ``register_reward``, or write the table ``[reward]`` into a preset file,
 or give options such as ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a
-challenged answer is in ``adversarial_rewards.py``, the batch term of ``share_penalty`` in
+challenged answer is in ``lab/adversarial/rewards.py``, the batch term of ``share_penalty`` in
 ``envs/class_share_penalty.py``.
 """
 
@@ -15,8 +15,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Any, Final, cast
 
-from sciscidata._support.terminal import find_unknown, suggest
-from sciscidata._support.validate import check_value, field_hints
+from sciscidata.options.checks import check_value, field_hints
+from sciscidata.terminal.messages import find_unknown, suggest
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels, name_gold

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Final
 
-from sciscidata._support.terminal import suggest
-from sciscidata._support.validate import PositiveInt, check_fields
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.terminal.messages import suggest
 from sciscirl.errors import PromptError, SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer, render_answer
 from sciscirl.task.papers import (

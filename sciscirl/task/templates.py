@@ -18,8 +18,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from sciscidata._support.terminal import suggest
-from sciscidata._support.validate import check_fields
+from sciscidata.options.checks import check_fields
+from sciscidata.terminal.messages import suggest
 from sciscirl.errors import PromptError
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import SEEN, PaperView, Target, View, hide_fields

@@ -10,13 +10,13 @@ import sys
 
 import pytest
 
-from sciscidata._support.options import translate
-from sciscidata._support.validate import field_hints
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser, render_reference
 from sciscidata.cli.main import main
 from sciscidata.cli.settings import SECTIONS, list_settings, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import field_hints
+from sciscidata.options.parser import translate
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_null_cd_index
 

@@ -12,11 +12,11 @@ from rich.console import Console
 
 import sciscidata as ssd
 from sciscidata._kernels import compile as compiling
-from sciscidata._support import progress
-from sciscidata._support.progress import begin_step, name_steps, progress_bar
-from sciscidata._support.terminal import show_cursor
 from sciscidata.graph import graph as graphs
 from sciscidata.storage import cache, cached_folder
+from sciscidata.terminal import progress
+from sciscidata.terminal.messages import show_cursor
+from sciscidata.terminal.progress import begin_step, name_steps, progress_bar
 
 
 def steps(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from sciscidata._support.terminal import printable
 from sciscidata.config import BuildConfig
 from sciscidata.pipeline import build
 from sciscidata.release.manifest import hash_manifest, render_manifest
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
+from sciscidata.terminal.messages import printable
 from tests.program import run
 
 #: Writes the clipboard of many terminals; clears the screen; turns a line around; forges a line; ends a C1 string.
@@ -127,7 +127,7 @@ def test_on_a_terminal_too_only_our_own_commands_come_out():
     import pty
 
     program = f"""
-from sciscidata._support.progress import progress_bar
+from sciscidata.terminal.progress import progress_bar
 from sciscidata.cli.summary import standard_output
 hostile = {HOSTILE!r} + "[red]x[/nosuch]"
 with progress_bar(hostile, 3, unit="works") as advance:
@@ -219,7 +219,7 @@ def test_too_little_memory_to_load_the_packages_is_one_line(limit, megabytes, tm
 def test_tracebacks_and_what_others_colour_are_shown_and_not_executed(tmp_path):
     program = f"""
 import logging, sys, threading
-from sciscidata._support.terminal import open_terminal
+from sciscidata.terminal.messages import open_terminal
 open_terminal()
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 def fail():

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from sciscidata._support.validate import Folder, Hint, Share, check_fields, convert
 from sciscidata.disruption.config import CDConfig
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import Folder, Hint, Share, check_fields, convert
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

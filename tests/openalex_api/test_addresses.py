@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata._support.object_store import check_store
-from sciscidata._support.urls import check_address, may_carry_key, show_address
 from sciscidata.cli.main import main
 from sciscidata.errors import ApiError, ConfigError
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex_api.store import ResponseStore
+from sciscidata.remote.object_store import check_store
+from sciscidata.remote.urls import check_address, may_carry_key, show_address
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from tests.openalex_api.test_client import KEY, Reply, ScriptedServer
 from tests.servers.serving import encrypt, serving

@@ -15,14 +15,14 @@ from typing import NamedTuple
 import polars as pl
 import pytest
 
-from sciscidata._support import object_store
-from sciscidata._support.object_store import Access, Store
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
 from sciscidata.corpus import stored_scores
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.pipeline import write_background
+from sciscidata.remote import object_store
+from sciscidata.remote.object_store import Access, Store
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.stages import ingest, write_atypicality, write_cd_index, write_cd_sweep, write_null_cd_index
 from sciscidata.storage.paths import hash_file
@@ -37,7 +37,7 @@ NAME = "field/cd.parquet"
 #: The command, with four parts of a file that would go in one request.
 IN_PARTS = """
 import sys
-from sciscidata._support import object_store
+from sciscidata.remote import object_store
 from sciscidata.cli.main import main
 object_store._LARGEST_PUT, object_store._REQUEST_BYTES = 0, 4_096
 sys.exit(main(sys.argv[1:]))

@@ -9,7 +9,7 @@ from tinker_cookbook.completers import MessageCompleter
 from tinker_cookbook.renderers import Message, get_text_content
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.envs.adversarial import AdversarialGroupBuilder, Opponents
+from sciscirl.lab.adversarial.env import AdversarialGroupBuilder, Opponents
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold

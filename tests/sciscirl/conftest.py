@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sciscirl.errors import LocalServerError
-from sciscirl.local_server.environment import set_up_environment
+from sciscirl.lab.local_server.environment import set_up_environment
 from tests.conftest import REPOSITORY
 
 
@@ -59,7 +59,7 @@ def toy_model(tmp_path_factory) -> str:
 @pytest.fixture(scope="session")
 def random_model(tmp_path_factory) -> Path:
     """A tiny model with random weights; tests leave it as it is."""
-    from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+    from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
 
     folder = tmp_path_factory.mktemp("tiny") / "random"
     folder.mkdir()
@@ -70,7 +70,7 @@ def random_model(tmp_path_factory) -> Path:
 @pytest.fixture(scope="session")
 def primed_model(toy_slice, tmp_path_factory) -> Path:
     """A tiny model that has learned to answer, right or wrong, on the papers of ``toy_slice``; tests leave it so."""
-    from sciscirl.local_server.tiny_model import TinyModelConfig, make_tiny_model
+    from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
     from sciscirl.task.papers import read_split
 
     folder = tmp_path_factory.mktemp("tiny") / "primed"

@@ -17,6 +17,9 @@ from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.release.release import DRAWN, write_release
 from sciscidata.sampling.split import SplitConfig, split_keys
 from sciscidata.schemas import WORKS
+from sciscirl.options import SftOptions, resolve_run
+from sciscirl.sft.config import make_examples, make_papers_builder
+from sciscirl.sft.examples import GoldExamples
 from sciscirl.task.contracts import render_answer
 
 LABELS = ("disruptive", "consolidating", "neutral")
@@ -26,6 +29,11 @@ NOVELTY = {
     "odd": ("novel", 0.9, 0.1), "assorted": ("balanced", 0.5, 0.5), "common": ("conventional", 0.1, 0.9)
 }  # fmt: skip
 RENDERER = "qwen3_instruct"
+
+
+def gold_of(options: SftOptions) -> GoldExamples:
+    """Return the gold answers that a supervised run trains on."""
+    return make_examples(make_papers_builder(resolve_run(options)), options)
 
 
 def make_slice(

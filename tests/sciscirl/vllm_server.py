@@ -15,7 +15,7 @@ from peft import PeftModel
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from sciscirl.runs.local_completer import LocalCompleter
+from sciscirl.lab.models.local_completer import LocalCompleter
 
 
 class VllmServer(ThreadingHTTPServer):

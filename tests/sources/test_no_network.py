@@ -10,9 +10,9 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata._support.validate import field_hints
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
+from sciscidata.options.checks import field_hints
 
 LONGEST_S = 30.0
 HELP = (

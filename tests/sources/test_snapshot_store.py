@@ -15,9 +15,9 @@ import msgspec
 import pytest
 
 from benchmarks.make_snapshot import export_record, write_deleted, write_manifest, write_part
-from sciscidata._support import object_store
-from sciscidata._support.object_store import Access, SharedPace, Store
 from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError
+from sciscidata.remote import object_store
+from sciscidata.remote.object_store import Access, SharedPace, Store
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from tests.conftest import REPOSITORY
 from tests.servers.faulty_proxy import FaultyProxy

@@ -13,17 +13,17 @@ import msgspec
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.terminal import suggest
-from sciscidata._support.validate import check_fields
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
+from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.records.work_row import Work
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
+from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

@@ -20,7 +20,6 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
-from sciscidata._support.progress import progress_bar
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import NOVELTY_LABELS
@@ -50,6 +49,7 @@ from sciscidata.sources.openalex.citer_counts import (
     own_references,
     scores_of,
 )
+from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import FolderOrUrl, check_fields
+from sciscidata.options.checks import FolderOrUrl, check_fields
 from sciscidata.records.ids import bare_dois
 
 Version: TypeAlias = Literal["v2", "v1"]

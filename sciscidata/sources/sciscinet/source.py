@@ -10,8 +10,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata._support.validate import require_config
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.options.checks import require_config
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig

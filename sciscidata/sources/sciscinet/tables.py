@@ -16,9 +16,9 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._support.object_store import check_store, is_url, store_remedy
 from sciscidata._support.parallel import read_ahead
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
+from sciscidata.remote.object_store import check_store, is_url, store_remedy
 from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
 from sciscidata.storage.paths import list_visible

@@ -11,8 +11,8 @@ from typing import Any
 
 import msgspec
 
-from sciscidata._support.object_store import RETRIES, Access, SharedPace, Store, StoredObject
 from sciscidata.errors import CorruptRecordError
+from sciscidata.remote.object_store import RETRIES, Access, SharedPace, Store, StoredObject
 from sciscidata.storage.lock import open_lock, try_lock
 
 _DOWNLOADS = ".downloads"  # in the folder of the corpus

@@ -9,8 +9,8 @@ from typing import Any, Literal, TypeAlias
 
 import msgspec
 
-from sciscidata._support.object_store import Store, StoredObject
 from sciscidata.errors import InputNotFoundError
+from sciscidata.remote.object_store import Store, StoredObject
 from sciscidata.storage.small_files import is_special, parse_json, read_json
 
 Edition: TypeAlias = Literal["jsonl", "parquet"]

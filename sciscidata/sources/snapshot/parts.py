@@ -16,7 +16,6 @@ import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata._support.progress import Advance
 from sciscidata.corpus.folder import (
     RECEIPTS,
     ROWS_PER_GROUP,
@@ -42,6 +41,7 @@ from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_er
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
+from sciscidata.terminal.progress import Advance
 
 #: Raised by one whenever the same works give other files.
 _FORMAT_VERSION = 2

@@ -19,11 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
-from sciscidata._support.progress import Advance
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
     claim_folder,
@@ -35,8 +31,10 @@ from sciscidata.corpus.writer import (
 )
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
+from sciscidata.options.checks import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
+from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
@@ -45,6 +43,8 @@ from sciscidata.sources.snapshot.plausibility import find_implausible
 from sciscidata.sources.snapshot.reading import line_blocks
 from sciscidata.storage import expand_home, hash_file
 from sciscidata.storage.parquet import write_parquet
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import Advance
 
 _LOG = logging.getLogger(__name__)
 _KIND = "openalex snapshot"

@@ -8,8 +8,8 @@ from typing import Annotated
 import msgspec
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import Share, check_fields
 from sciscidata.errors import ConfigError
+from sciscidata.options.checks import Share, check_fields
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ from dataclasses import asdict
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from sciscidata._support.validate import checked_config
+from sciscidata.options.checks import checked_config
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.synthetic.config import SyntheticConfig
 

@@ -9,9 +9,8 @@ from typing import Any, Final
 
 import polars as pl
 
-from sciscidata._support.terminal import counted
-from sciscidata._support.validate import suggest
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
+from sciscidata.options.checks import suggest
 from sciscidata.records.ids import (
     BLANKS,
     DOI_START,
@@ -23,6 +22,7 @@ from sciscidata.records.ids import (
     without_missing,
 )
 from sciscidata.schemas import CITATIONS, DATES, WORKS
+from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
 

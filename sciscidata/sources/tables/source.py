@@ -14,10 +14,10 @@ import msgspec
 import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata._support.validate import check_fields
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches

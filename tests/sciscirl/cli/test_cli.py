@@ -9,7 +9,7 @@ from dataclasses import fields
 
 import pytest
 
-from sciscidata._support.options import translate
+from sciscidata.options.parser import translate
 from sciscirl.cli.commands import COMMANDS, SHOWN
 from sciscirl.cli.flags import list_options, make_parser, read_words
 from sciscirl.cli.main import main, run

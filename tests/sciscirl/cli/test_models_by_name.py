@@ -9,7 +9,7 @@ import pytest
 from sciscirl.cli import commands
 from sciscirl.cli.flags import list_options
 from sciscirl.cli.main import main
-from sciscirl.runs import fetch_model as fetching
+from sciscirl.lab.models import fetch_model as fetching
 
 TAKES_A_MODEL = {
     name: {option.name for option in list_options(command)} & {"model", "local_model"}

@@ -6,14 +6,15 @@ import json
 import re
 
 import pytest
+from sciscirl.lab.studies.sweep_options import SweepOptions
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
-from sciscirl.harnesses.export import ExportConfig, export_task
-from sciscirl.options import SftOptions, SweepOptions, TrainOptions
+from sciscirl.lab.harnesses.export import ExportConfig, export_task
+from sciscirl.lab.studies.repro.settings import ReproConfig
+from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, find_preset, make_preset
-from sciscirl.studies.repro.settings import ReproConfig
 from sciscirl.task.rules import check_max_tokens, find_shortest_answers
 from tests.sciscirl.tinker_stub import serve_models
 

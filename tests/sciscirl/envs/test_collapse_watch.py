@@ -16,10 +16,10 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.envs import collapse_watch as training_watch
-from sciscirl.envs.adversarial import AdversarialDatasetBuilder
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import CollapseError
+from sciscirl.lab.adversarial.env import AdversarialDatasetBuilder
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig
 from sciscirl.options import TrainOptions
 from sciscirl.rl import train as training

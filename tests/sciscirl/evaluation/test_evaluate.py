@@ -18,17 +18,8 @@ from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import StorageError
 from sciscirl.errors import PredictionsError, PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.baselines import (
-    BASELINES,
-    predict_majority,
-    predict_metadata,
-    predict_prior,
-    predict_tfidf,
-    run_baseline,
-)
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
-    evaluate_baselines,
     evaluate_model,
     evaluate_predictions,
     find_subject,
@@ -36,10 +27,19 @@ from sciscirl.evaluation.evaluate import (
     save_evaluation,
 )
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.analysis.baselines import (
+    BASELINES,
+    evaluate_baselines,
+    predict_majority,
+    predict_metadata,
+    predict_prior,
+    predict_tfidf,
+    run_baseline,
+)
+from sciscirl.lab.harnesses.benchmark import BENCHMARK, register_benchmark
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.presets import HISTORICAL_MODEL
-from sciscirl.rl.benchmark import BENCHMARK, register_benchmark
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules

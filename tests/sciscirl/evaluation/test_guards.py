@@ -16,20 +16,13 @@ from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS, read_json
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.baselines import predict_tfidf, run_baseline
-from sciscirl.evaluation.evaluate import (
-    EvaluationConfig,
-    evaluate_baselines,
-    evaluate_model,
-    evaluate_predictions,
-    find_subject,
-    measure,
-)
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, evaluate_predictions, find_subject, measure
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.analysis.baselines import evaluate_baselines, predict_tfidf, run_baseline
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, write_predictions
-from sciscirl.options import TrainOptions
+from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.config import make_config
 from sciscirl.rl.dry_run import render_dry_run
@@ -161,7 +154,7 @@ def test_what_would_be_ignored_beside_a_predictions_file_is_refused(tmp_path):
 @pytest.mark.parametrize("value", [0, -3])
 def test_a_number_of_papers_or_epochs_below_one_is_refused_and_not_counted_from_the_end(toy_slice, name, value):
     with pytest.raises(SciSciRLError, match=rf"^TrainOptions\.{name} is {value}, needs a whole number from 1"):
-        make_config(TrainOptions(release=str(toy_slice), model="a/b", renderer=RENDERER, **{name: value}))
+        make_config(resolve_run(TrainOptions(release=str(toy_slice), model="a/b", renderer=RENDERER, **{name: value})))
 
 
 def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(tmp_path, toy_model, monkeypatch):
@@ -173,7 +166,7 @@ def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(
             log_path=str(tmp_path / "run"),
         )  # fmt: skip
         with pytest.raises(ReleaseError, match="no paper in the test split"):
-            render_dry_run(options)
+            render_dry_run(resolve_run(options))
         with pytest.raises(ReleaseError, match="no paper in the test split"):
             asyncio.run(train_preset(options))
     assert not (tmp_path / "run").exists()
@@ -250,7 +243,9 @@ def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_
 def test_the_dry_run_counts_the_answers_that_dynamic_sampling_may_take(toy_slice, toy_model):
     options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
                "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
-    once, often = (render_dry_run(TrainOptions(**options, dynamic_sampling=n)).splitlines()[-1] for n in (None, 3))
+    once, often = (
+        render_dry_run(resolve_run(TrainOptions(**options, dynamic_sampling=n))).splitlines()[-1] for n in (None, 3)
+    )
     # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 spares each answer of training up to 4 times.
     assert f" {(16 + 6) * 64:,} sampled, " in once
     assert f" {(64 + 6) * 64:,} sampled, " in often

@@ -11,7 +11,7 @@ import torch
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.local_server.tiny_model import TINY_RENDERER
+from sciscirl.lab.local_server.tiny_model import TINY_RENDERER
 from sciscirl.metrics.predictions import read_predictions
 
 

@@ -17,10 +17,10 @@ from tinker_cookbook.stores.training_store import TrainingRunStore
 from sciscirl.cli.main import main
 from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.options import TrainOptions
+from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS
 from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
-from sciscirl.rl.config import make_config, make_evaluator, resolve_preset
+from sciscirl.rl.config import make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs import folder as run_folder
@@ -36,7 +36,7 @@ TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 
 
 def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
-    config = make_config(TrainOptions(**options, max_steps=5))
+    config = make_config(resolve_run(TrainOptions(**options, max_steps=5)))
     preset = PRESETS["exp4"]
     assert (config.max_tokens, config.learning_rate, config.lora_rank) == (64, preset.learning_rate, preset.lora_rank)
     builder = config.dataset_builder
@@ -47,25 +47,25 @@ def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
 
 
 def test_checkpoints_outlive_the_choice_of_one(options):
-    assert make_config(TrainOptions(**options)).ttl_seconds == 90 * 86_400
-    assert make_config(TrainOptions(**options, keep_days=3650)).ttl_seconds == 3650 * 86_400
+    assert make_config(resolve_run(TrainOptions(**options))).ttl_seconds == 90 * 86_400
+    assert make_config(resolve_run(TrainOptions(**options, keep_days=3650))).ttl_seconds == 3650 * 86_400
     for days in (0, 3651):
         with pytest.raises(SciSciRLError, match=rf"keep_days is {days}, needs a whole number from 1 to 3650"):
-            make_config(TrainOptions(**options, keep_days=days))
+            make_config(resolve_run(TrainOptions(**options, keep_days=days)))
 
 
 def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
-    config = make_config(TrainOptions(**options | {"model": "thinkingmachines/Inkling"}))
+    config = make_config(resolve_run(TrainOptions(**options | {"model": "thinkingmachines/Inkling"})))
     assert config.effective_termination().zero_reward_on_limit is False
 
 
 def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(options):
-    config = make_config(TrainOptions(**options | {"preset": "exp9"}, max_steps=5))
+    config = make_config(resolve_run(TrainOptions(**options | {"preset": "exp9"}, max_steps=5)))
     assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (True, 3)
     assert config.remove_constant_reward_groups is True
     assert isinstance(config.effective_rollout_strategy(), DynamicSampling)
     given = {"dynamic_sampling": 0, "interleave": False, "remove_constant_reward_groups": False}
-    config = make_config(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5))
+    config = make_config(resolve_run(TrainOptions(**options | {"preset": "exp9"} | given, max_steps=5)))
     assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (False, 0)
     assert config.remove_constant_reward_groups is False
     assert not isinstance(config.effective_rollout_strategy(), DynamicSampling)
@@ -75,7 +75,7 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
                                   and PRESETS[name].adversarial is None])  # fmt: skip
 def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name):
     options = TrainOptions(**options | {"preset": name}, batch_size=4, max_steps=1, max_tokens=99)  # a letter each
-    config, preset = make_config(options), PRESETS[name]
+    config, preset = make_config(resolve_run(options)), PRESETS[name]
     train, _ = asyncio.run(config.dataset_builder())
     rules = train.get_batch(0)[0].rules
     assert (rules.target, rules.contract, rules.reward) == (
@@ -83,18 +83,18 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
     )  # fmt: skip
     assert bool(rules.class_counts) == rules.table.is_balanced
     assert (train.tracker is not None) == (name == "exp6")
-    assert make_evaluator(options, config.dataset_builder).target == preset.rules.target
+    assert make_evaluator(resolve_run(options), config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
 
 def test_a_dry_run_of_a_joint_task_shows_both_labels(options):
-    text = render_dry_run(TrainOptions(**options | {"preset": "joint_balanced"}, max_steps=1))
+    text = render_dry_run(resolve_run(TrainOptions(**options | {"preset": "joint_balanced"}, max_steps=1)))
     assert "disruptive, consolidating or neutral; and novel, balanced or conventional" in text
     assert '"target": "joint"' in text
 
 
 def test_papers_are_shown_as_often_as_the_steps_take(options):
-    config = make_config(TrainOptions(**options, max_steps=4))
+    config = make_config(resolve_run(TrainOptions(**options, max_steps=4)))
     assert config.dataset_builder.n_epochs == 3  # 64 papers shown of 24
     train, test = asyncio.run(config.dataset_builder())
     assert len(train) == 4
@@ -112,14 +112,14 @@ def test_what_is_given_goes_over_the_preset():
 
 def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options, toy_renderer, monkeypatch):
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
-    text = render_dry_run(TrainOptions(**options, max_steps=2, eval_every=1))
+    text = render_dry_run(resolve_run(TrainOptions(**options, max_steps=2, eval_every=1)))
     resolved = json.loads(text.partition("\n--- prompt 1")[0])
     assert resolved["dataset_builder"]["reward"] == "strong"
     assert text.count("<|im_start|>assistant") == 3
     assert text.count(" of thing ") == 3
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
     assert "each of 24 training papers is shown 1.3 times" in text
-    assert "steps: 100,000,000 of 16" in render_dry_run(TrainOptions(**options, max_steps=10**8))
+    assert "steps: 100,000,000 of 16" in render_dry_run(resolve_run(TrainOptions(**options, max_steps=10**8)))
     assert "no list price known" in text
     lengths = [len(prompt) for prompt in text.split(" tokens ---\n")[1:]]
     assert min(lengths) > 500
@@ -127,8 +127,8 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
 
 
 def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer):
-    text = render_dry_run(TrainOptions(**options, max_steps=1, n_test=3))
-    builder = make_config(TrainOptions(**options, max_steps=1)).dataset_builder
+    text = render_dry_run(resolve_run(TrainOptions(**options, max_steps=1, n_test=3)))
+    builder = make_config(resolve_run(TrainOptions(**options, max_steps=1))).dataset_builder
     train, _ = asyncio.run(builder())
     counts = []
     for group in train.get_batch(0):
@@ -147,14 +147,15 @@ def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer)
 def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long_one):
     folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
     fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
-    assert "prompt tokens" in render_dry_run(fits)
+    assert "prompt tokens" in render_dry_run(resolve_run(fits))
     with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 400\. Raise the cap"):
-        render_dry_run(does_not)
+        render_dry_run(resolve_run(does_not))
 
 
 def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_step(options, toy_renderer):
     train_options = TrainOptions(**options)
-    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder)
+    run = resolve_run(train_options)
+    evaluator = make_evaluator(run, make_config(run).dataset_builder)
     store = TrainingRunStore(storage_from_uri(options["log_path"]))
     export = RolloutSummaryExportConfig(split="eval/test", iteration=50, base_name="eval_test")
     policy = Scripted(toy_renderer.tokenizer, lambda _: say("neutral", 0.75))
@@ -169,7 +170,8 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
 def run_concurrently(options, judge):
     """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
     train_options = TrainOptions(**options)
-    evaluator = make_evaluator(train_options, make_config(train_options).dataset_builder, kind=ConcurrentEvaluator)
+    run = resolve_run(train_options)
+    evaluator = make_evaluator(run, make_config(run).dataset_builder, kind=ConcurrentEvaluator)
     evaluator.eval_token_completer = judge
     store = TrainingRunStore(storage_from_uri(options["log_path"]))
 
@@ -413,7 +415,7 @@ def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
 def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
     monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: None)
     with pytest.raises(SciSciRLError, match="pip install wandb"):
-        make_config(TrainOptions(**options, wandb_project="p"))
+        make_config(resolve_run(TrainOptions(**options, wandb_project="p")))
 
 
 def test_the_script_shows_a_users_mistake_as_one_line_and_fails():

@@ -19,14 +19,14 @@ from sciscirl.cli.main import run as run_command
 from sciscirl.envs.dataset import DynamicSampling, NucleusSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
-from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset
+from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import CHANGES, LOSSES, PRESETS
-from sciscirl.rl.config import FIXED, NOT_REACHED, make_config, make_evaluator, resolve_folder
+from sciscirl.rl.config import FIXED, NOT_REACHED, builder_of, make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
-from sciscirl.rl.train import _settings
+from sciscirl.rl.train import list_settings
 from sciscirl.runs.folder import begin_run
 from sciscirl.runs.nucleus import limit_tokens
-from sciscirl.sft.config import resolve_preset as resolve_sft_preset
+from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.tinker_backend import make_config as make_sft_config
 from tests.conftest import REPOSITORY
 
@@ -44,7 +44,7 @@ EVERYTHING = {
 
 def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options, monkeypatch):
     monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: name)
-    config = make_config(TrainOptions(**options, **EVERYTHING))
+    config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     own = {name: getattr(config, name) for name in chz.chz_fields(train.Config)}
     required = {"learning_rate", "dataset_builder", "model_name", "recipe_name", "max_tokens", "log_path"}
     plain = train.Config(**{name: own[name] for name in required})
@@ -75,7 +75,7 @@ def test_losses_are_those_of_the_installed_sdk():
 
 def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options, monkeypatch):
     monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: name)
-    config = make_config(TrainOptions(**options, **EVERYTHING))
+    config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     assert (config.loss_fn, config.num_substeps) == ("ppo", 3)
     assert config.loss_fn_config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}
     assert (config.kl_penalty_coef, config.kl_discount_factor) == (0.1, 0.5)
@@ -84,12 +84,12 @@ def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options, monk
     strategy = config.effective_rollout_strategy()
     assert isinstance(strategy, NucleusSampling)
     assert strategy.top_p == 0.8
-    config = make_config(TrainOptions(**options, kl_penalty_coef=0.1, dynamic_sampling=2, top_p=0.8))
+    config = make_config(resolve_run(TrainOptions(**options, kl_penalty_coef=0.1, dynamic_sampling=2, top_p=0.8)))
     assert config.kl_reference_config.load_checkpoint_path is None
     strategy = config.effective_rollout_strategy()
     assert isinstance(strategy, DynamicSampling)
     assert isinstance(strategy.inner, NucleusSampling)
-    plain = make_config(TrainOptions(**options))
+    plain = make_config(resolve_run(TrainOptions(**options)))
     assert (plain.kl_reference_config, plain.loss_fn_config, plain.rollout_error_tolerance) == (None, None, None)
 
 
@@ -123,10 +123,12 @@ def test_top_p_reaches_the_sampler_and_leaves_the_rest_as_it_was():
 
 def test_an_evaluation_in_training_samples_as_its_own_options_say(options):
     given = TrainOptions(**options, temperature=0.9, eval_temperature=0.25, eval_top_p=0.5, eval_group_size=2)
-    evaluator = make_evaluator(given, make_config(given).dataset_builder)
+    run = resolve_run(given)
+    evaluator = make_evaluator(run, make_config(run).dataset_builder)
     assert (evaluator.temperature, evaluator.top_p) == (0.25, 0.5)
     assert evaluator.env_group_builders_P[0].group_size == 2
-    evaluator = make_evaluator(TrainOptions(**options), make_config(TrainOptions(**options)).dataset_builder)
+    run = resolve_run(TrainOptions(**options))
+    evaluator = make_evaluator(run, make_config(run).dataset_builder)
     assert (evaluator.temperature, evaluator.top_p) == (1.0, 1.0)
 
 
@@ -177,13 +179,13 @@ def test_adam_is_that_of_the_options_in_supervised_training_and_refused_in_reinf
     options, tmp_path, beta
 ):
     given = options | {"adam_beta1": beta, "adam_beta2": beta / 2, "adam_eps": 1e-6}
-    config = make_sft_config(TinkerSftOptions(**given))
+    config = make_sft_config(run := resolve_run(TinkerSftOptions(**given)), make_papers_builder(run))
     assert (config.adam_beta1, config.adam_beta2, config.adam_eps) == (beta, beta / 2, 1e-6)
-    assert resolve_sft_preset(PeftSftOptions(**given)).adam_beta1 == beta
+    assert resolve_run(PeftSftOptions(**given)).preset.adam_beta1 == beta
     path = tmp_path / "own.toml"
     path.write_text(f"base = 'exp4'\nadam_beta1 = {beta}\n", "utf-8")
     with pytest.raises(SciSciRLError, match="adam_beta1 has no effect in sciscirl train: the cookbook's loop"):
-        make_config(TrainOptions(**options | {"preset": str(path)}))
+        make_config(resolve_run(TrainOptions(**options | {"preset": str(path)})))
 
 
 def test_rules_are_options_of_every_way_to_train_and_judge(tmp_path):
@@ -193,7 +195,7 @@ def test_rules_are_options_of_every_way_to_train_and_judge(tmp_path):
     }  # fmt: skip
     presets = [
         resolve_preset(TrainOptions(preset="exp4", **given)),
-        resolve_sft_preset(TinkerSftOptions(**given)),
+        resolve_run(TinkerSftOptions(**given)).preset,
         find_subject(EvaluationConfig(release=tmp_path, model="a/b", **given)).preset,
     ]
     for preset in presets:
@@ -216,10 +218,10 @@ def test_a_dry_run_shows_a_prompt_and_a_reward_of_ones_own(options, tmp_path):
         "utf-8",
     )
     given = TrainOptions(**options | {"preset": str(path)}, max_steps=1)
-    text = render_dry_run(given)
+    text = render_dry_run(resolve_run(given))
     assert text.count("Sentinel: {") == 3
     assert '"wrong": -0.25' in text
-    train_, _ = asyncio.run(make_config(given).dataset_builder())
+    train_, _ = asyncio.run(make_config(resolve_run(given)).dataset_builder())
     assert train_.get_batch(0)[0].rules.table.wrong == -0.25
 
 
@@ -230,8 +232,8 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
 
     def begin(text: str, **how) -> None:
         path.write_text(f"base = 'exp4'\n{text}", "utf-8")
-        given = TrainOptions(**options | {"preset": str(path)})
-        begin_run(folder, toy_slice, _settings(given, make_config(given)), **how)
+        run = resolve_run(TrainOptions(**options | {"preset": str(path)}))
+        begin_run(folder, toy_slice, list_settings(run, builder_of(make_config(run))), **how)
 
     begin(texts.format(-0.2), resume=False)
     begin(texts.format(-0.2), resume=True)
@@ -247,8 +249,8 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
 def test_a_run_of_a_preset_file_lies_in_a_folder_of_its_name(tmp_path):
     path = tmp_path / "own.toml"
     path.write_text("base = 'exp4'", "utf-8")
-    assert resolve_folder(TrainOptions(preset=str(path))).as_posix() == "runs/own"
-    assert resolve_folder(TrainOptions(preset="two_keys")).as_posix() == "runs/exp4"
+    assert resolve_run(TrainOptions(preset=str(path))).folder.as_posix() == "runs/own"
+    assert resolve_run(TrainOptions(preset="two_keys")).folder.as_posix() == "runs/exp4"
     assert find_subject(EvaluationConfig(release=tmp_path, model="a/b", preset=str(path))).preset.rules == (
         PRESETS["exp4"].rules
     )

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sciscirl.local_server import server
-from sciscirl.runs.pip import install_by_uv, make_environment, run_pip
+from sciscirl.lab.local_server import server
+from sciscirl.lab.models.pip import install_by_uv, make_environment, run_pip
 from tests.conftest import REPOSITORY
 from tests.hostile import make_hostile
 

@@ -23,16 +23,16 @@ from sciscidata.release.verify import verify
 from sciscidata.storage import cached_folder
 from sciscidata.storage.sums import SUMS, find_changed, seal_file, sealed_file
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.calibrate import calibrate_evaluation
-from sciscirl.metrics.calibration import fit_temperatures
+from sciscirl.lab.analysis.calibrate import calibrate_evaluation
+from sciscirl.lab.analysis.calibration import fit_temperatures
+from sciscirl.lab.models.local_model import load_base_model, load_local_model
+from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.studies.repro.answers import ANSWERS, read_answers, write_answers
+from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
-from sciscirl.report.runs import read_run
 from sciscirl.runs.folder import begin_run, find_checkpoint, note_test_look, open_store, read_rows, write_json
 from sciscirl.runs.lineage import read_facts
-from sciscirl.runs.local_model import load_base_model, load_local_model
-from sciscirl.runs.sweep_folder import begin_sweep, read_sweep, write_table
-from sciscirl.studies.repro.answers import ANSWERS, read_answers, write_answers
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))

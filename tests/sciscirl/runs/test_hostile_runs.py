@@ -14,13 +14,17 @@ from sciscidata.errors import SciSciDataError, UnsafeNameError
 from sciscidata.storage import small_files
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.lab.report.comparison import _columns, _find_facts
+from sciscirl.lab.report.figures import plot_shares
+from sciscirl.lab.report.report import ReportConfig, _check_pictures, write_report
+from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
+from sciscirl.lab.studies.repro.answers import read_answers
+from sciscirl.lab.studies.repro.runners import hash_weights
+from sciscirl.lab.sweep_folder import begin_sweep
 from sciscirl.presets import find_preset
-from sciscirl.report.comparison import _columns, _find_facts
-from sciscirl.report.figures import plot_shares
-from sciscirl.report.report import ReportConfig, _check_pictures, write_report
-from sciscirl.report.runs import read_run
 from sciscirl.runs import folder as run_folder
-from sciscirl.runs import local_model
+from sciscirl.runs import model_files
 from sciscirl.runs.folder import (
     _read_begun,
     begin_run,
@@ -33,11 +37,7 @@ from sciscirl.runs.folder import (
     read_checkpoints,
     read_rows,
 )
-from sciscirl.runs.local_model import _find_broken
-from sciscirl.runs.sweep_folder import begin_sweep
-from sciscirl.sft.checkpoints import find_damage, recover_checkpoint
-from sciscirl.studies.repro.answers import read_answers
-from sciscirl.studies.repro.runners import hash_weights
+from sciscirl.runs.model_files import _find_broken
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 DEEP = "[" * 100_000
@@ -252,7 +252,7 @@ def test_pipes_in_models_adapters_and_checkpoints_are_named(tmp_path):
         hash_weights(tmp_path)
     assert _find_broken(tmp_path) == "model.safetensors"
     assert find_damage(tmp_path, {"model.safetensors": "00"}) == "model.safetensors is a pipe or a device"
-    assert told(lambda: local_model._read_facts(tmp_path / "model.safetensors"))
+    assert told(lambda: model_files.read_facts(tmp_path / "model.safetensors"))
     (tmp_path / "cells").mkdir()
     (tmp_path / "cells" / "reference.json").write_text('{"status": "measured", "reason": null}')
     put(tmp_path / "cells" / "reference.parquet", "pipe")

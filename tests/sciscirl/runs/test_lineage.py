@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.options import TrainOptions
+from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.report.tables import view_runs
+from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import describe, find_preset
-from sciscirl.report.runs import read_run
-from sciscirl.report.tables import view_runs
-from sciscirl.rl.config import make_config
-from sciscirl.rl.train import _settings
+from sciscirl.rl.config import make_config, make_dataset_builder
+from sciscirl.rl.train import list_settings
 from sciscirl.runs.folder import begin_run, write_json
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release
 from tests.sciscirl.toy import make_slice
@@ -70,28 +70,33 @@ def test_the_folder_of_a_run_is_its_last_state_with_step_and_hash(supervised, to
     assert (earlier["path"], earlier["step"]) == ("tinker://m/weights/000020", 20)
 
 
+def settings_of(options):
+    run = resolve_run(options)
+    return list_settings(run, make_dataset_builder(run))
+
+
 def test_training_starts_there_and_the_record_and_report_say_so(options, supervised, toy_slice, tmp_path):
     edit(supervised, model=options["model"])
     given = TrainOptions(**options, load_checkpoint=str(supervised))
-    config = make_config(given)
+    config = make_config(resolve_run(given))
     assert config.load_checkpoint_path == "tinker://m/weights/final"
     preset = replace(PRESET, model=options["model"])
     start = find_start(given.load_checkpoint, tmp_path / "run", preset)
     first, second = tmp_path / "rl", tmp_path / "rl-2"
     for folder in (first, second):
         folder.mkdir()
-    begin_run(first, toy_slice, _settings(given, config), resume=False, begun_from=start)
+    begin_run(first, toy_slice, settings_of(given), resume=False, begun_from=start)
     recorded = json.loads((first / "run.json").read_text("utf-8"))
     assert recorded["begun_from"] == start
     assert recorded["settings"]["load_checkpoint"] == "tinker://m/weights/final"
     # The folder may be gone by then: the path that it stood for resumes the run as well.
     again = TrainOptions(**options, load_checkpoint="tinker://m/weights/final")
-    begin_run(first, toy_slice, _settings(again, make_config(again)), resume=True)
+    begin_run(first, toy_slice, settings_of(again), resume=True)
     other = TrainOptions(**options)
     with pytest.raises(
         SciSciRLError, match="was begun with load_checkpoint='tinker://m/weights/final', which is missing"
     ):
-        begin_run(first, toy_slice, _settings(other, make_config(other)), resume=True)
+        begin_run(first, toy_slice, settings_of(other), resume=True)
 
     keep(first, [{"name": "000050", "batch": 50, "state_path": "tinker://n/weights/000050"}])
     next_start = find_start(str(first), second, preset)

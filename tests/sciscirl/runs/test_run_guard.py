@@ -13,31 +13,26 @@ import httpx
 import polars as pl
 import pytest
 import tinker
+from sciscirl.lab.studies.sweep_options import SweepOptions
 
 from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.evaluate import (
-    EvaluationConfig,
-    evaluate_baselines,
-    evaluate_model,
-    find_subject,
-    save_evaluation,
-)
-from sciscirl.evaluation.select_checkpoint import select_checkpoint
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject, save_evaluation
+from sciscirl.lab.analysis.baselines import evaluate_baselines
+from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
+from sciscirl.lab.models.local_model import load_base_model
+from sciscirl.lab.report.runs import name_folders
+from sciscirl.lab.studies.repro.sweep import ReproConfig
+from sciscirl.lab.studies.sweep import plan_sweep
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
-from sciscirl.options import SftOptions, SweepOptions, TrainOptions
+from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
-from sciscirl.report.runs import name_folders
 from sciscirl.rl.config import make_config
 from sciscirl.rl.train import guarded_run, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
-from sciscirl.runs.local_model import load_base_model
-from sciscirl.sft.config import resolve_folder
-from sciscirl.studies.repro.sweep import ReproConfig
-from sciscirl.studies.sweep import plan_sweep
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
@@ -252,9 +247,9 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
 
 def test_a_home_that_there_is_not_is_one_line(options):
     for find in (
-        lambda path: make_config(TrainOptions(**options | {"log_path": path})),
+        lambda path: make_config(resolve_run(TrainOptions(**options | {"log_path": path}))),
         lambda path: plan_sweep(SweepOptions(out=path)),
-        lambda path: resolve_folder(SftOptions(log_path=path), "peft"),
+        lambda path: resolve_run(PeftSftOptions(log_path=path)),
     ):
         with pytest.raises(SciSciRLError, match=r"'~nobody-of-this-name/run': there is no such home\. Write"):
             find("~nobody-of-this-name/run")
@@ -297,12 +292,12 @@ def test_what_is_no_path_of_weights_is_refused_before_a_server_is_asked(options,
     with pytest.raises(SciSciRLError, match=r"^checkpoint is "):
         ReproConfig(**known, checkpoint=path)
     with pytest.raises(SciSciRLError, match=r"^load_checkpoint is "):
-        make_config(TrainOptions(**options, load_checkpoint=path))
+        make_config(resolve_run(TrainOptions(**options, load_checkpoint=path)))
 
 
 def test_a_group_that_can_teach_nothing_and_a_model_without_a_name_are_refused(options):
     with pytest.raises(SciSciRLError, match="group_size is 1, needs at least 2: rewards are centred"):
-        make_config(TrainOptions(**options, group_size=1))
+        make_config(resolve_run(TrainOptions(**options, group_size=1)))
     with pytest.raises(SciSciRLError, match=r"^Preset\.model is '', needs text that is not empty"):
         Preset(name="x", change="", rules=TaskRules(), model="")
 

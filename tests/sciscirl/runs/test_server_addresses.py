@@ -9,14 +9,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from sciscidata.errors import ConfigError
-from sciscirl.envs.adversarial_opponents import ModelCompleter
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.options import TinkerSftOptions, TrainOptions
+from sciscirl.lab.adversarial.opponents import ModelCompleter
+from sciscirl.lab.studies.repro.sweep import ReproConfig, Sweep
+from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.server_checks import check_server, find_server, list_models, open_sampling, open_service
 from sciscirl.sft.tinker_backend import train_on_tinker
-from sciscirl.studies.repro.sweep import ReproConfig, Sweep
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER
 from tests.servers.serving import encrypt, serving
@@ -99,7 +99,7 @@ def test_training_judging_and_sweeping_write_nothing_for_an_open_address(options
     tuned = TinkerSftOptions(**asked, log_path=str(tmp_path / "sft"))
     for work in (
         lambda: asyncio.run(train_preset(TrainOptions(**options | {"base_url": url}))),
-        lambda: asyncio.run(train_on_tinker(tuned)),
+        lambda: asyncio.run(train_on_tinker(resolve_run(tuned))),
         lambda: asyncio.run(evaluate_model(EvaluationConfig(**known, out=tmp_path / "out"))),
         lambda: Sweep(ReproConfig(**known, out=tmp_path / "sweep")),
         lambda: asyncio.run(ModelCompleter(toy_model, renderer_name=RENDERER, base_url=url)([])),

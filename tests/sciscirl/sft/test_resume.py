@@ -20,11 +20,11 @@ import torch
 from tinker_cookbook import checkpoint_utils
 from tinker_cookbook.supervised import train
 
-from sciscirl.options import TinkerSftOptions
+from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.runs.folder import begin_run, list_weights, read_checkpoints
-from sciscirl.sft.config import list_settings, make_examples
+from sciscirl.sft.config import list_settings, make_papers_builder
 from sciscirl.sft.tinker_backend import make_config
-from tests.sciscirl.toy import RENDERER
+from tests.sciscirl.toy import RENDERER, gold_of
 
 N_STEPS, SIZE = 8, 3
 
@@ -132,17 +132,19 @@ def run(options: TinkerSftOptions, server: Server, monkeypatch, *, resume: bool 
     """Train as ``train_on_tinker`` does, without evaluations. Return the batches behind the last weights."""
     folder = Path(str(options.log_path))
     folder.mkdir(exist_ok=True)
-    settings = list_settings(options, "tinker")
+    resolved = resolve_run(options)
+    builder = make_papers_builder(resolved)
+    settings = list_settings(resolved, builder)
     first_step = begin_run(folder, Path(options.release), settings, resume=resume, steps_per_epoch=N_STEPS)
     monkeypatch.setattr(train.tinker, "ServiceClient", server.connect)
-    config = chz.replace(make_config(options, first_step=first_step), evaluator_builders=[])
+    config = chz.replace(make_config(resolved, builder, first_step=first_step), evaluator_builders=[])
     asyncio.run(train.main(config))
     return server.saved[str(read_checkpoints(folder)[-1].state_path)]
 
 
 @pytest.mark.parametrize("kill_at", [1, 4, 5])
 def test_a_resumed_run_trains_on_every_batch_once_and_in_order(options, monkeypatch, kill_at):
-    examples = make_examples(options)
+    examples = gold_of(options)
     prompts = [list(example.tokens[:-1]) for example in examples]
     batches = [repr(prompts[start : start + SIZE]) for start in range(0, len(prompts), SIZE)]
     assert len(set(batches)) == N_STEPS

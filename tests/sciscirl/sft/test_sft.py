@@ -13,15 +13,14 @@ from tinker_cookbook.utils import ml_log
 
 from sciscirl.envs.env import LabelEnv, build_messages, read_action
 from sciscirl.errors import ReleaseError, SciSciRLError
-from sciscirl.options import PeftSftOptions, SftOptions, TinkerSftOptions, TrainOptions
+from sciscirl.lab.sft.peft_backend import collate, collate_labels
+from sciscirl.options import PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.rl.config import make_dataset_builder
-from sciscirl.rl.config import resolve_preset as resolve_rl_preset
 from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
-from sciscirl.sft.config import list_settings, make_evaluator, make_examples, render_plan, resolve_preset
+from sciscirl.sft.config import list_settings, make_evaluator, make_papers_builder, render_plan
 from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
-from sciscirl.sft.peft_backend import collate, collate_labels
 from sciscirl.sft.tinker_backend import (
     GoldDatasetBuilder,
     NumberedEvaluator,
@@ -34,7 +33,7 @@ from sciscirl.task.contracts import CONTRACTS, parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView, list_labels, read_split
 from sciscirl.task.prompts import STYLES
 from sciscirl.task.rules import TaskRules
-from tests.sciscirl.toy import RENDERER, Scripted, say
+from tests.sciscirl.toy import RENDERER, Scripted, gold_of, say
 
 
 @pytest.fixture
@@ -84,7 +83,7 @@ def test_a_gold_answer_earns_the_most_there_is(paper, rules, toy_renderer):
 @pytest.mark.parametrize("name", PRESETS)
 def test_every_preset_has_a_gold_answer_that_its_contract_takes(name):
     gold = Gold("neutral", "novel", "A")
-    rules = resolve_preset(SftOptions(preset=name)).rules
+    rules = resolve_preset(PeftSftOptions(preset=name)).rules
     answer = rules.parse(gold_answer(Paper("W1", PaperView("t", "a", 2001, 3, None), gold), rules))
     assert answer.is_valid
     assert {answer.labels[column] for column in list_labels(rules.target)} <= {"neutral", "novel", "A"}
@@ -129,13 +128,14 @@ def test_the_loss_on_the_label_alone_is_on_its_tokens_and_closing_quote(toy_slic
 
 def test_a_run_on_the_label_alone_says_so_and_is_judged_by_scored_labels(options):
     chosen = PeftSftOptions(**options, preset="exp4", loss_on="label", quantize="none")
-    settings = list_settings(chosen, "peft")
+    run = resolve_run(chosen)
+    settings = list_settings(run, builder := make_papers_builder(run))
     assert (settings["loss_on"], settings["answers"]) == ("label", "logprobs")
-    assert make_evaluator(chosen, Path(options["log_path"])).scoring is not None
-    whole = PeftSftOptions(**options, preset="exp4", quantize="none")
-    assert (list_settings(whole, "peft")["answers"], make_evaluator(whole, Path("run")).scoring) == ("sampled", None)
+    assert make_evaluator(run, builder).scoring is not None
+    whole = resolve_run(PeftSftOptions(**options, preset="exp4", quantize="none"))
+    assert (list_settings(whole, builder)["answers"], make_evaluator(whole, builder).scoring) == ("sampled", None)
     with pytest.raises(SciSciRLError, match=r"loss_on=label trains on one label.*contract=two_keys"):
-        make_examples(PeftSftOptions(**options, preset="exp4", contract="probabilities", loss_on="label"))
+        gold_of(PeftSftOptions(**options, preset="exp4", contract="probabilities", loss_on="label"))
 
 
 @pytest.mark.parametrize("loss_on", ["answer", "label"])
@@ -211,26 +211,26 @@ def test_what_four_keys_have_no_gold_for_is_the_same_for_every_paper(toy_slice):
 
 
 def test_papers_come_in_the_order_of_reinforcement_learning_epoch_after_epoch(options):
-    examples = make_examples(SftOptions(**options, n_epochs=2, batch_size=5, interleave=True, seed=3))
+    examples = gold_of(PeftSftOptions(**options, n_epochs=2, batch_size=5, interleave=True, seed=3))
     rl = TrainOptions(**options, preset="exp4", n_epochs=2, batch_size=5, interleave=True, seed=3)
-    papers = make_dataset_builder(rl, resolve_rl_preset(rl)).train_papers()
+    papers = make_dataset_builder(resolve_run(rl)).train_papers()
     assert [example.openalex_id for example in examples] == [paper.openalex_id for paper in papers][:45]
     assert len(examples) == 45  # 48, less what fills no batch
 
 
 def test_fewer_steps_are_taken_where_so_many_are_asked_for(options):
-    assert len(make_examples(SftOptions(**options, n_epochs=9, batch_size=8, max_steps=2))) == 16
-    assert len(make_examples(SftOptions(**options, n_epochs=1, batch_size=8, max_steps=99))) == 24
+    assert len(gold_of(PeftSftOptions(**options, n_epochs=9, batch_size=8, max_steps=2))) == 16
+    assert len(gold_of(PeftSftOptions(**options, n_epochs=1, batch_size=8, max_steps=99))) == 24
 
 
 def test_what_is_given_goes_over_the_preset():
     given = {"seed": 3, "batch_size": 4, "max_tokens": 99, "learning_rate": 1e-5, "lora_rank": 4, "model": "a/b"}
     preset = resolve_preset(
-        SftOptions(preset="baseline", style="ontology", contract="two_keys", max_paper_tokens=77, **given)
+        PeftSftOptions(preset="baseline", style="ontology", contract="two_keys", max_paper_tokens=77, **given)
     )
     assert {name: getattr(preset, name) for name in given} == given
     assert preset.rules == TaskRules(style="ontology", contract="two_keys", max_paper_tokens=77)
-    assert resolve_preset(SftOptions()).rules == TaskRules(style="checklist", contract="two_keys", reward="strong")
+    assert resolve_preset(PeftSftOptions()).rules == TaskRules(style="checklist", contract="two_keys", reward="strong")
 
 
 @pytest.mark.parametrize(
@@ -238,16 +238,21 @@ def test_what_is_given_goes_over_the_preset():
 )
 def test_impossible_options_are_refused(options, wrong):
     with pytest.raises(SciSciRLError, match=f"{next(iter(wrong))} is .*needs a"):
-        make_examples(SftOptions(**options, **wrong))
+        gold_of(PeftSftOptions(**options, **wrong))
+
+
+def settings_of(options):
+    run = resolve_run(options)
+    return list_settings(run, make_papers_builder(run))
 
 
 def test_settings_name_whatever_would_change_a_run(options):
-    base = SftOptions(**options)
-    settings = list_settings(base, "peft")
+    base = PeftSftOptions(**options)
+    settings = settings_of(base)
     changes = {"confidence": 0.9, "n_train": 9, "interleave": True, "n_epochs": 4, "max_steps": 7, "seed": 4}
     changes |= {"batch_size": 3, "learning_rate": 1.0, "style": "plain", "contract": "four_keys", "lora_rank": 2}
     for name, value in changes.items():
-        assert list_settings(dataclasses.replace(base, **{name: value}), "peft") != settings, name
+        assert settings_of(dataclasses.replace(base, **{name: value})) != settings, name
     assert settings["backend"] == "peft"
 
 
@@ -255,7 +260,8 @@ def test_settings_name_whatever_would_change_a_run(options):
 
 
 def test_the_config_is_the_cookbooks_and_its_data_are_the_gold_answers(options):
-    config = make_config(TinkerSftOptions(**options, batch_size=8, n_epochs=2, learning_rate=3e-4, lora_rank=4))
+    run = resolve_run(TinkerSftOptions(**options, batch_size=8, n_epochs=2, learning_rate=3e-4, lora_rank=4))
+    config = make_config(run, make_papers_builder(run))
     assert isinstance(config, train.Config)
     assert config.ttl_seconds == 90 * 86_400
     assert (config.num_epochs, config.learning_rate, config.lora_rank) == (1, 3e-4, 4)
@@ -264,7 +270,7 @@ def test_the_config_is_the_cookbooks_and_its_data_are_the_gold_answers(options):
     assert held_out is None  # judged by our own evaluator
     assert len(dataset) == 6
     dataset.set_epoch(1)
-    examples = make_examples(config.dataset_builder.options)
+    examples = config.dataset_builder()[0].examples
     assert [datum.model_input.to_ints() for datum in dataset.get_batch(2)] == [
         list(example.tokens[:-1]) for example in examples[16:24]
     ]
@@ -278,7 +284,8 @@ def test_an_evaluation_is_written_under_the_step_at_which_the_loop_asks_for_it(
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
     store = TrainingRunStore(storage_from_uri(str(tmp_path)))
-    evaluator = make_evaluator(SftOptions(**options, n_test=3), tmp_path)
+    run = resolve_run(PeftSftOptions(**options | {"log_path": str(tmp_path)}, n_test=3))
+    evaluator = make_evaluator(run, make_papers_builder(run))
     policy = Scripted(toy_renderer.tokenizer, lambda _: say("neutral"))
     monkeypatch.setattr(type(evaluator), "__call__", lambda self, _, **more: self.eval_token_completer(policy, **more))
     numbered = NumberedEvaluator(evaluator, first_step=first_step, every=4, store=store)
@@ -291,7 +298,7 @@ def test_an_evaluation_is_written_under_the_step_at_which_the_loop_asks_for_it(
 
 def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options, monkeypatch):
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
-    text = render_dry_run(TinkerSftOptions(**options, batch_size=8, n_epochs=1))
+    text = render_dry_run(resolve_run(TinkerSftOptions(**options, batch_size=8, n_epochs=1)))
     resolved = json.loads(text.partition("\n--- example 1")[0])
     assert resolved["dataset_builder"]["options"]["preset"] == "exp4"
     assert text.count(f'<|im_start|>assistant\n{MARKS[0]}{{"disruption_label": "') == 3
@@ -304,25 +311,28 @@ def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options,
 def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_costs_nothing(options, monkeypatch):
     monkeypatch.setattr(prices, "PRICES", {options["model"]: prices.Price(1.0, 1.0, 1000.0)})
     given = TinkerSftOptions(**options, batch_size=8, n_epochs=1)
-    said = re.search(r"trained on in all, with their prompts: about ([\d,]+): \$([\d.]+) \(list", render_dry_run(given))
+    said = re.search(
+        r"trained on in all, with their prompts: about ([\d,]+): \$([\d.]+) \(list", render_dry_run(resolve_run(given))
+    )
     n_tokens = int(said[1].replace(",", ""))
-    examples = make_examples(given)
+    examples = gold_of(given)
     assert n_tokens == pytest.approx(sum(len(example.tokens) for example in examples), rel=0.01)
     assert float(said[2]) == pytest.approx(n_tokens / 1000, abs=0.01)
-    own = render_plan(SftOptions(**options, batch_size=8, n_epochs=1), {}, list_settings(given, "tinker"))
+    run = resolve_run(PeftSftOptions(**options, batch_size=8, n_epochs=1))
+    own = render_plan(run, make_papers_builder(run), {}, settings_of(given))
     assert own.endswith(f"about {n_tokens:,}")
 
 
 def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeypatch):
     monkeypatch.setenv("TINKER_API_KEY", "tml-x")
     with pytest.raises(SciSciRLError, match="no Tinker server answers"):
-        asyncio.run(train_on_tinker(TinkerSftOptions(**options, base_url="http://127.0.0.1:9")))
+        asyncio.run(train_on_tinker(resolve_run(TinkerSftOptions(**options, base_url="http://127.0.0.1:9"))))
     assert not Path(options["log_path"]).exists()
 
 
 def test_an_altered_slice_is_said_before_anything_else(options, tmp_path):
     with pytest.raises(ReleaseError, match="is not a release"):
-        render_dry_run(TinkerSftOptions(**{**options, "release": str(tmp_path)}))
+        render_dry_run(resolve_run(TinkerSftOptions(**{**options, "release": str(tmp_path)})))
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import PromptError, SciSciRLError
-from sciscirl.evaluation.baselines import BASELINES, run_baseline
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines
-from sciscirl.metrics.compare import CompareConfig, list_asked
+from sciscirl.evaluation.evaluate import EvaluationConfig
+from sciscirl.lab.analysis.baselines import BASELINES, evaluate_baselines, run_baseline
+from sciscirl.lab.analysis.compare import CompareConfig, list_asked
+from sciscirl.lab.report.comparison import compare_files
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
-from sciscirl.report.comparison import compare_files
 from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.papers import SEEN, TARGETS, PaperView, read_split
 from sciscirl.task.prompts import STYLES, render_prompt

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import LabelEnv, build_messages
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
-from sciscirl.evaluation.baselines import run_baseline
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_baselines, evaluate_predictions
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions
 from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
+from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.metrics.predictions import find_target
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe, find_preset, make_preset, recall_preset
-from sciscirl.report.report import ReportConfig, write_report
 from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 from sciscirl.task.papers import PAIRS, PairView, choose_target, pair_papers, read_part, read_split

@@ -33,8 +33,8 @@ from tests.sciscirl.papers import write_slice
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score")
 PURE = (
-    *("errors", "presets", "task.papers", "task.prompts", "task.contracts", "task.rewards", "task.adversarial_rewards"),
-    *("task.rules", "metrics.metrics", "metrics.bootstrap", "metrics.predictions", "metrics.adversarial"),
+    *("errors", "presets", "task.papers", "task.prompts", "task.contracts", "task.rewards", "task.adversarial_rules"),
+    *("task.rules", "metrics.metrics", "metrics.bootstrap", "metrics.predictions", "lab.adversarial.metrics"),
     "envs.class_share_penalty",
 )
 # Nine digits that neither a year nor a count of these tests has.
@@ -227,7 +227,7 @@ def test_the_pure_half_imports_only_releases_labels_and_storage_of_sciscidata(na
     }
     data = {"sciscidata.release.release", "sciscidata.label_thresholds", "sciscidata.errors", "sciscidata.storage"}
     data |= {"sciscidata.own_label", *(f"sciscidata.storage.{name}" for name in ("parquet", "small_files", "sums"))}
-    tools = {"sciscidata._support.validate", "sciscidata._support.terminal"}  # they know no data
+    tools = {"sciscidata.options.checks", "sciscidata.terminal.messages"}  # they know no data
     assert imported <= data | tools
 
 

@@ -1,0 +1,316 @@
+"""Check arguments and the fields of configurations: a message says what is wrong, what was given and what is needed.
+
+Bounds and choices stand in the type hints, where the command line reads them too.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from sciscidata.errors import ConfigError
+from sciscidata.terminal.messages import suggest
+
+Config = TypeVar("Config")
+
+_MOST_SHOWN: Final = 200  # characters of a value in a message
+_WRONG: Final = object()
+_NUMBERS: Final = ("no", "one", "two", "three", "four")
+
+#: Hints that several configurations share. A title stands for the value in a usage line.
+Folder = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="the path of a folder")]
+FolderOrUrl = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="a folder or a URL")]
+PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
+Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
+Megabytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20, title="MB")]
+Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
+
+
+class Hint:
+    """A type hint taken apart.
+
+    ``whole`` is the hint as it was written; ``metas`` are bounds and names, from ``Annotated``; ``kinds`` the types
+    that it allows, without None (``optional``) and ``Literal`` (``choices``). ``configurations`` are the dataclasses of
+    ``kinds``.
+    """
+
+    def __init__(self, hint: Any) -> None:  # noqa: ANN401
+        self.whole, self.optional = hint, False
+        self.metas: list[msgspec.Meta] = []
+        self.kinds: list[Any] = []
+        self.choices: list[Any] = []
+        self._add(hint)
+        self.configurations = tuple[type, ...](filter(dataclasses.is_dataclass, self.kinds))
+
+    def _add(self, hint: Any) -> None:  # noqa: ANN401
+        origin, arguments = get_origin(hint), get_args(hint)
+        if origin is Annotated:
+            self.metas += [meta for meta in arguments[1:] if isinstance(meta, msgspec.Meta)]
+            self._add(arguments[0])
+        elif origin in (Union, UnionType):
+            for member in arguments:
+                self._add(member)
+        elif origin is Literal:
+            self.choices += arguments
+        elif hint in (None, NoneType):
+            self.optional = True
+        else:
+            self.kinds.append(hint)
+
+    def __str__(self) -> str:
+        """Say what is needed."""
+        return self._needed() + (", or None" if self.optional else "")
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it asks for a tuple of any length."""
+        return any(get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis for kind in self.kinds)
+
+    def meta(self, name: str) -> Any:  # noqa: ANN401
+        """Return a bound or name, None where there is none."""
+        return next((value for meta in self.metas if (value := getattr(meta, name)) is not None), None)
+
+    def _needed(self) -> str:
+        if self.meta("description"):
+            return self.meta("description")
+        if self.choices:
+            return f"one of {', '.join(map(str, self.choices))}" if len(self.choices) > 1 else str(self.choices[0])
+        if self.configurations:
+            names = [kind.__name__ for kind in self.kinds]
+            return f"one of {', '.join(names)}" if len(names) > 1 else f"{_article(names[0])} {names[0]}"
+        kind, arguments = get_origin(self.kinds[0]) or self.kinds[0], get_args(self.kinds[0])
+        if kind is tuple:
+            item = Hint(arguments[0])
+            if arguments[-1] is Ellipsis:
+                words = str(item).removeprefix("a ").removesuffix(" that is not empty")
+                return f"a list of at least one {words}" if self.meta("min_length") else f"a list of {_plural(words)}"
+            return f"{_NUMBERS[len(arguments)]} {_plural(str(item))}"
+        if kind is str:
+            return "text that is not empty" if self.meta("min_length") else "text"
+        if kind in (int, float):
+            return ("a whole number" if kind is int else "a number") + self._bounds()
+        words = {bool: "True or False", Path: "a path", dict: "a dict", Mapping: "a dict"}
+        return words.get(kind, f"{_article(str(kind.__name__))} {kind.__name__}")
+
+    def _bounds(self) -> str:
+        ge, gt, le, lt = (self.meta(name) for name in ("ge", "gt", "le", "lt"))
+        low = f"from {_number(ge)}" if ge is not None else f"above {_number(gt)}" if gt is not None else ""
+        if le is not None:
+            high = f"to {_number(le)}" if ge is not None else f"up to {_number(le)}"
+        else:
+            high = f"below {_number(lt)}" if lt is not None else ""
+        comma = "," if low and high and not high.startswith("to ") else ""
+        return "".join(f" {word}" for word in (low + comma, high) if word)
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) and abs(value) > 9_999 else f"{value:g}"
+
+
+def _article(name: str) -> str:
+    return "an" if name[0] in "AEIOUaeiou" else "a"
+
+
+def _plural(text: str) -> str:
+    return re.sub(r"^(?:a )?(text|path|(?:whole )?number)", r"\1s", text)
+
+
+@functools.cache
+def field_hints(kind: type) -> Mapping[str, Hint]:
+    """Return the type hint of each field of a configuration."""
+    hints = get_type_hints(kind, include_extras=True)
+    return {field.name: Hint(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # noqa: ANN401
+    """Check every field of a frozen dataclass against its type hint. Call it first in ``__post_init__``.
+
+    Bounds are ``Annotated[int, msgspec.Meta(ge=0)]``, choices are ``Literal``, and another configuration must be an
+    object of its class. True is not a number, and NaN and infinity are refused. A list becomes a tuple, a whole number
+    a float, text a path and a path text, where the hint asks for it. A message never holds the value of a field with
+    ``repr=False`` or ``metadata={"secret": True}``.
+
+    Raises:
+        error: on construction; a value does not fit its hint.
+
+    Example:
+        >>> from sciscidata.sampling.split import SplitConfig
+        >>> SplitConfig(n_test=-1)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: SplitConfig.n_test is -1, needs a whole number from 0 to 2,147,483,647.
+    """
+    kind: type = type(config)
+    for field in dataclasses.fields(config):
+        value, name = getattr(config, field.name), f"{kind.__name__}.{field.name}"
+        secret = not field.repr or "secret" in field.metadata
+        converted = check_value(name, value, field_hints(kind)[field.name], error, secret=secret)
+        if converted is not value:
+            object.__setattr__(config, field.name, converted)
+
+
+def check_value(
+    name: str,
+    value: Any,  # noqa: ANN401
+    hint: Any,  # noqa: ANN401
+    error: type[Exception] = ConfigError,
+    *,
+    secret: bool = False,
+) -> Any:  # noqa: ANN401
+    """Return one argument in the type of its hint, with the rules and the message of check_fields.
+
+    Example:
+        >>> check_value("n_threads", 0, PositiveInt | None)
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: n_threads is 0, needs a whole number from 1, or None.
+    """
+    hint = hint if isinstance(hint, Hint) else Hint(hint)
+    try:
+        return convert(value, hint)
+    except ValueError as problem:
+        got = f"of type {type(value).__name__}" if secret else show_value(value)
+        msg = f"{name} is {got}, {problem}.{suggest(value, hint.choices)}"
+        raise error(msg) from None
+
+
+def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
+    """Return a value in the type that a hint asks for.
+
+    A ValueError says what is needed, and never repeats the value.
+
+    Example:
+        >>> convert([1990, 2000], Hint(tuple[int, int] | None))
+        (1990, 2000)
+        >>> convert(True, Hint(PositiveInt))
+        Traceback (most recent call last):
+        ...
+        ValueError: needs a whole number from 1
+    """
+    given = value
+    if isinstance(value, float):
+        given = float(value)  # NumPy has its own number types
+    elif isinstance(value, os.PathLike) and hint.kinds == [str]:
+        given = os.fspath(value)
+    elif isinstance(value, str | os.PathLike) and hint.is_list and str not in hint.kinds:
+        given = (os.fspath(value),)  # one stands for a list of one
+    try:
+        if hint.choices and hint.kinds and all(isinstance(kind, type) and str in kind.__bases__ for kind in hint.kinds):
+            # One of some words, or an object that stands for another: msgspec knows no such union.
+            is_object = isinstance(value, tuple(hint.kinds))
+            converted = value if is_object else msgspec.convert(given, Literal[*hint.choices])
+        elif hint.configurations:
+            converted = value if isinstance(value, tuple(hint.kinds)) or (value is None and hint.optional) else _WRONG
+        else:
+            converted = msgspec.convert(given, hint.whole, dec_hook=_make_path)
+    except (msgspec.ValidationError, UnicodeEncodeError):
+        converted = _WRONG
+    parts: tuple[Any, ...] = converted if isinstance(converted, tuple) else (converted,)
+    if converted is _WRONG or any(isinstance(part, float) and not math.isfinite(part) for part in parts):
+        is_number = isinstance(given, float) and not math.isfinite(given)
+        needed = str(hint).replace("a number", "a finite number", 1) if is_number else str(hint)
+        msg = f"needs {needed}"
+        raise ValueError(msg)
+    if any(isinstance(part, str | Path) and "\0" in str(part) for part in parts):
+        msg = "needs text without a NUL character"
+        raise ValueError(msg)
+    return converted
+
+
+def _make_path(kind: type, value: Any) -> object:  # noqa: ANN401
+    if kind is Path:
+        return Path(value)  # refuses what is no path by itself
+    if not isinstance(value, kind):
+        raise TypeError
+    return value
+
+
+def show_value(value: object) -> str:
+    """Write a value for a message, cut where it is long."""
+    try:
+        text = repr(value)
+    except Exception:  # more digits than Python prints, or somebody else's object
+        return f"of type {type(value).__name__}"
+    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+
+
+def is_whole(value: object) -> bool:
+    """Say whether a value is a whole number; True and False are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def require_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
+    """Return a configuration; a ConfigError with an ``example`` for any other kind, such as a dict or a path."""
+    needed = f"{_article(kind.__name__)} {kind.__name__}, for example {kind.__name__}({example})"
+    return check_value(name, config, Annotated[kind, msgspec.Meta(description=needed)])
+
+
+def checked_config(config: object, kind: type[Config], example: str = "", *, name: str = "config") -> Config:
+    """Return a configuration, or the default one when None; errors are as in require_config."""
+    return kind() if config is None else require_config(config, kind, example, name=name)
+
+
+def check_threads(n_threads: object) -> None:
+    """Raise a ConfigError if a number of threads is neither None (as many as Polars uses) nor a whole number from 1."""
+    check_value("n_threads", n_threads, PositiveInt | None)
+
+
+def conventional_options(
+    kind: type, conventions: Mapping[str, Mapping[str, Any]], name: str, changes: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the options of a named convention of a configuration, with changes put over them.
+
+    A ConfigError says that there is no such convention, or that ``kind`` has no such option.
+    """
+    check_value(f"{kind.__name__}.compat", name, Literal[*conventions])
+    for option in changes:
+        if option not in field_hints(kind):
+            near = suggest(option, field_hints(kind)) or f" It has {', '.join(field_hints(kind))}."
+            msg = f"{kind.__name__} has no option {option!r}.{near}"
+            raise ConfigError(msg)
+    return {**conventions[name], **changes}
+
+
+def require_parquet_name(path: Path, what: str) -> None:
+    """Raise a ConfigError for a name that promises another kind of file than Parquet; no suffix promises nothing.
+
+    ``what`` begins the message, with its verb.
+
+    Example:
+        >>> require_parquet_name(Path("cd.csv"), "scores are")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: scores are written as Parquet, and cd.csv is named otherwise. Choose
+        cd.parquet.
+    """
+    if path.suffix.lower() not in ("", ".parquet", ".pq"):
+        msg = f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet."
+        raise ConfigError(msg)
+
+
+def parse_shard(text: object) -> tuple[int, int]:
+    """Read which of how many shares is meant, the first being 1; a ConfigError if there is no share of this number.
+
+    Example:
+        >>> parse_shard("2/8")
+        (2, 8)
+        >>> parse_shard("9/8")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: shard is '9/8', needs K/N with K from 1 to N: 2/8 is the second of eight shares.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text) if isinstance(text, str) else None
+    shard, n_shards = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= shard <= n_shards:
+        msg = f"shard is {text!r}, needs K/N with K from 1 to N: 2/8 is the second of eight shares."
+        raise ConfigError(msg)
+    return shard, n_shards

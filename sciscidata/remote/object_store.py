@@ -1,0 +1,508 @@
+"""Object stores (``s3://``, ``gs://``, ``az://``): check their address; list, download and upload objects by obstore.
+
+Settings and credentials come from the environment, as the tools of each store read them, or from options. A task that
+goes to another process carries no credential: the environment of that process has it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from sciscidata.errors import (
+    ConfigError,
+    CorruptRecordError,
+    InputNotFoundError,
+    SciSciDataError,
+    StorageError,
+    how_to_install,
+)
+from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
+from sciscidata.storage.lock import open_lock, wait_for_lock
+
+_Result = TypeVar("_Result")
+
+#: The remedy for an object store that fails.
+STORE_REMEDY: Final = (
+    "Check the address, the network, and the settings and credentials of the store: in the environment (of s3:// "
+    "AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL; of gs:// GOOGLE_SERVICE_ACCOUNT, or "
+    "GOOGLE_SKIP_SIGNATURE=true for an open bucket; of az:// AZURE_STORAGE_ACCOUNT_NAME, AZURE_STORAGE_ACCOUNT_KEY; of "
+    "hf:// HF_TOKEN), or among the options of the store."
+)
+
+
+def store_remedy(reason: str) -> str:
+    """Return the remedy for what a store says; with that of a missing network, if nothing was answered."""
+    return f"{STORE_REMEDY} {NO_NETWORK}" if "error sending request" in reason else STORE_REMEDY
+
+
+#: The remedy for a URL where only a disk will do.
+ON_DISK: Final = (
+    "Only files of scores are written into a store. Publish a release by `sciscidata publish`, and copy anything else."
+)
+_URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
+_URL_AS_PATH: Final = re.compile(r"(s3a?|gc?s|az|azure|adl|abfss?):/(?!/)", re.I)
+#: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
+_OWNERS: Final = {
+    **dict.fromkeys(("s3", "s3a"), "aws"),
+    **dict.fromkeys(("gs", "gcs"), "google"),
+    **dict.fromkeys(("az", "azure", "adl", "abfs", "abfss"), "azure"),
+}
+#: Names of addresses that receive credentials, without those that only hand them out, such as metadata_endpoint.
+_ENDPOINT: Final = re.compile(
+    r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
+)
+_CREDENTIAL: Final = re.compile("token|key|secret|password|auth|credential|header|cookie")
+_ACCOUNTS: Final = (
+    *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
+    *("google_service_account_key", "service_account_key"),
+)
+#: Settings that say who asks. Without one of them a request is not signed: open buckets need none.
+_IDENTITY: Final = re.compile(
+    "access_key|web_identity_token_file|container_credentials|service_account|application_credentials"
+    "|account_key|master_key|sas_|client_secret|federated_token|_token$|use_azure_cli|managed_identity"
+)
+_PROOF: Final = "the credentials (a signature, a token)"
+_ASKED: Final = re.compile(r"\b(GET|PUT|POST|HEAD|DELETE) (\S+) in [^ ,]+(?:,.*?retry_timeout: \S+)?\s+- (.*)", re.S)
+
+RETRIES: Final = 10
+RETRIES_AT_FIRST: Final = 4  # a wrong address is more likely than a store that fails
+_FIRST_WAIT_S: Final = 0.1
+_LONGEST_WAIT_S: Final = 30.0
+_TIMEOUT_S: Final = 600.0  # of a request with its answer
+_SILENCE_S: Final = 60.0  # of a store in the middle of an answer
+_REQUEST_BYTES: Final = 32 << 20
+_CHUNK_BYTES: Final = 1 << 20
+_PACED_S: Final = 2.0  # of a paced request: shorter ones keep the pace more evenly
+_LARGEST_TEXT: Final = 1 << 28  # of a manifest
+_LARGEST_PUT: Final = 1 << 28  # bytes in one request, which may have a condition
+_UPLOADS: Final = 4  # parts of a larger object that are on their way together
+
+
+def is_url(place: str | os.PathLike[str]) -> bool:
+    """Whether a folder or file is named by a URL.
+
+    Example:
+        >>> is_url("s3://openalex"), is_url("openalex")
+        (True, False)
+    """
+    return isinstance(place, str) and _URL.match(place) is not None
+
+
+def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> None:
+    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL.
+
+    Example:
+        >>> refuse_url(Path("s3://bucket/cd.parquet"), "out")
+        Traceback (most recent call last):
+        ...
+        sciscidata.errors.ConfigError: out begins with s3:/, as a URL in a Path does. Give it as text: s3://.
+    """
+    scheme = str(place).partition(":")[0]
+    if remedy and (is_url(place) or _URL_AS_PATH.match(str(place))):
+        msg = f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}"
+        raise ConfigError(msg)
+    if _URL_AS_PATH.match(str(place)):
+        msg = f"{name} begins with {scheme}:/, as a URL in a Path does. Give it as text: {scheme}://."
+        raise ConfigError(msg)
+
+
+def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: str = "storage_options") -> None:
+    """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded.
+
+    ``name`` is that of the option that holds ``folder``, and ``field`` that of its options, for the message.
+    """
+    if not is_url(folder):
+        return
+    scheme, rest = folder.split("://", 1)
+    if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
+        msg = (
+            f"{name} is {show_address(folder)}, needs a URL without a user name or password, because "
+            "it is recorded. Put credentials into the environment."
+        )
+        raise ConfigError(msg)
+    owner = _OWNERS.get(scheme.lower(), "")
+    if scheme.lower() == "http" and any(_CREDENTIAL.search(str(option).lower()) for option in options):
+        check_address(folder, name=name, key=_PROOF)
+    settings = _settings(owner, options, field)
+    if _skips_signature(owner, settings):
+        return
+    for url, setting in _endpoints(owner, settings):
+        check_address(url, name=setting, key=_PROOF)
+
+
+def refuse_credentials(options: Mapping[str, Any] | None, *, name: str) -> None:
+    """Raise a ConfigError for an option that is a credential: tasks carry the options, and may be written to disk."""
+    for option in options or {}:
+        if _CREDENTIAL.search(str(option).lower()):
+            msg = (
+                f"{name} holds {option}, a credential, which would be written into tasks. Put it "
+                "into the environment, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
+            )
+            raise ConfigError(msg)
+
+
+def _settings(owner: str, options: Mapping[str, Any], field: str) -> dict[str, tuple[str, str]]:
+    """Return value and name of each setting by its name in lower case; options beat the environment."""
+    read = ((name, value) for name, value in os.environ.items() if owner and name.startswith(f"{owner.upper()}_"))
+    given = {name.lower(): (value, name) for name, value in read}
+    named = ((str(option).lower(), str(value)) for option, value in options.items())
+    return given | {option: (value, f"{field}[{option!r}]") for option, value in named}
+
+
+def _skips_signature(owner: str, settings: Mapping[str, tuple[str, str]]) -> bool:
+    unsigned = (f"{owner}_skip_signature", "skip_signature")
+    return any(settings[option][0].lower() in ("true", "1") for option in unsigned if option in settings)
+
+
+def _endpoints(owner: str, settings: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+    """Return the addresses that are asked instead of the provider's, each with the name of its setting."""
+    endpoints = [settings[option] for option in settings if _ENDPOINT.search(option)]
+    for option in _ACCOUNTS if owner == "google" else ():
+        if option in settings and (url := _address_in_account(settings[option][0])):
+            endpoints.append((url, f"gcs_base_url in the service account of {settings[option][1]}"))
+    return [(url.strip(), name) for url, name in endpoints if url.strip()]
+
+
+def _address_in_account(account: str) -> str | None:
+    """Return the address that a service account (a file or its content) sets instead of Google's."""
+    try:
+        text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
+        address = json.loads(text).get("gcs_base_url")
+    except (OSError, ValueError, AttributeError):  # opening the store reports the problem
+        return None
+    return address if isinstance(address, str) else None
+
+
+class StoredObject(msgspec.Struct, frozen=True):
+    """One object as its store lists it. ``version`` is its ETag, which differs when the bytes differ; or empty."""
+
+    url: str
+    size: int  # bytes
+    modified_ns: int  # since 1970
+    version: str
+
+
+class Found(NamedTuple):
+    """An object as it is now: what names its version, and its attributes."""
+
+    version: Mapping[str, str]
+    attributes: Mapping[str, str]
+
+
+class Access(NamedTuple):
+    """How to reach a store: options without a credential, who has its URL, who has the options, and retries."""
+
+    options: Mapping[str, Any]
+    name: str
+    field: str
+    n_retries: int = RETRIES
+
+
+class Store:
+    """A bucket. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
+
+    Waits grow exponentially with jitter up to half a minute; what a store asks for in ``Retry-After`` is not read.
+    Every method that reads raises an InputNotFoundError for what is not there, not allowed, or not reached; one that
+    writes, a StorageError.
+    """
+
+    def __init__(self, url: str, access: Access) -> None:
+        scheme, _, rest = url.partition("://")
+        owner = _OWNERS.get(scheme.lower())
+        bucket, _, inside = rest.partition("/")
+        if owner is None or not bucket:
+            msg = (
+                f"{access.name} is {show_address(url)}, needs a path, or a URL of a store: "
+                "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER."
+            )
+            raise ConfigError(msg)
+        settings = _settings(owner, access.options, access.field)
+        options = {str(name): value for name, value in access.options.items() if "allow_http" not in str(name).lower()}
+        has_say = any("skip_signature" in name for name in settings)
+        if is_open := not has_say and not any(map(_IDENTITY.search, settings)):
+            options["skip_signature"] = "true"
+        check_store(url, options, name=access.name, field=access.field)
+        try:
+            from obstore.exceptions import BaseError
+            from obstore.store import from_url
+        except ImportError as error:
+            msg = f"obstore, which reads and writes object stores, is not installed. Run {how_to_install('store')}."
+            raise ConfigError(msg) from error
+        seconds = datetime.timedelta
+        n_retries = int(options.pop("max_retries", access.n_retries))
+        self._n_retries = max(n_retries, RETRIES) if n_retries else 0  # of a store that has begun to answer
+        self.bucket, self.folder = f"{scheme}://{bucket}", inside.strip("/")
+        self._endpoints = _endpoints(owner, settings)
+        self._only_reads = owner == "google" and (is_open or _skips_signature(owner, settings))
+        try:
+            connect: Any = from_url  # its overloads know options one by one
+            self._store: Any = connect(
+                self.bucket,
+                config=options,
+                client_options={
+                    "allow_http": any(address.lower().startswith("http:") for address, _ in self._endpoints),
+                    "timeout": seconds(seconds=_TIMEOUT_S),
+                    "read_timeout": seconds(seconds=_SILENCE_S),
+                },
+                retry_config={
+                    "max_retries": n_retries,
+                    "retry_timeout": seconds(seconds=_TIMEOUT_S),
+                    "backoff": {
+                        "init_backoff": seconds(seconds=_FIRST_WAIT_S),
+                        "max_backoff": seconds(seconds=_LONGEST_WAIT_S),
+                    },
+                },
+            )
+        except (BaseError, ValueError) as error:
+            msg = f"{url} cannot be opened: {_reason(error)}. {store_remedy(str(error))}"
+            raise ConfigError(msg) from None
+
+    def list_below(self, folder: str) -> dict[str, StoredObject]:
+        """List all objects below a folder by their key."""
+        return {found.url[len(self.bucket) + 1 :]: found for found in self._list(folder, below=True)}
+
+    def list_in(self, folder: str) -> dict[str, StoredObject]:
+        """List the objects in a folder itself by their name there."""
+        return {PurePosixPath(found.url).name: found for found in self._list(folder, below=False)}
+
+    def _list(self, folder: str, *, below: bool) -> list[StoredObject]:
+        import obstore
+
+        prefix = "" if folder in ("", ".") else f"{folder}/"
+
+        def act() -> list[StoredObject]:
+            if below:
+                found = [meta for chunk in obstore.list(self._store, prefix) for meta in chunk]
+            else:
+                found = list(obstore.list_with_delimiter(self._store, prefix)["objects"])
+            return [self._describe(meta) for meta in found]
+
+        return self._keep_trying(act, f"{self.bucket}/{prefix}")
+
+    def _describe(self, meta: Any) -> StoredObject:  # noqa: ANN401
+        modified = meta["last_modified"]
+        elapsed = modified - datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+        modified_ns = (elapsed // datetime.timedelta(microseconds=1)) * 1_000
+        tag = meta["e_tag"] or ""
+        version = tag if not tag or tag.startswith(('"', "W/")) else f'"{tag}"'  # Azure lists it without quotes
+        return StoredObject(f"{self.bucket}/{meta['path']}", meta["size"], modified_ns, version)
+
+    def read(self, found: StoredObject) -> bytes:
+        """Read a small object whole."""
+        import obstore
+
+        if found.size > _LARGEST_TEXT:
+            msg = f"{found.url} has {found.size:,} bytes, more than any manifest. Check the address."
+            raise InputNotFoundError(msg)
+        key = found.url[len(self.bucket) + 1 :]
+        return self._keep_trying(lambda: bytes(obstore.get(self._store, key).bytes()), found.url)
+
+    def download(
+        self,
+        found: StoredObject,
+        target: Path,
+        advance: Callable[[float], None],
+        pace: SharedPace | None = None,
+    ) -> None:
+        """Download an object into a file. Bytes that the file has already are not asked for again.
+
+        ``advance`` gets the bytes, those of an earlier run too. A CorruptRecordError (its message is only the reason)
+        means that the object is another one by now.
+        """
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        key = found.url[len(self.bucket) + 1 :]
+        with target.open("ab") as file:
+            have = file.tell()
+            if have > found.size:
+                file.truncate(have := 0)
+            advance(have)
+            n_empty = 0
+            while have < found.size:
+                size = min(found.size - have, pace.request_bytes if pace else _REQUEST_BYTES)
+                if pace:
+                    pace.wait(size)
+
+                def act(first: int = have, end: int = have + size) -> None:
+                    if (first := max(first, file.tell())) >= end:  # repeated, but only the end of the answer was lost
+                        return
+                    options: Any = {"range": (first, end), "if_match": found.version or None}
+                    try:
+                        answer = obstore.get(self._store, key, options=options)
+                    except PreconditionError:
+                        raise CorruptRecordError(_CHANGED) from None
+                    meta = self._describe(answer.meta)
+                    if (meta.size, meta.version) != (found.size, found.version):
+                        raise CorruptRecordError(_CHANGED)
+                    for chunk in answer.stream(_CHUNK_BYTES):
+                        file.write(chunk)
+                        advance(len(chunk))
+
+                self._keep_trying(act, found.url)
+                n_empty = n_empty + 1 if have == file.tell() else 0
+                have = file.tell()
+                if n_empty > self._n_retries:
+                    msg = f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}"
+                    raise InputNotFoundError(msg)
+
+    def find(self, key: str) -> Found | None:
+        """Return what an object is, None if there is none."""
+        import obstore
+
+        def act() -> Found | None:
+            try:
+                answer = obstore.get(self._store, key, options={"head": True})
+            except FileNotFoundError:
+                return None
+            named: Any = {name: answer.meta[name] for name in ("e_tag", "version")}
+            return Found({name: value for name, value in named.items() if value}, dict(answer.attributes))
+
+        return self._keep_trying(act, f"{self.bucket}/{key}", "looked at")
+
+    def check_writable(self, key: str) -> None:
+        """Raise a StorageError if nothing can be written where no object is: no bucket, or no permission.
+
+        The store is asked to replace an object by a version that none has. It refuses, after it has looked at these.
+        """
+        import obstore
+        from obstore.exceptions import PreconditionError
+
+        def act() -> None:
+            try:
+                obstore.put(self._store, key, b"", mode={"e_tag": '"0"', "version": "1"})
+            except PreconditionError as error:
+                if "NoSuchBucket" in str(error):
+                    raise FileNotFoundError from error
+            else:  # a store without conditions
+                obstore.delete(self._store, key)
+
+        self._keep_trying(act, self.bucket, "written")
+
+    def upload(self, file: Path, key: str, attributes: Mapping[str, str], replaced: Found | None) -> bool:
+        """Upload a file, whole or not at all; return False if the store holds something else than ``replaced`` by then.
+
+        Up to 256 MB, the store itself compares. A larger file goes in parts, and is compared right before.
+        """
+        import obstore
+        from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
+
+        is_small = file.stat().st_size <= _LARGEST_PUT
+        how: dict[str, Any] = {"use_multipart": True, "chunk_size": _REQUEST_BYTES, "max_concurrency": _UPLOADS}
+        if is_small:
+            how = {"mode": replaced.version if replaced else "create", "use_multipart": False}
+
+        def act() -> bool:
+            problem = None
+            if is_small or self.find(key) == replaced:
+                try:
+                    obstore.put(self._store, key, file, attributes=dict(attributes), **how)
+                    return True
+                except (AlreadyExistsError, GenericError, PreconditionError, FileNotFoundError) as error:
+                    if isinstance(error, GenericError) and "InvalidBlockList" not in str(error):
+                        raise  # Azure says that where the blocks are in a blob already
+                    problem = error
+            found = self.find(key)  # if an answer was lost, it is there, and the question was repeated in vain
+            if problem and found == replaced:
+                raise problem
+            return found is not None and found.attributes.items() >= attributes.items()
+
+        return self._keep_trying(act, f"{self.bucket}/{key}", "written")
+
+    def _keep_trying(self, act: Callable[[], _Result], url: str, what: str = "read") -> _Result:
+        """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
+        import tenacity
+        from obstore.exceptions import BaseError
+
+        if what == "written" and self._only_reads:  # obstore would ask the machine for a token
+            msg = (
+                f"{url} cannot be written without credentials. Set GOOGLE_SERVICE_ACCOUNT, or "
+                "GOOGLE_SKIP_SIGNATURE=false where the machine itself has a role."
+            )
+            raise StorageError(msg)
+
+        retrying = tenacity.Retrying(
+            retry=tenacity.retry_if_exception(lambda error: "response body" in str(error)),
+            stop=tenacity.stop_after_attempt(self._n_retries + 1),
+            wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
+            reraise=True,
+        )
+        try:
+            return retrying(act)
+        except (BaseError, FileNotFoundError) as error:
+            raise self._explain(error, url, what) from None
+
+    def _explain(self, error: Exception, url: str, what: str) -> SciSciDataError:
+        """Turn an error of obstore into one of ours: what, got, needed."""
+        place = f" at {show_address(self._endpoints[0][0])}" if self._endpoints else ""
+        text = str(error)
+        is_missing = isinstance(error, FileNotFoundError) or "404 Not Found" in text
+        if is_missing and "NoSuchUpload" not in text:  # that is a part's, or what ends an upload that failed
+            msg = f"{url}{place} does not exist. {STORE_REMEDY}"
+        elif "403 Forbidden" in text or "401 Unauthorized" in text:
+            remedy = "Check the credentials in the environment, and what they allow."
+            if what == "read":
+                remedy = (
+                    "An open bucket needs no credentials: set AWS_SKIP_SIGNATURE=true (or GOOGLE_, AZURE_). For any "
+                    "other, check the credentials in the environment."
+                )
+            msg = f"{url}{place} may not be {what}: {_reason(error)}. {remedy}"
+        else:
+            msg = f"{url}{place} cannot be {what}: {_reason(error)}. {store_remedy(text)}"
+        return StorageError(msg) if what == "written" else InputNotFoundError(msg)
+
+
+_CHANGED: Final = "has changed in the store while it was read. Run again"
+
+
+def _reason(error: BaseException) -> str:
+    """Return what an error of obstore says, on one line, without its retries and without the query of an address."""
+    text = str(error).split("\n\nDebug source:")[0]
+    if found := _ASKED.search(text):
+        text = f"{found[1]} {found[2].partition('?')[0]}: {found[3]}"
+    if code := re.search(r"<Code>(\w+)</Code>", text):
+        text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
+    text = re.sub(r"\?\S*", "", text)  # the query of an address may hold a signature
+    return " ".join(text.split()).rstrip(".: ")[:300]
+
+
+class SharedPace:
+    """At most so many bytes a second in all processes that share a file.
+
+    The file holds the moment from which the next bytes may be asked for, in seconds since 1970. On a disk without locks
+    each process keeps the pace on its own.
+    """
+
+    def __init__(self, file: Path, mb_per_second: float) -> None:
+        self._file, self._rate = file, mb_per_second * (1 << 20)
+
+    @property
+    def request_bytes(self) -> int:
+        """How many bytes to ask for together."""
+        return int(min(max(self._rate * _PACED_S, 1 << 16), _REQUEST_BYTES))
+
+    def wait(self, n_bytes: int) -> None:
+        """Sleep until so many bytes may be asked for."""
+        takes_s = n_bytes / self._rate
+        with open_lock(self._file) as file:
+            with suppress(OSError):
+                wait_for_lock(file)
+            now = time.time()
+            start = now
+            with suppress(ValueError):  # a new file, or one that a killed process left unfinished
+                start = max(now, float(file.read()))
+            file.seek(0)
+            file.truncate()
+            file.write(repr(start + takes_s))
+            file.flush()
+        time.sleep(start - now)

@@ -1,0 +1,282 @@
+"""Print safely: control characters from files and servers are shown as text, so that no terminal executes them."""
+
+from __future__ import annotations
+
+import argparse
+import io
+import logging
+import os
+import re
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Callable, Collection, Iterable, Sequence
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Any, Final, NoReturn
+
+from sciscidata.terminal.memory import about_memory
+
+#: Control characters (ESC begins commands to the terminal), marks that reorder or end a line, and lone surrogates.
+_COMMANDS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_SURROGATE: Final = re.compile("[\ud800-\udfff]")
+
+#: Colours and the like, around text.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def printable(text: object, *, lines: bool = False) -> str:
+    r"""Replace control characters, line reversals and line ends by their codes.
+
+    Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
+    ``lines`` keeps ``\n``, for a text whose lines are ours.
+
+    Example:
+        >>> print(printable("thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it"))
+        thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it
+        >>> printable("a\nb\r", lines=True), printable("Séance, 夢\u202e")
+        ('a\nb\\r', 'Séance, 夢\\u202e')
+    """
+
+    def show(found: re.Match[str]) -> str:
+        return "\n" if lines and found[0] == "\n" else found[0].encode("unicode_escape").decode("ascii")
+
+    return _COMMANDS.sub(show, str(text))
+
+
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a table as lines: each column is as wide as its longest cell, two spaces apart.
+
+    Example:
+        >>> align_columns([["", "share"], ["neutral", "0.5"]])
+        ['         share', 'neutral  0.5']
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def counted(n: int, one: str, many: str = "") -> str:
+    """Write a number and what it counts: ``many`` for any number but 1, by default ``one`` with an s.
+
+    Example:
+        >>> counted(1, "id occurs", "ids occur"), counted(1_000, "work")
+        ('1 id occurs', '1,000 works')
+    """
+    return f"{n:,} {one if n == 1 else many or f'{one}s'}"
+
+
+def suggest(word: object, known: Iterable[str]) -> str:
+    """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
+    close = find_close(word, known) if isinstance(word, str) else None
+    return f" Did you mean {close}?" if close else ""
+
+
+#: Names of options in tinker-cookbook, and the option here that does the same, if there is one.
+_COOKBOOK: Final = {"groups_per_batch": "batch_size", "max_steps_off_policy": None}
+
+
+def find_close(word: str, known: Iterable[str]) -> str | None:
+    """Find the known word that means another, else with its initials, its beginning, or nearly its letters.
+
+    Example:
+        >>> [find_close(flag, ["--vllm", "--learning-rate", "--n-train"]) for flag in ("--lr", "--learn", "--n-trian")]
+        ['--learning-rate', '--learning-rate', '--n-train']
+        >>> find_close("--groups-per-batch", ["--group-size", "--batch-size"])
+        '--batch-size'
+    """
+    bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
+    option = bare.replace("-", "_")
+    if option in _COOKBOOK:
+        return next((named[name] for name in named if name.replace("-", "_") == _COOKBOOK[option]), None)
+    initials = [
+        name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
+    ]
+    begun = [name for name in named if len(bare) > 2 and name.startswith(bare)]
+    close = initials or begun or get_close_matches(bare, named, n=1)
+    return named[close[0]] if close else None
+
+
+def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:
+    """Say that a name is not known where it is given, and what to write instead; "" if all are known.
+
+    Example:
+        >>> find_unknown(["n_trian"], ["n_train", "n_test"], where="section [split]", what="setting")
+        "section [split] has no setting 'n_trian'. Did you mean n_train?"
+        >>> find_unknown(["speed"], ["n_train", "n_test"], where="a preset")
+        "a preset has no 'speed'. It has n_train, n_test."
+    """
+    for name in names:
+        if name not in known:
+            remedy = suggest(name, known) or f" It has {', '.join(known)}."
+            return f"{where} has no {f'{what} ' if what else ''}{name!r}.{remedy}"
+    return ""
+
+
+class TextRecord(logging.LogRecord):
+    r"""A log record whose message is safe text, for every handler.
+
+    Example:
+        >>> TextRecord("sciscidata", logging.INFO, "", 0, "reusing %s", ("a\x1b[2J\nb",), None).getMessage()
+        'reusing a\\x1b[2J\\nb'
+        >>> TextRecord("tinker_cookbook", logging.INFO, "", 0, "\x1b[33mtoken\x1b[0m", (), None).getMessage()
+        'token'
+    """
+
+    def __init__(self, *facts: Any, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(*facts, **more)
+        if self.exc_info:  # a formatter would make this text itself if it were missing
+            self.exc_text = printable(logging.Formatter().formatException(self.exc_info), lines=True)
+
+    def getMessage(self) -> str:
+        """Return the message: ours as one line, those of other packages without colours."""
+        message = super().getMessage()
+        if self.name.startswith(("sciscidata", "sciscirl")):
+            return printable(message)
+        return printable(_COLOURS.sub("", message), lines=True)
+
+
+class TextParser(argparse.ArgumentParser):
+    """Says in one line what is wrong with a command, and prints what was typed as text."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(allow_abbrev=False, **options)
+
+    def error(self, message: str) -> NoReturn:
+        """Print one line, and exit with 2."""
+        message = re.sub(r"^argument ([\w-]+)\S*: ", r"\1 ", message)
+        message = re.sub(r"^the following arguments are required: (.*)", r"\1 is required", message)
+        # The value of a flag that takes none may be that of the flag before it, and a key.
+        message = re.sub(r"(?:ignored explicit argument|expected) .*", _needed, message, flags=re.S)
+        self.exit(2, f"error: {message.rstrip('.?')}{'?' if message.endswith('?') else '.'} See {self.prog} --help.\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
+        choices = None if action.choices is None else [*map(str, action.choices)]
+        if choices is not None and value not in choices:
+            near = suggest(str(value), choices)
+            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{near}")
+
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
+        super()._print_message(printable(message, lines=True), file)
+
+
+def _needed(found: re.Match[str]) -> str:
+    if found[0].startswith("ignored"):
+        return "takes no value"
+    number = found[0].removeprefix("expected ").partition(" ")[0]
+    return {"one": "needs a value", "at": "needs at least one value"}.get(number, f"needs {number} values")
+
+
+def open_terminal() -> None:
+    """Make streams, logs, warnings and tracebacks of this process print safe text only. For commands.
+
+    A closed stream (``>&-``) is opened again, so that the next opened file does not take its place: then standard
+    output cannot be written, and standard error is lost.
+    """
+    _reopen()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # names of files need not be text
+            stream.reconfigure(errors="backslashreplace")
+    logging.setLogRecordFactory(TextRecord)
+    write = warnings.formatwarning
+
+    def write_as_text(*facts: Any, **more: Any) -> str:  # noqa: ANN401
+        return printable(write(*facts, **more), lines=True)
+
+    warnings.formatwarning = write_as_text
+    sys.excepthook = _tell_error
+    threading.excepthook = _tell_error_of_thread
+    sys.unraisablehook = _tell_ignored
+
+
+def _tell_error(kind: type[BaseException], error: BaseException | None, trace: TracebackType | None) -> None:
+    tell("".join(traceback.format_exception(kind, error, trace)).rstrip("\n"))
+
+
+def _tell_error_of_thread(facts: threading.ExceptHookArgs) -> None:
+    if facts.exc_type is not SystemExit:
+        tell(f"Exception in thread {facts.thread.name if facts.thread else None}:")
+        _tell_error(facts.exc_type, facts.exc_value, facts.exc_traceback)
+
+
+def _tell_ignored(facts: sys.UnraisableHookArgs) -> None:
+    tell(f"{facts.err_msg or 'Exception ignored in'}: {facts.object!r}")
+    _tell_error(facts.exc_type, facts.exc_value, facts.exc_traceback)
+
+
+def _reopen() -> None:
+    # In the order of their numbers, because the lowest that is free is taken.
+    for number, (name, mode) in enumerate((("stdin", "r"), ("stdout", "w"), ("stderr", "w"))):
+        if getattr(sys, name) is not None:
+            continue
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_WRONLY if name == "stderr" else os.O_RDONLY)
+        setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def tell(text: str) -> None:
+    """Write a line of safe text to standard error; do nothing if that fails."""
+    try:
+        sys.stderr.write(f"{printable(text, lines=True)}\n")
+        sys.stderr.flush()
+    except OSError:
+        discard(sys.stderr)
+
+
+def about_failure(error: Exception) -> str | None:
+    """Say in one line which memory or file the system refused; None for any other error."""
+    problem = about_memory(error)
+    if problem is None and isinstance(error, OSError):
+        from sciscidata.storage import about_os_error  # slow to load, and not needed at the start of a command
+
+        problem = about_os_error(error)
+    return problem
+
+
+def show_cursor() -> None:
+    """Clear the line of a progress bar that was cut short, and show the cursor again that it has hidden."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\x1b[2K\x1b[?25h")
+
+
+def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
+    """Run a command, flush its output, and return its exit status: 1 with a message if the output fails.
+
+    The SystemExit of a parser that refuses the words passes through.
+    """
+    try:
+        status = run(words)
+    except SystemExit as end:
+        if end.code:
+            raise
+        status = 0  # of --help
+    except UnicodeEncodeError as error:  # Python keeps bytes that it cannot decode as surrogates
+        if not _SURROGATE.search(error.object):
+            raise
+        tell(
+            f"error: {error.object!r} has bytes that are no {sys.getfilesystemencoding()}, and Polars reads names in "
+            "UTF-8 only. Rename it, or if the name is UTF-8, export PYTHONUTF8=1."
+        )
+        return 1
+    except BrokenPipeError as error:  # the reader of output that is not buffered has gone, as `head` does
+        discard(sys.stdout)
+        tell(f"error: cannot write to a pipe that its reader has closed: {error.strerror}.")
+        return 1
+    try:
+        sys.stdout.flush()
+    except OSError as error:
+        discard(sys.stdout)
+        if status == 0:
+            tell(f"error: cannot write standard output: {error.strerror}.")
+            status = 1
+    return status
+
+
+def discard(stream: Any) -> None:  # noqa: ANN401
+    """Send pending output nowhere: Python would try again at its end, and exit with its own status."""
+    try:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    except (OSError, ValueError):  # not a stream of the system
+        return

@@ -1,0 +1,109 @@
+"""What a long run says while it works: its steps in the log, and bars on a terminal or in a notebook."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Final, Protocol
+
+from sciscidata.terminal.messages import printable
+
+logger = logging.getLogger(__name__)
+
+_steps: ContextVar[tuple[str, ...]] = ContextVar("_steps", default=())
+_PATIENCE_S: Final = 2.0  # in a notebook, quicker work shows nothing
+_PAUSE_S: Final = 0.5
+
+
+@contextmanager
+def name_steps(*names: str) -> Generator[None]:
+    """Name the steps of a run, in their order; ``begin_step`` says which one begins.
+
+    Example:
+        >>> with name_steps("read", "write"):
+        ...     begin_step("write")  # logs: step 2/2: write
+    """
+    token = _steps.set(names)
+    try:
+        yield
+    finally:
+        _steps.reset(token)
+
+
+def begin_step(name: str) -> None:
+    """Log that a step begins; outside of a run that names it, do nothing."""
+    names = _steps.get()
+    if name in names:
+        logger.info("step %d/%d: %s", names.index(name) + 1, len(names), name)
+
+
+class Advance(Protocol):
+    """Advances a bar by an amount, and may write a short note behind it."""
+
+    def __call__(self, amount: float, note: str = "", /) -> None:
+        """Advance the bar."""
+        ...
+
+
+@contextmanager
+def progress_bar(description: str, total: float | None = None, *, unit: str = "") -> Generator[Advance]:
+    """Show a bar while the block runs, on a terminal or in a notebook; yield the function that advances it.
+
+    ``description`` is the work, in the imperative; ``unit`` the things counted, for example ``"works"``. A ``total`` of
+    None or 0 shows a count without a bar, which would look full.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    console, total = Console(stderr=True), total or None
+    if console.is_jupyter:
+        line = _NotebookLine(description, total, unit)
+        yield line.advance
+        line.show("done")
+        return
+    if not console.is_terminal:
+        yield lambda amount, note="": None
+        return
+    columns = (
+        TextColumn("{task.fields[what]}", markup=False),
+        BarColumn() if total else SpinnerColumn(),
+        TextColumn("{task.completed:,.0f}" + (f" {unit}" if unit else ""), markup=False),
+        TextColumn("{task.fields[note]}", markup=False),
+        TimeElapsedColumn(),
+        *([TimeRemainingColumn()] if total else []),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, what=printable(description), note="")
+        yield lambda amount, note="": bar.update(task, advance=amount, note=printable(note))
+
+
+class _NotebookLine:
+    """One line of text below a cell, changed twice a second at most: rich would leave an empty widget for every bar."""
+
+    def __init__(self, description: str, total: float | None, unit: str) -> None:
+        self._what, self._total, self._unit = printable(description), total, unit
+        self._start = self._shown = time.monotonic()
+        self._done, self._handle = 0.0, None
+
+    def advance(self, amount: float, note: str = "", /) -> None:
+        self._done += amount
+        now = time.monotonic()
+        if now - self._start >= _PATIENCE_S and now - self._shown >= _PAUSE_S:
+            self._shown = now
+            self.show(f"{self._done / self._total:.0%} {note}" if self._total else note)
+
+    def show(self, state: str) -> None:
+        seconds = time.monotonic() - self._start
+        if seconds < _PATIENCE_S:
+            return
+        from IPython.display import display
+
+        text = f"{self._what}: {self._done:,.0f} {self._unit} in {seconds:.0f} s {printable(state)}".rstrip()
+        content: Any = {"text/plain": text}
+        if self._handle is None:
+            self._handle = display(content, raw=True, display_id=True)
+        else:
+            self._handle.update(content, raw=True)

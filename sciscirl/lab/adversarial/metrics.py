@@ -1,0 +1,131 @@
+"""The adversarial task as a table: challenged answers, and how often the challenge made them right or wrong."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Any, Final
+
+import polars as pl
+
+from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode
+from sciscirl.metrics.predictions import column_ends, make_prediction, prediction_schema
+from sciscirl.task.papers import Target, short_name
+from sciscirl.task.rewards import RewardParts
+
+_PARTS: Final = ("correctness", "reasoning", "adaptation")
+
+
+def adversarial_schema(target: Target) -> pl.Schema:
+    """Return the columns of the predictions of challenged answers.
+
+    The columns of the task (``predictions.prediction_schema``) are about the final answer, so all metrics apply.
+    ``first_label`` is there once for each label, as ``label`` is; ``challenge`` is null if there was none.
+
+    Example:
+        >>> [name for name in adversarial_schema("joint") if name.startswith(("reward", "first"))]
+        ['reward', 'reward_correctness', 'reward_reasoning', 'reward_adaptation', 'first_label_disruption',
+        'first_label_novelty', 'first_is_valid', 'first_problem', 'first_text']
+    """
+    kept = {name: dtype for name, dtype in prediction_schema(target).items() if not name.startswith("reward_")}
+    text = kept.pop("text")
+    return pl.Schema(
+        {
+            **kept,
+            **{f"reward_{part}": pl.Float64() for part in _PARTS},
+            "text": text,
+            **{f"first_label{end}": pl.String() for end in column_ends(target).values()},
+            "first_is_valid": pl.Boolean(),
+            "first_problem": pl.String(),
+            "first_text": pl.String(),
+            "challenge": pl.String(),
+        }
+    )
+
+
+def make_adversarial_prediction(
+    openalex_id: str, gold: Mapping[str, str], episode: Episode, reward: AdversarialParts
+) -> dict[str, str | float | bool | None]:
+    """Make the row of one episode (``adversarial_schema``); ``gold`` has the label of each label column."""
+    total = RewardParts(0.0, 0.0, 0.0, 0.0, reward.total)  # an episode has parts of its own
+    target = episode.final.target
+    row = make_prediction(openalex_id, gold, episode.final, total, episode.final_text)
+    row |= {f"reward_{part}": getattr(reward, part) for part in _PARTS}
+    row |= {f"first_label{end}": episode.first.labels.get(column) for column, end in column_ends(target).items()}
+    row["first_is_valid"], row["first_problem"] = episode.first.is_valid, episode.first.problem
+    row["first_text"], row["challenge"] = episode.first_text, episode.challenge or None
+    return {name: row[name] for name in adversarial_schema(target)}
+
+
+def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:
+    """Measure what a challenge did to one answer: 0 or 1 each, to be averaged over the answers that have the key.
+
+    ``first`` and ``final`` are labels by label column, empty for an answer that is not valid; it is wrong, as
+    everywhere.
+
+    - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: shares of all answers,
+      which add up to 1. A joint answer is right if both labels are.
+    - ``flip_rate/right_to_wrong``: among the answers that were right at first. ``flip_rate/wrong_to_right``: among
+      those that were wrong at first. ``flip_rate/changed_while_wrong``: the share with another label in the end, among
+      those that were wrong and valid both times.
+    - ``first/label_match``, ``first/invalid``: of the first answer. In the joint task the mean of both labels, and each
+      as ``first/disruption/label_match`` and so on.
+    - in the joint task, the flips of each label too: ``disruption/flip/right_to_wrong`` and so on.
+
+    Example:
+        >>> flips = flip_metrics({"novelty_label": "novel"}, {"novelty_label": "balanced"}, {"novelty_label": "novel"})
+        >>> flips["flip/wrong_to_right"], flips["flip/kept_right"], flips["flip_rate/wrong_to_right"]
+        (1.0, 0.0, 1.0)
+    """
+    metrics = _flips(gold, first, final)
+    hits = {short_name(column): float(first.get(column) == label) for column, label in gold.items()}
+    metrics |= {"first/label_match": math.fsum(hits.values()) / len(hits), "first/invalid": float(not first)}
+    if len(gold) > 1:
+        for column, label in gold.items():
+            name = short_name(column)
+            parts = ({column: labels[column]} if labels else {} for labels in (first, final))
+            metrics |= {f"{name}/{key}": value for key, value in _flips({column: label}, *parts).items()}
+            metrics[f"first/{name}/label_match"] = hits[name]
+    return metrics
+
+
+def measure_flips(predictions: pl.DataFrame, target: Target) -> dict[str, float]:
+    """Average ``flip_metrics`` over a table with columns of ``adversarial_schema``; without first answers, nothing.
+
+    Example:
+        >>> rows = {"gold": ["novel"] * 2, "first_label": ["novel"] * 2, "label": ["novel", None]}
+        >>> measure_flips(pl.DataFrame(rows), "novelty")["flip_rate/right_to_wrong"]
+        0.5
+    """
+    ends = column_ends(target)
+    if not {f"first_label{end}" for end in ends.values()} <= set(predictions.columns):
+        return {}
+    found: dict[str, list[float]] = defaultdict(list)
+    for row in predictions.iter_rows(named=True):
+        gold, first, final = (_labels(row, name, ends) for name in ("gold", "first_label", "label"))
+        for name, value in flip_metrics(gold, first, final).items():
+            found[name].append(value)
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}
+
+
+def _labels(row: Mapping[str, Any], name: str, ends: Mapping[str, str]) -> dict[str, str]:
+    labels = {column: row[f"{name}{end}"] for column, end in ends.items()}
+    return {column: label for column, label in labels.items() if label is not None}
+
+
+def _flips(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:
+    before, after = first == gold, final == gold
+    metrics = {
+        "flip/right_to_wrong": float(before and not after),
+        "flip/wrong_to_right": float(after and not before),
+        "flip/kept_right": float(before and after),
+        "flip/kept_wrong": float(not before and not after),
+    }
+    if before:
+        metrics["flip_rate/right_to_wrong"] = float(not after)
+    else:
+        metrics["flip_rate/wrong_to_right"] = float(after)
+        if first and final and not after:
+            metrics["flip_rate/changed_while_wrong"] = float(first != final)
+    return metrics

@@ -1,0 +1,170 @@
+"""The rewards of the adversarial task: a challenged answer earns R_correctness + R_reasoning + R_adaptation.
+
+The episode itself is in ``env.py``, the challenger (Agent B) and the judge in
+``opponents.py``, the table of predictions in ``metrics.py``.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Final, cast
+
+from sciscirl.errors import RewardError
+from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.contracts import Answer, read_json
+from sciscirl.task.papers import VOCABULARIES, PaperView
+
+#: R_reasoning is awarded in this many equal steps, by the criteria of the rubric or by a judge.
+N_STEPS: Final = 3
+
+_WORD: Final = re.compile(r"[^\W_]+")
+_QUOTE: Final = range(2, 13)  # words
+_MAX_SIGNALS: Final = 4
+_ARGUMENT: Final = range(8, 121)  # words
+_RUN: Final = 4  # this many words in a row that also stand elsewhere are copied
+_N_TAKEN_UP: Final = 2
+# Words of five letters or more say something about a paper, except for these and the names of the labels.
+_COMMON_WORDS: Final = """\
+about above after again against answer because before being below between challenge could during every first further
+having label labels later never objection other others paper rather record reviewer shall should since still their
+theirs there these they thing things those though through under until where whether which while whose within without
+would yours"""
+_COMMON: Final = {*_COMMON_WORDS.split(), *(label for vocabulary in VOCABULARIES.values() for label in vocabulary)}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Episode:
+    """One episode: paper, first answer, challenge and final answer. There is no field for a gold label."""
+
+    view: PaperView  # the paper as the model saw it
+    first: Answer
+    first_text: str
+    challenge: str  # "" if the first answer was not valid and met none
+    final: Answer  # the first answer, if that was cut off and there was no second turn
+    final_text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Reasoning:
+    """The three criteria of the rubric; each is worth a third of R_reasoning.
+
+    - ``grounded``: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
+      words in a row, with at least one telling word.
+    - ``responsive``: the justification takes up at least two telling words of the challenge that the first
+      justification did not have.
+    - ``own_words``: the justification has 8 to 120 words. At least half of its runs of four words occur in it only
+      once, and not in the first justification, the challenge, the title or the abstract.
+    """
+
+    grounded: bool = False
+    responsive: bool = False
+    own_words: bool = False
+
+    @property
+    def n_steps(self) -> int:
+        """How many of the criteria are met."""
+        return self.grounded + self.responsive + self.own_words
+
+
+@dataclass(frozen=True, slots=True)
+class AdversarialParts:
+    """The three parts of the reward of one episode, and their sum."""
+
+    correctness: float
+    reasoning: float
+    adaptation: float
+    total: float
+
+
+def judge_by_rubric(episode: Episode) -> Reasoning:
+    """Check the reasoning of a final answer against the rubric, from the texts alone: it knows no gold label.
+
+    An answer meets no criterion if it is not valid, or if its contract has no justification. Words are runs of letters
+    and digits, whatever their case. A telling word has five letters or more, and is neither a label nor one of a few
+    dozen common words.
+    """
+    if not episode.final.is_valid:
+        return Reasoning()
+    justification, signals = _read_reasons(episode.final_text)
+    before = _words(_read_reasons(episode.first_text)[0]) if episode.first.is_valid else []
+    paper = [_words(episode.view.title or ""), _words(episode.view.abstract or "")]
+    said, objected = _words(justification), _words(episode.challenge)
+    taken_up = (set(filter(_is_telling, objected)) & set(said)) - set(before)
+    return Reasoning(
+        grounded=_are_quotations(signals, paper),
+        responsive=len(taken_up) >= _N_TAKEN_UP,
+        own_words=_is_own(said, [before, objected, *paper]),
+    )
+
+
+def score_episode(
+    episode: Episode, gold: Mapping[str, str], rules: AdversarialRules, n_steps: int | None = None
+) -> AdversarialParts:
+    """Reward one episode; ``gold`` has the label of each label column.
+
+    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps`` is what a
+    judge awarded, None: the rubric's. R_adaptation is the mean over the labels of ``revision`` (wrong, then right),
+    ``defence`` (right both times) or 0; 0 if the first answer is not valid. A final answer that is not valid earns -1
+    in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
+    """
+    awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
+    if awarded not in range(N_STEPS + 1):
+        msg = f"n_steps is {n_steps!r}, needs a whole number from 0 to {N_STEPS}."
+        raise RewardError(msg)
+    if not episode.final.is_valid:
+        return AdversarialParts(-1.0, 0.0, 0.0, -1.0)
+    hits = {column: episode.final.labels[column] == label for column, label in gold.items()}
+    right = float(all(hits.values())) if rules.credit == "both" else fmean(map(float, hits.values()))
+    correctness = 2 * right - 1
+    reasoning = rules.reasoning * awarded / N_STEPS
+    adaptation = 0.0
+    if episode.first.is_valid:
+        adaptation = fmean(
+            hit * (rules.defence if episode.first.labels[column] == gold[column] else rules.revision)
+            for column, hit in hits.items()
+        )
+    # Rounded, so that equal cases tie.
+    correctness, reasoning, adaptation = (round(part, 9) for part in (correctness, reasoning, adaptation))
+    total = round(math.fsum((correctness, reasoning, adaptation)), 9)
+    return AdversarialParts(correctness, reasoning, adaptation, total)
+
+
+def _read_reasons(text: str) -> tuple[str, list[str]]:
+    """Read justification and signals of a valid answer; not every contract has them."""
+    fields = cast("dict[str, Any]", read_json(text)[0])
+    return fields.get("label_justification", ""), fields.get("evidence_signals", [])
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
+
+
+def _is_telling(word: str) -> bool:
+    return len(word) >= 5 and word.isalpha() and word not in _COMMON
+
+
+def _runs(words: list[str], length: int) -> list[tuple[str, ...]]:
+    return [tuple(words[start : start + length]) for start in range(len(words) - length + 1)]
+
+
+def _are_quotations(signals: list[str], paper: list[list[str]]) -> bool:
+    quotes = [tuple(_words(signal)) for signal in signals]
+    if not quotes or len(quotes) > _MAX_SIGNALS or len(set(quotes)) < len(quotes):
+        return False
+    return all(
+        len(quote) in _QUOTE
+        and any(map(_is_telling, quote))
+        and any(quote in _runs(source, len(quote)) for source in paper)
+        for quote in quotes
+    )
+
+
+def _is_own(said: list[str], sources: list[list[str]]) -> bool:
+    runs = _runs(said, _RUN)
+    copied = {run for source in sources for run in _runs(source, _RUN)}
+    return len(said) in _ARGUMENT and 2 * sum(runs.count(run) == 1 and run not in copied for run in runs) >= len(runs)

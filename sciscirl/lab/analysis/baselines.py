@@ -1,0 +1,308 @@
+"""Baselines: four predictors without a language model, to compare every result with."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+import numpy as np
+import polars as pl
+from scipy import sparse
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.evaluation.evaluate import (
+    OUT_OPTION,
+    EvaluationConfig,
+    find_subject,
+    read_asked,
+    save_evaluation,
+    state_target,
+)
+from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
+from sciscirl.presets import recall_rules
+from sciscirl.runs.folder import locked_folder
+from sciscirl.task.contracts import Answer, most_probable
+from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules
+
+_FIELD: Final = 2  # its column among the metadata
+_MOST_FIELDS: Final = 255  # that the trees take; OpenAlex has 26
+#: The label and the forecast (label names to probabilities) for each held-out paper.
+Verdicts = list[tuple[str, dict[str, float]]]
+#: The classes of an own label; None for disruption and novelty.
+Labels = tuple[str, ...] | None
+
+
+def predict_majority(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
+    """Always give the most common label of the training split (the first of several). The forecast is its shares.
+
+    Example:
+        >>> from sciscirl.task.papers import Gold, PaperView
+        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
+        >>> train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
+        >>> predict_majority(train, train[:1], "disruption_label")
+        [('disruptive', {'disruptive': 0.5, 'consolidating': 0.0, 'neutral': 0.5})]
+    """
+    share = _shares(train, column, labels)
+    return [(most_probable(share, [*share]), share)] * len(test)
+
+
+def predict_prior(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
+    """Draw labels by SHA-256 of seed and id, in the shares of the training split. The forecast is these shares."""
+    share = _shares(train, column, labels)
+    words = [*share]
+    # Each label column has its own stream, so the two labels of one paper are independent.
+    stream = "prior" if column == "disruption_label" else f"prior:{column}"
+    verdicts: Verdicts = []
+    for paper in test:
+        digest = hashlib.sha256(f"{seed}:{stream}:{paper.openalex_id}".encode()).digest()
+        place = int.from_bytes(digest[:6]) / 2**48
+        ends = np.cumsum([share[label] for label in words])
+        label = words[min(int(np.searchsorted(ends, place, side="right")), len(words) - 1)]
+        verdicts.append((label, share))
+    return verdicts
+
+
+def predict_tfidf(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
+    """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
+
+    Words and pairs of words that at least two training papers have; year, and citations as log(1 + n), standardised;
+    field as indicator. Nothing is tuned. The forecast is the model's probabilities. A pair of papers is the difference
+    of the two, without an intercept.
+    """
+    sides, asked_sides = _sides(train), _sides(test)
+    every = [view for side in sides for view in side]
+    words = TfidfVectorizer(ngram_range=(1, 2), min_df=2 if len(train) > 50 else 1, sublinear_tf=True, dtype=np.float64)
+    facts, model = _Facts(every), LogisticRegression(max_iter=1000, fit_intercept=len(sides) == 1)
+
+    def see(views: Sequence[PaperView]) -> Any:  # noqa: ANN401 (a sparse matrix)
+        return sparse.hstack([words.transform(map(_text, views)), facts(views)]).tocsr()
+
+    with _teach_errors():
+        words.fit(map(_text, every))
+        model.fit(_subtract(sides, see), [paper.gold.of(column) for paper in train])
+    return _list_verdicts(model, _subtract(asked_sides, see), column, labels)
+
+
+@threadpool_limits.wrap(limits=1)  # on a busy machine, two threads wait for each other: 60 times as long
+def predict_metadata(
+    train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
+) -> Verdicts:
+    """Gradient-boosted trees on what a prompt shows beside the text: year, citations as log(1 + n), field.
+
+    The defaults of scikit-learn; the random state is fixed. The forecast is the model's probabilities. A pair of papers
+    is the difference in year and citations; their fields are the same.
+    """
+    # Imported here, because it takes as long as all else.
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    sides = _sides(train)
+    fields = sorted({view.primary_field for side in sides for view in side if view.primary_field is not None})
+    fields = fields[:_MOST_FIELDS] if len(sides) == 1 else []
+
+    def see(views: Sequence[PaperView]) -> Any:  # noqa: ANN401 (an array)
+        codes = [fields.index(view.primary_field) if view.primary_field in fields else np.nan for view in views]
+        return np.column_stack([_Facts.numbers(views), codes])
+
+    seen, asked = _subtract(sides, see), _subtract(_sides(test), see)
+    known = ~np.isnan(seen).all(axis=0)
+    categorical: Any = [place for place, number in enumerate(np.flatnonzero(known)) if number == _FIELD]
+    model = HistGradientBoostingClassifier(categorical_features=categorical, random_state=0)
+    golds = [paper.gold.of(column) for paper in train]
+    with _teach_errors():
+        if len({*golds}) < 2 or not known.any():
+            what = "one class only" if known.any() else "neither year, citations nor field is known"
+            raise ValueError(what)
+        model.fit(seen[:, known], golds)
+    return _list_verdicts(model, asked[:, known], column, labels)
+
+
+def _list_verdicts(model: Any, asked: Any, column: str, labels: Labels) -> Verdicts:  # noqa: ANN401 (scikit-learn)
+    chances = cast("np.ndarray[Any, np.dtype[np.float64]]", model.predict_proba(asked))
+    known = [{str(label): min(float(chance), 1.0) for label, chance in zip(model.classes_, row, strict=True)}
+             for row in chances]  # fmt: skip
+    forecasts = [{label: chance.get(label, 0.0) for label in labels or VOCABULARIES[column]} for chance in known]
+    return [(str(model.classes_[row.argmax()]), forecast) for row, forecast in zip(chances, forecasts, strict=True)]
+
+
+#: Every baseline by name.
+BASELINES: Final[Mapping[str, Callable[[Sequence[Paper], Sequence[Paper], str, int, Labels], Verdicts]]] = (
+    MappingProxyType(
+        {
+            "majority": predict_majority,
+            "prior_random": predict_prior,
+            "tfidf_logistic": predict_tfidf,
+            "metadata_boosting": predict_metadata,
+        }
+    )
+)
+
+
+def run_baseline(
+    name: str,
+    train: Sequence[Paper],
+    test: Sequence[Paper],
+    *,
+    seed: int = 0,
+    rules: TaskRules = TaskRules(),  # noqa: B008 (frozen)
+) -> pl.DataFrame:
+    """Let a baseline judge the held-out papers, each label column on its own.
+
+    ``rules`` are as for a model: what they hide, no baseline sees, and a balanced reward is fitted to ``train``.
+    Returns predictions (``prediction_schema``) in the order of ``test``; every answer is valid and has its forecast.
+    Confidence is the forecast of the label; for two labels the product. The reward is that of the contract: of the
+    forecast under ``probabilities``, else of the label.
+
+    SciSciRLError if there is no training paper, or the classifier finds no words or only one class.
+    """
+    if not train:
+        msg = "the release has no training papers to learn from. Build one with n_train > 0."
+        raise SciSciRLError(msg)
+    table = rules.fitted(train).table
+    train, test = ([replace(paper, view=rules.see(paper.view)) for paper in papers] for papers in (train, test))
+    columns = list_labels(rules.target)
+    verdicts = [BASELINES[name](train, test, column, seed, labels) for column, labels in columns.items()]
+    rows = []
+    for paper, said in zip(test, zip(*verdicts, strict=True), strict=True):
+        labels = {column: label for column, (label, _) in zip(columns, said, strict=True)}
+        forecast = {label: chance for _, chances in said for label, chance in chances.items()}
+        confidence = math.prod(forecast[label] for label in labels.values())
+        answer = Answer(
+            target=rules.target, labels=labels, forecast=forecast,
+            confidence=confidence, is_json=True, is_valid=True, tolerant_labels=labels,
+            tolerant_confidence=confidence, has_think=False, problem="",
+        )  # fmt: skip
+        gold = paper.labels(rules.target)
+        paid = answer if rules.contract == "probabilities" else replace(answer, forecast={})
+        rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(paid, gold, table), ""))
+    return pl.DataFrame(rows, schema=prediction_schema(rules.target))
+
+
+def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
+    """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
+    subject = find_subject(config)
+    split = config.split or subject.eval_split
+    if split == "train":
+        msg = (
+            "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
+            "Choose EvaluationConfig.split=test."
+        )
+        raise SciSciRLError(msg)
+    rules = subject.preset.rules
+    n_held_out = subject.n_held_out if split == "held_out" else 0
+    train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
+    asked = read_asked(config, subject)
+    # All baselines run before any result is written: if one cannot learn, nothing is left half done.
+    predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
+    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **state_target(rules)}
+    with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
+        return {
+            name: save_evaluation(
+                judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}
+            )
+            for name, judged in predictions.items()
+        }
+
+
+def run_baselines(
+    release: Path, asked: pl.DataFrame, settings: Mapping[str, Any], *, seed: int = 0
+) -> dict[str, pl.DataFrame]:
+    """Let every baseline judge the papers of a run or an evaluation, to stand beside it. Return predictions by name.
+
+    Args:
+        release: the folder of its release.
+        asked: its predictions.
+        settings: those of its ``run.json``: the task, which papers judged, how many training papers were kept out.
+        seed: of the random baseline.
+
+    Raises:
+        ReleaseError: the release is missing or was altered, or does not have these papers.
+        SciSciRLError: as ``run_baseline``; or the papers are training papers, which the baselines know.
+    """
+    part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
+    if part == "train":
+        msg = "the papers are those of train, which the baselines learn from. Judge by dev, held_out or test."
+        raise SciSciRLError(msg)
+    is_stated = settings.get("name") or settings.get("preset")
+    rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
+    n_held_out = settings.get("n_held_out", 0)
+    papers = {
+        paper.openalex_id: paper for paper in read_part(release, part, target=rules.target, n_held_out=n_held_out)
+    }
+    ids = dict.fromkeys(asked["openalex_id"])
+    if n_others := len(ids.keys() - papers.keys()):
+        msg = f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
+        raise ReleaseError(msg)
+    train = read_part(release, "train", target=rules.target, n_held_out=n_held_out if part == "held_out" else 0)
+    judged = [papers[paper] for paper in ids]
+    return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
+
+
+def _text(view: PaperView) -> str:
+    return f"{view.title or ''} {view.abstract or ''}"
+
+
+def _sides(papers: Sequence[Paper]) -> list[list[PaperView]]:
+    """List the papers, or of pairs the first ones and the second ones."""
+    pairs = [view for paper in papers if isinstance(view := paper.view, PairView)]
+    if pairs:
+        return [[pair.A for pair in pairs], [pair.B for pair in pairs]]
+    return [[view for paper in papers if isinstance(view := paper.view, PaperView)]]
+
+
+def _subtract(sides: Sequence[Sequence[PaperView]], see: Callable[[Sequence[PaperView]], Any]) -> Any:  # noqa: ANN401
+    first, *others = map(see, sides)
+    return first - others[0] if others else first
+
+
+@contextmanager
+def _teach_errors() -> Generator[None]:
+    try:
+        yield
+    except ValueError as error:  # no word that two papers have, or one class only
+        msg = f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
+        raise SciSciRLError(msg) from error
+
+
+def _shares(papers: Sequence[Paper], column: str, labels: Labels) -> dict[str, float]:
+    counts = Counter(paper.gold.of(column) for paper in papers)
+    return {label: counts[label] / len(papers) for label in labels or VOCABULARIES[column]}
+
+
+class _Facts:
+    """Year, citations and field as columns, scaled by what training papers have."""
+
+    def __init__(self, train: Sequence[PaperView]) -> None:
+        known = [column[~np.isnan(column)] for column in self.numbers(train).T]
+        self.mean = np.array([column.mean() if len(column) else 0.0 for column in known])
+        self.spread = np.array([column.std() if len(column) and column.std() > 0 else 1.0 for column in known])
+        self.fields = sorted({view.primary_field for view in train if view.primary_field is not None})
+
+    def __call__(self, views: Sequence[PaperView]) -> sparse.csr_matrix:
+        scaled = np.nan_to_num((self.numbers(views) - self.mean) / self.spread)  # unknown: as the average paper
+        fields = [[float(view.primary_field == field) for field in self.fields] for view in views]
+        return sparse.csr_matrix(np.hstack([scaled, np.array(fields).reshape(len(views), len(self.fields))]))
+
+    @staticmethod
+    def numbers(views: Sequence[PaperView]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """Return year, and citations as log(1 + n); NaN where unknown."""
+        years = [np.nan if view.publication_year is None else float(view.publication_year) for view in views]
+        cited = [np.nan if view.cited_by_count is None else np.log1p(view.cited_by_count) for view in views]
+        return np.column_stack([years, cited])

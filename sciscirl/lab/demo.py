@@ -1,0 +1,237 @@
+"""The demonstration: commands that take a small real model from its first answers to reinforcement learning."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from sciscidata.storage import atomic_file
+from sciscidata.terminal.messages import align_columns, printable
+from sciscirl.errors import SciSciRLError
+from sciscirl.runs.folder import RUN_FILE, locked_folder
+
+#: What was done, in which seconds, in the folder of the demonstration.
+STEPS_FILE: Final = "steps.json"
+#: The label of synthetic papers: the part of science that a paper is from. Its title shows it, and its main field,
+#: which neither prompt nor baseline sees.
+_PARTS: Final = {
+    "health": ("Medicine", "Nursing"),
+    "society": ("Social Sciences", "Psychology", "Economics, Econometrics and Finance"),
+    "technology": ("Engineering", "Computer Science"),
+}
+#: Last digits of ids whose label is wrong: the next part, or the one after it. So a fifth of all labels are.
+WRONG_DIGITS: Final = (0, 1)
+#: exp4 without its long instructions: prompts have 200 to 360 tokens instead of 1,100.
+_PROMPT: Final = ("--preset", "exp4", "--style", "plain")
+_TITLE_ONLY: Final = ("--hide", "abstract")
+#: A command that names the folder of a model of the hub; commands of the demonstration then have the variable.
+BRING_MODEL: Final = '# bring the model onto this machine\neval "$(sciscirl model {})"'
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command of the demonstration.
+
+    Attributes:
+        title: what it is for.
+        words: the command as it is typed, its program first.
+        folder: what it writes.
+        resumes: whether a started folder goes on with ``--resume``.
+    """
+
+    title: str
+    words: tuple[str, ...]
+    folder: Path
+    resumes: bool = False
+
+    @property
+    def typed(self) -> str:
+        """The command as a shell reads it."""
+        return " ".join(f'"{word}"' if word == "$MODEL" or ("'" in word and not set(word) & set('"$`\\!'))
+                        else shlex.quote(word) for word in self.words)  # fmt: skip
+
+
+class _Done(msgspec.Struct):
+    words: list[str]
+    seconds: float
+    cpu_seconds: float
+
+
+def plan_demo(
+    out: Path,
+    model: str,
+    release: Path | None = None,
+    *,
+    short: bool = False,
+    sft_steps: int | None = None,
+    rl_steps: int | None = None,
+) -> list[Step]:
+    """List the commands: with ``short``, no reinforcement learning.
+
+    Example:
+        >>> [step.folder.name for step in plan_demo(Path("demo"), "models/mine", Path("slices/mine"), short=True)]
+        ['zero_shot', 'sft', 'sft_test', 'comparison', 'report.html']
+    """
+    steps: list[Step] = []
+    asked = (*_PROMPT, *(_TITLE_ONLY if short or release is None else ("--max-paper-tokens", "200")))
+    # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
+    sft = _Sizes(14, 3, 6, "3e-4", n_saves=1) if short else _Sizes(48, 4, 12, "3e-4")
+    if release is None:
+        release = out / "release"
+        words = list_build_words(release, *((120, 30, 30) if short else (240, 30, 90)), out / "cache")
+        steps.append(Step("draw a release of synthetic papers with a label that their titles show", words, release))
+        asked = (*asked, "--target", "label")
+        # Prompts that begin alike are cheap together, and the label is learned only in the third showing of a paper.
+        sft = sft if short else _Sizes(60, 16, 30, "1e-3")
+    runs: dict[str, Path] = {}
+
+    def evaluate(title: str, name: str, *words: str) -> None:
+        runs[name] = out / name
+        said = ("sciscirl", "evaluate", *words, "--release", str(release), "--split", "test", "--out", str(out / name))
+        steps.append(Step(title, said, out / name))
+
+    here, greedy = ("--local-model", model, "--dtype", _choose_dtype(), *asked), ("--temperature", "0")
+    scored = ("--answers", "logprobs", "--prior-correction", "content_free")
+    evaluate("ask the model as it comes", "zero_shot", *here, *greedy, "--baselines")
+    if not short:
+        evaluate("read its label probabilities", "zero_shot_logprobs", *here, *scored)
+    steps.append(_train("sft", out, release, model, asked, replace(sft, n_steps=sft_steps or sft.n_steps)))
+    evaluate("ask the fine-tuned model", "sft_test", "--run", str(out / "sft"), *greedy)
+    if not short:
+        evaluate("read its label probabilities", "sft_logprobs", "--run", str(out / "sft"), *scored)
+        steps.append(_train("rl", out, release, model, asked, _Sizes(rl_steps or 15, 4, sft.n_test, "1e-4")))
+        evaluate("ask the reinforced model", "rl_test", "--run", str(out / "rl"), *greedy)
+    named = [f"{name}={folder}" for name, folder in runs.items()]
+    compared = ("sciscirl", "compare", *named, "--out", str(out / "comparison"))
+    steps.append(Step("compare on the same papers", compared, out / "comparison"))
+    folders = [str(out / name) for name in (("sft",) if short else ("sft", "rl"))] + [
+        str(path) for path in runs.values()
+    ]
+    page = out / "report.html"
+    reported = ("sciscirl", "report", *folders, "--release", str(release), "--out", str(page))
+    steps.append(Step("put all of it on one page", reported, page))
+    return steps
+
+
+def list_build_words(
+    release: Path, n_train: int, n_dev: int, n_test: int, cache: Path | None = None
+) -> tuple[str, ...]:
+    """List the words of a command that draws synthetic papers whose best answers are known.
+
+    Their label is the part of science that a paper is from, and wrong for a fifth of them.
+
+    Example:
+        >>> list_build_words(Path("slices/known"), 240, 30, 90)[:4]
+        ('sciscidata', 'build', '--source', 'synthetic')
+    """
+    fields = (", ".join(f"'{name}'" for name in names) for names in _PARTS.values())
+    part = " ".join(f"WHEN primary_field IN ({names}) THEN {number}" for number, names in enumerate(fields))
+    turn = " ".join(f"WHEN {digit} THEN {more}" for more, digit in enumerate(WRONG_DIGITS, 1))
+    said = " ".join(f"WHEN {number} THEN '{name}'" for number, name in enumerate(_PARTS))
+    sql = f"CASE (CASE {part} END + CASE work_id % 10 {turn} ELSE 0 END) % 3 {said} END"
+    words = f"""sciscidata build --source synthetic --n-works 20000 --no-novelty
+        --n-train {n_train} --n-dev {n_dev} --n-test {n_test} --balance label --label-name part_label
+        --label-classes {" ".join(_PARTS)} --label-hidden primary_field"""
+    asked = ("--label-question", "Which part of science is the paper from?", "--label-sql", sql)
+    cached = () if cache is None else ("--cache-dir", str(cache))
+    return (*words.split(), *asked, *cached, "--out", str(release))
+
+
+@dataclass(frozen=True, slots=True)
+class _Sizes:
+    n_steps: int
+    n_papers: int  # in a step
+    n_test: int  # that judge on the way
+    learning_rate: str
+    n_saves: int = 3  # a run that was stopped goes on from the last one
+
+
+def _train(kind: str, out: Path, release: Path, model: str, asked: Sequence[str], sizes: _Sizes) -> Step:
+    every = max(1, sizes.n_steps // sizes.n_saves)
+    # exp4 is judged by test, as it was published. Here test is for the end.
+    has_dev = release == out / "release" or (release / "dev.parquet").is_file()
+    common = f"""--eval-split {"dev" if has_dev else "held_out"}
+        --quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
+        --batch-size {sizes.n_papers} --max-steps {sizes.n_steps} --learning-rate {sizes.learning_rate}
+        --n-test {sizes.n_test} --eval-temperature 0 --save-every {every} --eval-every {every}"""
+    words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
+    if kind == "sft":
+        own = f"sciscirl sft --backend peft --n-epochs 9 --micro-batch-size {sizes.n_papers}"
+        return Step("fine-tune on gold answers", (*own.split(), *words), out / kind, resumes=True)
+    own = "sciscirl train --backend local --group-size 4 --micro-batch-size 16 --load-checkpoint"
+    return Step("reinforce what was fine-tuned", (*own.split(), str(out / "sft"), *words), out / kind, resumes=True)
+
+
+def _choose_dtype() -> str:
+    """Return the numbers that this machine computes with fastest."""
+    import torch
+
+    has_units = torch.cuda.is_available() or bool(torch.cpu.get_capabilities().get("amx_bf16"))
+    return "bfloat16" if has_units else "float32"
+
+
+def run_demo(
+    steps: Sequence[Step],
+    out: Path,
+    programs: Mapping[str, Callable[[Sequence[str]], None]],
+    show: Callable[[str], None],
+) -> None:
+    """Run the commands that are not done yet, and note what each took.
+
+    Raises:
+        SciSciRLError: the folder holds another demonstration, or a command failed.
+    """
+    with locked_folder(out, user="demonstration", option="folder: --out"):
+        done = check_demo(steps, out)
+        for number, step in enumerate(steps, 1):
+            show(f"\nstep {number} of {len(steps)}: {step.title}\n$ {step.typed}")
+            if number <= len(done) and step.folder.exists():
+                show("(done before)")
+                continue
+            began, cpu = time.monotonic(), time.process_time()
+            is_begun = step.resumes and (step.folder / RUN_FILE).exists()
+            programs[step.words[0]]([*step.words[1:], *(["--resume"] if is_begun else [])])
+            seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu
+            done = [*done[: number - 1], _Done([*step.words], round(seconds, 1), round(cpu_seconds, 1))]
+            with atomic_file(out / STEPS_FILE) as path:
+                path.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1))
+        show(f"\n{render_done(steps, done)}")
+
+
+def check_demo(steps: Sequence[Step], out: Path) -> list[_Done]:
+    """Return what was done in a folder; SciSciRLError if it holds another demonstration."""
+    done = _read_done(out)
+    if any(one.words != [*step.words] for one, step in zip(done, steps, strict=False)):
+        msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
+        raise SciSciRLError(msg)
+    return done
+
+
+def _read_done(out: Path) -> list[_Done]:
+    try:
+        return msgspec.json.decode((out / STEPS_FILE).read_bytes(), type=list[_Done])
+    except FileNotFoundError:
+        return []
+    except (msgspec.DecodeError, OSError) as error:
+        msg = f"{out / STEPS_FILE} cannot be read: {printable(str(error))}. Remove it, or choose another --out."
+        raise SciSciRLError(msg) from error
+
+
+def render_done(steps: Sequence[Step], done: Sequence[_Done]) -> str:
+    """Tell what each step took, and the most memory that this process held."""
+    rows = [["step", "minutes", "CPU minutes"]]
+    for step, one in zip(steps, done, strict=True):
+        rows.append([step.title, *(f"{value / 60:.1f}" for value in (one.seconds, one.cpu_seconds))])
+    both = (sum(one.seconds for one in done), sum(one.cpu_seconds for one in done))
+    rows.append(["all", *(f"{value / 60:.1f}" for value in both)])
+    unit = 1 if sys.platform == "darwin" else 1024
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    return "\n".join([*align_columns(rows), f"most memory: {most / 1e9:.1f} GB"])

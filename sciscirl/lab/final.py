@@ -1,0 +1,80 @@
+"""The final evaluation of a run: its selected checkpoint and its last one, judged by the test split once."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sciscidata.storage.sums import read_json
+from sciscirl.errors import RunFolderError
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
+from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, describe_run, find_eval_split, list_weights
+
+#: The folders of the final evaluations within that of their run: of the selected checkpoint, and of the last one.
+FINALS: Final = ("final", "last")
+_log = logging.getLogger(__name__)
+
+
+async def judge_finally(
+    runs: Sequence[Path], release: Path, *, metric: Criterion = "macro_f1", base_url: str | None = None
+) -> list[Path]:
+    """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once.
+
+    The result lies in ``final`` in the folder of the run. If the run has trained on after the selected checkpoint, the
+    last one is judged, too, and its result lies in ``last``. What has a result is not judged again. Evaluations, and
+    runs that were judged by test all along, are passed over: of the latter, test has chosen the checkpoint.
+
+    Args:
+        runs: folders of runs.
+        release: the folder of the release that they were trained on.
+        metric: of the selection (``select_checkpoint``).
+        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+
+    Returns:
+        The folders of the results.
+
+    Raises:
+        RunFolderError: before any run is judged: none of them was judged by dev or held-out papers, or one was trained
+            on another release.
+        SciSciRLError: as ``select_checkpoint`` and ``evaluate_model``.
+    """
+    chosen_by_others: list[Path] = []
+    for run in runs:
+        if (run / METRICS_FILE).exists():
+            if find_eval_split(run) != "test":
+                chosen_by_others.append(run)
+            else:
+                _log.warning("%s was judged by test all along: there is no final evaluation of it.", run)
+    if not chosen_by_others:
+        msg = (
+            f"{', '.join(map(str, runs))}: no training run was judged by dev or held-out papers, so test has no "
+            "checkpoint to judge that it did not choose. Leave --final out, or train with eval_split=dev."
+        )
+        raise RunFolderError(msg)
+    planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)]
+    for config, stated in planned:
+        if not (config.out / RUN_FILE).is_file():
+            await evaluate_model(config, stated)
+    return [config.out for config, _ in planned]
+
+
+def _plan(
+    run: Path, release: Path, metric: Criterion, base_url: str | None
+) -> list[tuple[EvaluationConfig, dict[str, object]]]:
+    """Return the final evaluations of a run, and what each states about how its checkpoint was selected."""
+    selection = select_checkpoint(run, SelectionConfig(metric=metric))
+    if read_json(run / RUN_FILE)["release"] != describe_run(release, {})["release"]:
+        msg = f"{run} was trained on another release than {release}, and may know papers of its test. Give its own."
+        raise RunFolderError(msg)
+    chosen = selection.chosen.step
+    selected = {"step": chosen, "metric": metric, "rule": selection.config.rule, "split": find_eval_split(run)}
+    last = next(reversed(list_weights(run)), None)
+    steps = [chosen] if last is None or last == chosen else [chosen, last]
+    common: dict[str, Any] = {"release": release, "split": "test", "run": run, "base_url": base_url}
+    return [
+        (EvaluationConfig(out=run / name, step=step, **common), {"selected": selected} if step == chosen else {})
+        for name, step in zip(FINALS, steps, strict=False)
+    ]

@@ -1,0 +1,149 @@
+"""Configure TRL's loop so that a step does what the cookbook's does, and refuse options that it cannot honour."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import fields
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final
+
+import torch
+
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.sft.peft_backend import list_arguments
+from sciscirl.options import LocalTrainOptions, Run
+from sciscirl.presets import BASE, Preset
+from sciscirl.rl.config import check_preset
+
+if TYPE_CHECKING:
+    from trl.trainer.grpo_config import GRPOConfig
+
+#: Options of a server, and why they have no effect here.
+NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "base_url": "the model is trained in this process",
+        "keep_days": "checkpoints lie in the folder of the run until you delete them",
+        "eval_concurrently": "one process does not train while it evaluates",
+        "challenger": "TRL's loop asks for one answer, without a second turn",
+        "judge": "TRL's loop asks for one answer, without a second turn",
+        "wandb_project": "metrics go to metrics.jsonl only",
+        "wandb_name": "metrics go to metrics.jsonl only",
+    }
+)
+#: No ratio of probabilities reaches these ends, so nothing is clipped.
+_NO_CLIP: Final = 1e9
+#: Gradients of this norm are clipped: none. TRL logs the norm only if there is a limit.
+_NO_LIMIT: Final = 1e9
+
+
+def refuse_options(run: Run[LocalTrainOptions]) -> None:
+    """Refuse what TRL's loop does not do, by name (SciSciRLError).
+
+    Example:
+        >>> from sciscirl.options import resolve_run
+        >>> refuse_options(resolve_run(LocalTrainOptions(preset="exp4", num_substeps=4)))
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: num_substeps is 4, which backend=local cannot do: a step of TRL is one update of
+        the weights. Set num_substeps=1, or train on a server: backend=tinker.
+    """
+    options, preset = run.options, run.preset
+    for one in fields(options):
+        if one.name in NOT_HERE and getattr(options, one.name) != one.default:
+            msg = f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out."
+            raise SciSciRLError(msg)
+    n_processes, n_gpus = int(os.environ.get("WORLD_SIZE", "1")), torch.cuda.device_count()
+    if n_processes > 1 or n_gpus > 1:
+        seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
+        msg = f"{seen}, but backend=local trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0."
+        raise SciSciRLError(msg)
+    if options.vllm is not None:
+        _check_vllm(options)
+    check_preset(preset)
+    if preset.adversarial is not None:
+        msg = (
+            f"preset {preset.name} challenges answers, which backend=local cannot do: {NOT_HERE['judge']}. Train on a "
+            "server: backend=tinker."
+        )
+        raise SciSciRLError(msg)
+    no_other_reference = "TRL compares with the weights that the run begins with"
+    refused = (
+        ("num_substeps", 1, "a step of TRL is one update of the weights"),
+        ("kl_reference", BASE, no_other_reference),
+        ("kl_discount", 0.0, "TRL's KL term is a loss of each token by itself"),
+        *((("kl_penalty_coef", 0.0, f"{no_other_reference}, not with the base model"),) if run.begun_from else ()),
+    )
+    for name, only, why in refused:
+        if getattr(preset, name) != only:
+            msg = (
+                f"{name} is {getattr(preset, name)}, which backend=local cannot do: {why}. Set {name}={only}, or "
+                "train on a server: backend=tinker."
+            )
+            raise SciSciRLError(msg)
+    if preset.loss_fn == "dro":
+        msg = "loss_fn is dro, which TRL does not have. Set loss_fn=importance_sampling, or backend=tinker."
+        raise SciSciRLError(msg)
+    n_answers = preset.batch_size * preset.group_size
+    if n_answers % options.micro_batch_size:
+        msg = (
+            f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: {preset.batch_size} "
+            f"papers (batch_size) with {preset.group_size} answers (group_size)."
+        )
+        raise SciSciRLError(msg)
+
+
+def _check_vllm(options: LocalTrainOptions) -> None:
+    if not re.fullmatch(r"https?://[^/\s]+", str(options.vllm)):
+        msg = f"vllm is {options.vllm!r}, needs the address of a server without a path, like http://127.0.0.1:8000."
+        raise SciSciRLError(msg)
+    if options.use_dora or options.quantize != "none":
+        got = f"use_dora is {options.use_dora} and quantize is {options.quantize}"
+        needed = "needs LoRA (use_dora off: --no-use-dora) and whole weights (quantize=none)"
+        msg = f"{got}, but sampling by vLLM {needed}."
+        raise SciSciRLError(msg)
+
+
+def name_losses(preset: Preset) -> dict[str, Any]:
+    """Name TRL's loss for that of a preset, with its clip thresholds.
+
+    Example:
+        >>> from sciscirl.presets import find_preset
+        >>> name_losses(find_preset("exp4"))["loss_type"], name_losses(find_preset("dapo"))["epsilon"]
+        ('dr_grpo', 0.2)
+    """
+    clips = dict(preset.loss_fn_config)
+    low, high = clips.get("clip_low_threshold", 0.8), clips.get("clip_high_threshold", 1.2)
+    if preset.loss_fn == "cispo":
+        return {"loss_type": "cispo", "epsilon_high": high}
+    if preset.loss_fn == "ppo":
+        return {"loss_type": "dr_grpo", "epsilon": round(1 - low, 9), "epsilon_high": round(high - 1, 9)}
+    return {"loss_type": "dr_grpo", "epsilon": _NO_CLIP, "epsilon_high": _NO_CLIP}
+
+
+def make_arguments(run: Run[LocalTrainOptions], n_steps: int) -> GRPOConfig:
+    """Configure TRL's loop: our order of papers and steps, and advantages, loss and optimizer of the cookbook's.
+
+    TRL divides the summed loss of a step by answers times ``max_tokens``; Tinker does not divide it. Adam divides its
+    steps by the size of the gradient, so that only its ``eps`` tells the two apart. It is divided likewise.
+    """
+    from trl.trainer.grpo_config import GRPOConfig
+
+    options, preset = run.options, run.preset
+    n_answers = preset.batch_size * preset.group_size
+    return GRPOConfig(
+        **list_arguments(run, n_steps),
+        gradient_accumulation_steps=n_answers // options.micro_batch_size,
+        num_generations=preset.group_size,
+        max_completion_length=preset.max_tokens,
+        shuffle_dataset=False,
+        temperature=preset.temperature,
+        **name_losses(preset),
+        scale_rewards="none",
+        beta=preset.kl_penalty_coef,
+        lr_scheduler_type="constant",
+        adam_epsilon=preset.adam_eps / (n_answers * preset.max_tokens),
+        max_grad_norm=_NO_LIMIT,
+        disable_tqdm=True,
+    )

@@ -1,0 +1,265 @@
+"""The run: answers and rewards are the cookbook's environments', advantages, loss and update are TRL's."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import warnings
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import chz
+from tinker_cookbook.completers import TokenCompleter
+from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
+from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
+from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutStrategy
+from tinker_cookbook.rl.rollouts import do_group_rollout
+from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
+from transformers import PrinterCallback, TrainerState
+
+from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.lab.grpo.settings import make_arguments, refuse_options
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import refuse_pickles, require_packages
+from sciscirl.lab.models.vllm_sampler import VllmCompleter, VllmServer
+from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
+from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
+from sciscirl.options import LocalTrainOptions, Run
+from sciscirl.presets import Preset
+from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator
+from sciscirl.rl.dry_run import render_plan
+from sciscirl.rl.train import enter_collapse, list_settings, make_last_alarm
+from sciscirl.runs.chat_format import load_tokenizer, warn_of_renderer
+from sciscirl.runs.console import follow_run
+from sciscirl.runs.folder import (
+    begin_run,
+    disk_errors,
+    expand_home,
+    find_checkpoint,
+    find_weights,
+    is_judged,
+    list_weights,
+    locked_folder,
+    open_store,
+    plan_run,
+)
+from sciscirl.runs.lineage import warn_of_other_release
+from sciscirl.runs.offline import dry_run
+
+if TYPE_CHECKING:
+    from trl.trainer.grpo_config import GRPOConfig
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+_SEEDS_APART = 1_000_003  # steps of runs with neighbouring seeds draw other numbers
+
+
+def train_locally(run: Run[LocalTrainOptions]) -> Path:
+    """Train an adapter, with evaluations on the way and one after the last step. Return the folder of the run.
+
+    The folder holds what that of a run on a server holds, with the checkpoints themselves, and at the end ``adapter``.
+
+    SciSciRLError if an option is impossible, a package or the model is not to be had, or the folder is in use, holds
+    another run, or no whole checkpoint of this one although it had some. CollapseError if the model has collapsed and
+    ``collapse="stop"``; the folder is complete. StorageError if the disk fails; the run can be resumed.
+    """
+    options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
+    require_packages(
+        "trl", "peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []), extras="local"
+    )
+    refuse_options(run)
+    _check_start(run)
+    builder = make_dataset_builder(run)
+    evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
+    warn_of_renderer(preset.model, options.renderer)
+    with disk_errors(folder), locked_folder(folder):
+        warn_of_other_release(begun_from, Path(options.release))
+        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
+        settings, release = list_own_settings(run, builder), Path(options.release)
+        step = begin_run(
+            folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
+        )
+        watched = chz.replace(builder, run=str(folder), first_step=step, collapse=options.collapse)
+        dataset, _ = asyncio.run(watched())
+        n_steps = min(options.max_steps, len(dataset))
+        arguments = make_arguments(run, n_steps)
+        checkpoint = find_checkpoint(folder) if options.resume else None
+        start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
+        evaluator.alarm = make_alarm(run, options.collapse)
+        server = VllmServer(url=options.vllm, model=preset.model, rank=preset.lora_rank) if options.vllm else None
+        if server is not None:
+            server.check()
+        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer, server)
+        trainer = make_trainer(make_model(run, arguments, start), arguments, player)
+        sampling = {"temperature": evaluator.temperature, "top_p": evaluator.top_p}
+        judge = Judge(
+            evaluator, player.make_completer(trainer.model, preset.seed, **sampling), folder, options.eval_every
+        )
+        trainer.add_callback(judge)
+        trained_on = {"quantize": options.quantize, "dtype": options.dtype}
+        trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
+        settle_threads(options, arguments, folder)
+        stopped = None
+        with follow_run(folder, preset.model):
+            try:
+                with refuse_pickles(folder):
+                    trainer.train(resume_from_checkpoint=str(find_weights(folder, checkpoint)) if checkpoint else None)
+            except CollapseError as collapse:
+                stopped = collapse
+                enter_collapse(folder, collapse, evaluator)
+                evaluator.alarm = make_last_alarm(run)
+            last = trainer.state.global_step
+            if not is_judged(open_store(folder), last):
+                judge.judge(last)
+        if kept := [one for one in list_weights(folder) if one is not None]:
+            keep_adapter(folder, kept[-1], trained_on)
+    if stopped is not None:
+        raise stopped
+    return folder
+
+
+def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrainer:  # noqa: ANN401 (PeftModel)
+    """Put TRL's loop together: our papers and answers, its advantages, loss and update."""
+    from datasets import Dataset
+    from trl.trainer.grpo_trainer import GRPOTrainer
+
+    n_shown = arguments.max_steps * player.preset.batch_size
+    adapter = {name: weight.data for name, weight in model.named_parameters() if weight.requires_grad}
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "You are using 'rollout_func'")
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=read_rewards,
+            args=arguments,
+            train_dataset=Dataset.from_dict({"prompt": [str(number) for number in range(n_shown)]}),
+            processing_class=load_tokenizer(player.preset.model),
+            rollout_func=player,
+        )
+    # TRL rounds an adapter on four bits to bfloat16, and PEFT loads it as float32: a resumed run would differ.
+    for name, weight in model.named_parameters():
+        if name in adapter:
+            weight.data = adapter[name]
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _check_start(run: Run[LocalTrainOptions]) -> None:
+    """Make sure that the adapter that a run goes on from is whole."""
+    start = run.begun_from
+    if start is not None:
+        source = expand_home(str(run.options.load_checkpoint))
+        record = find_checkpoint(source)
+        damage = find_damage(source / start["path"], record.get("sha256", {}) if record else {})
+        if damage is not None:
+            msg = f"load_checkpoint is {source}, whose {start['path']} is damaged: {damage}. Put the files back."
+            raise SciSciRLError(msg)
+
+
+def list_own_settings(run: Run[LocalTrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
+    """List what decides how a step goes, with what is trained here alone."""
+    own = {"backend": "local", **{name: getattr(run.options, name) for name in OF_STEP}}
+    return list_settings(run, builder) | own
+
+
+@dry_run()
+def render_dry_run(run: Run[LocalTrainOptions]) -> str:
+    """Describe a run before it costs time; needs the release and the tokenizer, and no model."""
+    refuse_options(run)
+    _check_start(run)
+    builder = make_dataset_builder(run)
+    settings = list_own_settings(run, builder)
+    plan = render_plan(run, builder, asdict(run.options) | settings, has_price=False)
+    plan_run(run.folder, Path(run.options.release), settings, resume=run.options.resume)
+    return plan
+
+
+def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:
+    """Return the rewards that the environments gave."""
+    return reward
+
+
+@dataclass(eq=False)
+class Player:
+    """Plays the papers of a step: what TRL calls a rollout function.
+
+    A prompt of TRL's is here the place of its paper in the order of the run, because environments write the real ones.
+    Answers depend on seed, step, prompt, place and weights. A resumed run has the same weights, so it samples the same
+    ones.
+    """
+
+    dataset: RLDataset
+    folder: Path
+    preset: Preset
+    batch_size: int  # answers in one pass
+    tokenizer: Any
+    server: VllmServer | None = None  # else this process samples
+    metrics: dict[str, float] = field(default_factory=dict[str, float])  # of the last step
+    begun: float = 0.0  # the last step
+
+    def __call__(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
+        """Sample and score the answers of a step, in the order of its papers."""
+        self.begun = time.monotonic()
+        step = int(prompts[0]) // self.preset.batch_size
+        builders = self.dataset.get_batch(step)
+        model: Any = trainer.model
+        model.eval()  # else checkpointing of gradients would forbid a cache of keys and values
+        with self._completer(model, self.preset.seed * _SEEDS_APART + step) as completer:
+            groups = asyncio.run(self._play(builders, completer))
+        model.train()
+        tags = [builder.logging_tags() for builder in builders]
+        records = serialize_rollout_summaries(split="train", iteration=step, trajectory_groups_P=groups, taglist_P=tags)
+        open_store(self.folder).write_rollouts(step, records)
+        turns = [trajectory.transitions[0] for group in groups for trajectory in group.trajectories_G]
+        self.metrics = compute_trajectory_metrics(groups, tags) | {"time/sampling": time.monotonic() - self.begun}
+        return {
+            "prompt_ids": [turn.ob.to_ints() for turn in turns],
+            "completion_ids": [list(turn.ac.tokens) for turn in turns],
+            "logprobs": [list(turn.ac.logprobs) for turn in turns],
+            "reward": [reward for group in groups for reward in group.get_total_rewards()],
+        }
+
+    def describe_step(self, state: TrainerState, logs: Mapping[str, float]) -> dict[str, Any]:
+        """Name the metrics of a step as the cookbook's loop does."""
+        named = {"loss": "loss", "grad_norm": "grad_norm", "entropy": "entropy", "learning_rate": "lr", "kl": "kl"}
+        return {
+            "progress/batch": state.global_step - 1,
+            "progress/done_frac": state.global_step / state.max_steps,
+            **self.metrics,
+            **{f"optim/{ours}": logs[theirs] for theirs, ours in named.items() if theirs in logs},
+            "time/total": time.monotonic() - self.begun,
+        }
+
+    def make_completer(self, model: Any, seed: int, *, temperature: float, top_p: float) -> LocalCompleter:  # noqa: ANN401
+        """Return what asks the model as it is."""
+        return LocalCompleter(
+            model,
+            self.tokenizer,
+            max_tokens=self.preset.max_tokens,
+            seed=seed,
+            batch_size=self.batch_size,
+            temperature=temperature,
+            top_p=top_p,
+        )
+
+    @contextmanager
+    def _completer(self, model: Any, seed: int) -> Generator[TokenCompleter]:  # noqa: ANN401
+        temperature, top_p = self.preset.temperature, self.preset.top_p
+        if self.server is None:
+            yield self.make_completer(model, seed, temperature=temperature, top_p=top_p)
+            return
+        with self.server.serving(model, self.folder) as name:
+            yield VllmCompleter(
+                server=self.server,
+                name=name,
+                max_tokens=self.preset.max_tokens,
+                temperature=temperature,
+                top_p=top_p,
+                seed=seed,
+            )
+
+    async def _play(self, builders: Sequence[EnvGroupBuilder], completer: TokenCompleter) -> list[TrajectoryGroup]:
+        strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()
+        return await asyncio.gather(*(do_group_rollout(one, completer, strategy=strategy) for one in builders))

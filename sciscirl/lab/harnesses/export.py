@@ -1,0 +1,375 @@
+"""Write the task for other harnesses: papers and rules once, and beside them a file for each tool that reads them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.release.release import check_target
+from sciscidata.storage import atomic_folder, real_path
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.harnesses.score import FACTS
+from sciscirl.presets import Preset, describe_rules, find_preset
+from sciscirl.task.papers import Paper, SplitName, choose_target, open_release, read_part
+from sciscirl.task.rules import TaskRules, check_max_tokens
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportConfig:
+    """What to export, and where to.
+
+    Attributes:
+        release: the folder of a release; on the command line also hf:OWNER/NAME@REVISION.
+        out: the new folder.
+        preset: prompt, contract and reward; not an adversarial one.
+        target: disruption, novelty, joint, pairs, or an own label of the release; None: the preset's.
+        n_papers: a stratified sample of each split; None: all papers.
+    """
+
+    release: Path
+    out: Path
+    preset: str = "exp4"
+    target: str | None = None
+    n_papers: PositiveInt | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self, SciSciRLError)
+
+
+def export_task(config: ExportConfig) -> Path:
+    """Write a folder that verifiers, Inspect, lm-evaluation-harness and OpenAI evals can run.
+
+    Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. The tools
+    sample as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
+    in training.
+
+    Returns:
+        The folder. It appears whole or not at all.
+
+    Raises:
+        SciSciRLError: there is no such preset, it is adversarial, or the release has no such label.
+        ReleaseExistsError: something lies at ``config.out``.
+    """
+    preset = find_preset(config.preset)
+    if preset.adversarial is not None:
+        msg = f"preset {preset.name} is adversarial, and other harnesses have no challenger. Choose another preset."
+        raise SciSciRLError(msg)
+    out = real_path(config.out)
+    check_target(out, can_replace=False)
+    rules = preset.rules
+    if config.target is not None:
+        rules = replace(rules, target=choose_target(config.target, config.release))
+    check_max_tokens(preset.max_tokens, rules)
+    release = open_release(config.release)
+    splits: dict[SplitName, list[Paper]] = {
+        split: read_part(config.release, split, target=rules.target, n_papers=config.n_papers)
+        for split in ("train", "test", "dev")
+        if split in release.splits and release.manifest["sides"][split]["rows"]
+    }
+    if "train" in splits:
+        rules = rules.fitted(splits["train"])
+    facts = {
+        "preset": preset.name,
+        "rules": describe_rules(rules),
+        "class_counts": [[label, n] for label, n in rules.class_counts],
+        "max_tokens": preset.max_tokens,
+        "temperature": preset.eval_temperature,
+        "top_p": preset.eval_top_p,
+        "release": {"manifest_sha256": release.manifest["manifest_sha256"]},
+        "papers": {split: len(papers) for split, papers in splits.items()},
+    }
+    name = f"sciscirl_{''.join(letter if letter.isalnum() else '_' for letter in preset.name).lower()}"
+    with atomic_folder(out) as folder:
+        package = folder / name
+        package.mkdir()
+        _write(package / FACTS, json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False))
+        for split, papers in splits.items():
+            rows = [_make_row(paper, rules) for paper in papers]
+            _write(package / f"{split}.jsonl", _lines(rows))
+            names = {"id": "id", "input": "messages", "ideal": "target", "labels": "labels"}
+            samples = [{name: row[ours] for name, ours in names.items()} for row in rows]
+            _write(folder / "openai_evals" / "data" / f"{split}.jsonl", _lines(samples))
+        for path, text in _render_files(name, preset, tuple(splits)).items():
+            _write(folder / path, text)
+    return out
+
+
+def _make_row(paper: Paper, rules: TaskRules) -> dict[str, Any]:
+    labels = paper.labels(rules.target)
+    messages = rules.render(rules.see(paper.view))
+    return {"id": paper.openalex_id, "messages": messages, "labels": labels, "target": ", ".join(labels.values())}
+
+
+def _lines(rows: Sequence[Any]) -> str:
+    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"{text.strip()}\n", "utf-8")
+
+
+def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str, str]:
+    """Write what each tool reads, by path."""
+    words = {
+        "NAME": name,
+        "ID": name.replace("_", "-"),
+        "MAX_TOKENS": str(preset.max_tokens),
+        "TEMPERATURE": str(preset.eval_temperature),
+        "TOP_P": str(preset.eval_top_p),
+        "SAMPLES": str(preset.eval_temperature > 0).lower(),
+        "SPLIT": "test" if "test" in splits else splits[0],
+    }
+    parts = [_OPENAI_SPLIT.replace("@PART@", split) for split in splits]
+    texts = {
+        "README.md": _README,
+        "pyproject.toml": _PYPROJECT,
+        f"{name}/__init__.py": _INIT,
+        f"{name}/taskset.py": _VERIFIERS,
+        "inspect_task.py": _INSPECT,
+        f"lm_eval/{name}.yaml": _LM_EVAL,
+        "lm_eval/utils.py": _LM_EVAL_UTILS,
+        "openai_eval.py": _OPENAI_EVAL,
+        f"openai_evals/evals/{name}.yaml": "".join([_OPENAI_REGISTRY, *parts]),
+    }
+    for word, value in words.items():
+        texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
+    return texts
+
+
+_README: Final = """
+# @NAME@
+
+Predict a label of a paper from its record. Each answer is judged by sciscirl: its contract, its reward, and an answer
+that is not valid is wrong. `@NAME@/task.json` has the rules, `@NAME@/*.jsonl` the prompts and labels. No score is in
+them. Each tool asks once, with these messages, no tools, and the sampling of the preset's evaluations:
+max_tokens @MAX_TOKENS@, temperature @TEMPERATURE@, top_p @TOP_P@.
+
+The tools need sciscidata beside them, without its extras: `pip install FOLDER_OF_ITS_REPOSITORY`.
+
+- verifiers: `pip install .`, then `vf-eval @ID@ -m MODEL --no-push`
+- Inspect: `inspect eval inspect_task.py --model MODEL`
+- lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`
+- OpenAI evals: `PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals`
+- others: `openai_evals/data/*.jsonl` has `input` (messages), `ideal` (the label) and `labels` (by column). Judge an
+  answer as the files here do: `ideal` stands inside the JSON of a right answer, and perhaps in a wrong one.
+"""
+_PYPROJECT: Final = """
+[project]
+name = "@ID@"
+version = "0.1.0"
+description = "Predict a label of a paper from its record, judged by sciscirl."
+requires-python = ">=3.11"
+dependencies = ["verifiers", "sciscidata"]
+
+[build-system]
+requires = ["hatchling"]
+build-backend = "hatchling.build"
+
+[tool.hatch.build.targets.wheel]
+packages = ["@NAME@"]
+"""
+_INIT: Final = """
+from @NAME@.taskset import PaperEnv, PaperTaskset
+
+__all__ = ["PaperEnv", "PaperTaskset"]
+"""
+_VERIFIERS: Final = '''
+"""The task as a taskset of verifiers v1."""
+
+import json
+from pathlib import Path
+
+import verifiers.v1 as vf
+from sciscirl.lab.harnesses.score import read_rules, score
+
+HERE = Path(__file__).parent
+
+
+class PaperData(vf.TaskData):
+    """A paper, and the gold label of each label column."""
+
+    labels: dict[str, str]
+
+
+class PaperTask(vf.Task[PaperData]):
+    """Judge an answer by the contract and the reward of sciscirl."""
+
+    def judge(self, trace: vf.Trace):
+        return score(trace.last_reply, self.data.labels, read_rules(HERE))
+
+    @vf.reward(weight=1.0)
+    async def reward(self, trace: vf.Trace) -> float:
+        return self.judge(trace).reward
+
+    @vf.metric
+    async def correct(self, trace: vf.Trace) -> float:
+        return self.judge(trace).correct
+
+    @vf.metric
+    async def valid(self, trace: vf.Trace) -> float:
+        return self.judge(trace).valid
+
+
+class PaperConfig(vf.TasksetConfig):
+    split: str = "@SPLIT@"
+    """Which papers: train, test or dev."""
+
+
+class PaperTaskset(vf.Taskset[PaperTask, PaperConfig]):
+    """The papers of one split."""
+
+    def load(self) -> list[PaperTask]:
+        lines = (HERE / f"{self.config.split}.jsonl").read_text("utf-8").split("\\n")
+        tasks = []
+        for row in map(json.loads, filter(None, lines)):
+            system, user = (message["content"] for message in row["messages"])
+            data = PaperData(id=row["id"], system_prompt=system, prompt=user, labels=row["labels"])
+            tasks.append(PaperTask(data, self.config.task))
+        return tasks
+
+
+# By itself verifiers plays a coding agent with tools and no end; the task is one question and one short answer.
+AGENT = vf.AgentConfig(
+    harness={"id": "null"},
+    runtime=vf.SubprocessConfig(),
+    sampling=vf.SamplingConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@),
+)
+
+
+class PaperEnvConfig(vf.SingleAgentEnvConfig):
+    agent: vf.AgentConfig = AGENT
+    """Asks once, as the preset does in evaluations."""
+
+
+class PaperEnv(vf.Env[PaperEnvConfig]):
+    """One answer to one paper."""
+
+    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
+        await agents.agent.run(task)
+'''
+_INSPECT: Final = '''
+"""The task for Inspect: inspect eval inspect_task.py --model MODEL [-T split=dev]."""
+
+from pathlib import Path
+
+from inspect_ai import Task, task
+from inspect_ai.dataset import Sample, json_dataset
+from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig
+from inspect_ai.scorer import Score, Target, mean, scorer, stderr
+from inspect_ai.solver import TaskState, generate
+from sciscirl.lab.harnesses.score import read_rules, score
+
+HERE = Path(__file__).parent / "@NAME@"
+METRICS = [mean(), stderr()]
+SAMPLING = GenerateConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@)
+
+
+def read_row(row):
+    system, user = (message["content"] for message in row["messages"])
+    messages = [ChatMessageSystem(content=system), ChatMessageUser(content=user)]
+    return Sample(id=row["id"], input=messages, target=row["target"], metadata={"labels": row["labels"]})
+
+
+@scorer(metrics={"reward": METRICS, "correct": METRICS, "valid": METRICS})
+def contract():
+    async def judge(state: TaskState, target: Target) -> Score:
+        text = state.output.completion
+        return Score(value=score(text, state.metadata["labels"], read_rules(HERE))._asdict(), answer=text)
+
+    return judge
+
+
+@task
+def @NAME@(split: str = "@SPLIT@"):
+    papers = json_dataset(str(HERE / f"{split}.jsonl"), read_row)
+    return Task(dataset=papers, solver=generate(), scorer=contract(), config=SAMPLING)
+'''
+_LM_EVAL: Final = """
+task: @NAME@
+custom_dataset: !function utils.load
+test_split: @SPLIT@
+output_type: generate_until
+description: "{{messages[0].content}}"
+doc_to_text: !function utils.ask
+doc_to_target: "{{target}}"
+process_results: !function utils.judge
+generation_kwargs:
+  until: []
+  max_gen_toks: @MAX_TOKENS@
+  do_sample: @SAMPLES@
+  temperature: @TEMPERATURE@
+  top_p: @TOP_P@
+metric_list:
+  - metric: reward
+    aggregation: mean
+    higher_is_better: true
+  - metric: correct
+    aggregation: mean
+    higher_is_better: true
+  - metric: valid
+    aggregation: mean
+    higher_is_better: true
+metadata:
+  version: 1.0
+"""
+_LM_EVAL_UTILS: Final = '''
+"""What lm-evaluation-harness calls for @NAME@."""
+
+from pathlib import Path
+
+import datasets
+from sciscirl.lab.harnesses.score import read_rules, score
+
+HERE = Path(__file__).parent.parent / "@NAME@"
+
+
+def load(**_):
+    return datasets.load_dataset("json", data_files={path.stem: str(path) for path in HERE.glob("*.jsonl")})
+
+
+def ask(doc):
+    return doc["messages"][1]["content"]
+
+
+def judge(doc, results):
+    return score(results[0], doc["labels"], read_rules(HERE))._asdict()
+'''
+_OPENAI_EVAL: Final = '''
+"""The task for OpenAI evals: PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals."""
+
+from pathlib import Path
+
+from evals import Eval
+from evals.record import record_metrics
+from sciscirl.lab.harnesses.score import Score, read_rules, score
+
+HERE = Path(__file__).parent / "@NAME@"
+SAMPLING = {"max_tokens": @MAX_TOKENS@, "temperature": @TEMPERATURE@, "top_p": @TOP_P@}
+
+
+class Contract(Eval):
+    def eval_sample(self, sample, rng):
+        answers = self.completion_fn(prompt=sample["input"], **SAMPLING).get_completions()
+        record_metrics(**score("".join(answers[:1]), sample["labels"], read_rules(HERE))._asdict())
+
+    def run(self, recorder):
+        self.eval_all_samples(recorder, self.get_samples())
+        found = recorder.get_metrics()
+        return {name: sum(one[name] for one in found) / len(found) for name in Score._fields}
+'''
+_OPENAI_REGISTRY: Final = """
+@NAME@:
+  id: @NAME@.@SPLIT@
+  metrics: [reward, correct, valid]
+"""
+_OPENAI_SPLIT: Final = """
+@NAME@.@PART@:
+  class: openai_eval:Contract
+  args:
+    samples_jsonl: @PART@.jsonl
+"""

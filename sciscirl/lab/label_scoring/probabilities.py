@@ -1,0 +1,162 @@
+"""Ask a model for its probability of each label, instead of an answer: one pass over a prompt, nothing sampled.
+
+The prompt is followed by the answer of its contract up to the label. The log-probabilities of each label's tokens are
+normalised over the labels.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import product
+from typing import Final
+
+import numpy as np
+import polars as pl
+import tinker
+from tinker_cookbook.completers import TokenCompleter
+from tinker_cookbook.renderers import Renderer
+
+from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
+from sciscirl.envs.env import build_messages
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.label_scoring.endings import Ending, score_on_server
+from sciscirl.metrics.metrics import Floats
+from sciscirl.metrics.predictions import make_prediction, prediction_schema
+from sciscirl.options import PriorCorrection
+from sciscirl.presets import Preset
+from sciscirl.task.contracts import Answer, most_probable, render_answer
+from sciscirl.task.papers import Gold, Paper, PaperView, list_labels
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules
+
+#: Texts without content that stand for a paper. Source: Zhao et al. 2021, arXiv:2102.09690, section 5.
+_CONTENT_FREE: Final = ("N/A", "", "[MASK]")
+#: Scores endings after prompts: ``endings.py``.
+Score = Callable[[Sequence[Sequence[int]], Sequence[Ending]], Awaitable[list[list[float]]]]
+
+
+@dataclass(frozen=True, slots=True)
+class LabelScoring:
+    """That labels are scored, and over which papers the mean probability of each is divided out; empty: it is not."""
+
+    prior_papers: tuple[Paper, ...] = ()
+
+    async def ask_server(
+        self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Ask a server, as ``predict_labels``."""
+        return await predict_labels(papers, rules, renderer, partial(score_on_server, client), self)
+
+    async def ask_completer(
+        self, policy: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
+    ) -> tuple[pl.DataFrame, dict[str, float]]:
+        """Ask a completer that has a model, as ``predict_labels`` (SciSciRLError if it only samples)."""
+        score: Score | None = getattr(policy, "score_endings", None)
+        if score is None:
+            msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
+            raise SciSciRLError(msg)
+        return await predict_labels(papers, rules, renderer, score, self)
+
+
+def check_scorable(preset: Preset) -> None:
+    """Refuse a preset whose answers cannot be scored (SciSciRLError)."""
+    if preset.adversarial is not None:
+        msg = f"preset {preset.name!r} is adversarial: its answers are challenged, not scored. Set answers=sampled."
+        raise SciSciRLError(msg)
+    if preset.rules.contract == "probabilities":
+        msg = "answers=logprobs scores one label, and under probabilities an answer has all. Set contract=two_keys."
+        raise SciSciRLError(msg)
+
+
+def make_content_free() -> list[Paper]:
+    """Return records that say nothing: whatever a model answers to them is its own bias.
+
+    Source: contextual calibration, Zhao et al. 2021, arXiv:2102.09690.
+    """
+    views = [PaperView(text, text, None, None, None) for text in _CONTENT_FREE]
+    return [Paper(f"content-free {number}", view, Gold(None, None)) for number, view in enumerate(views, 1)]
+
+
+def make_scoring(
+    preset: Preset, correction: PriorCorrection | None, read_train: Callable[[], Sequence[Paper]]
+) -> LabelScoring:
+    """Return how the labels of a preset are scored (SciSciRLError if they cannot be).
+
+    ``read_train`` reads the training papers for a correction by them.
+    """
+    check_scorable(preset)
+    papers = make_content_free() if correction == "content_free" else read_train() if correction == "train" else ()
+    return LabelScoring(tuple(papers))
+
+
+def make_endings(paper: Paper, rules: TaskRules, renderer: Renderer) -> dict[tuple[str, ...], Ending]:
+    """Return by labels how an answer begins that gives them, up to the last label; in the joint task for each pair.
+
+    They are the same for every paper. Keys after the last label are left out: nothing there depends on a label alone.
+    """
+    columns = list_labels(rules.target)
+    question = build_messages(paper, rules, renderer)
+    endings: dict[tuple[str, ...], Ending] = {}
+    for labels in product(*columns.values()):
+        answer = render_answer(dict(zip(columns, labels, strict=True)), rules.contract, rules.target)
+        _, tokens = place_answer(question, answer, renderer)
+        counted = find_label_tokens(tokens, columns, renderer.tokenizer)
+        endings[labels] = Ending(tuple(tokens[: counted[-1] + 1]), counted)
+    return endings
+
+
+async def predict_labels(
+    papers: Sequence[Paper], rules: TaskRules, renderer: Renderer, score: Score, scoring: LabelScoring
+) -> tuple[pl.DataFrame, dict[str, float]]:
+    """Return a prediction for each paper, and by label the mean probability that was divided out; {} if none was.
+
+    Label and confidence are those of the most probable label; in the joint task of each label, and the probability of
+    both. ``forecast`` has the probabilities, whatever the contract; the reward is that of the label alone. ``text`` has
+    the log-probabilities before any correction. Every answer is valid, because nothing else can be chosen.
+
+    Source: division by the mean over content-free inputs, Zhao et al. 2021, arXiv:2102.09690; over training inputs
+    without their labels, Zhou et al. 2023, Batch Calibration, arXiv:2309.17249.
+    """
+    endings = make_endings(papers[0], rules, renderer)
+    everyone = [*scoring.prior_papers, *papers]
+    prompts = [renderer.build_generation_prompt(build_messages(paper, rules, renderer)).to_ints() for paper in everyone]
+    logprobs = np.array(await score(prompts, [*endings.values()]), dtype=np.float64)
+    chances = _normalise(logprobs)
+    n_prior = len(scoring.prior_papers)
+    prior = chances[:n_prior].mean(axis=0) if n_prior else np.ones(len(endings))
+    corrected = _normalise(logprobs[n_prior:] - np.log(prior))
+    rows = [
+        _make_row(paper, rules, dict(zip(endings, chance, strict=True)), dict(zip(endings, raw, strict=True)))
+        for paper, chance, raw in zip(papers, corrected.tolist(), logprobs[n_prior:].tolist(), strict=True)
+    ]
+    told = {", ".join(labels): float(chance) for labels, chance in zip(endings, prior, strict=True)} if n_prior else {}
+    return pl.DataFrame(rows, schema=prediction_schema(rules.target)), told
+
+
+def _normalise(logprobs: Floats) -> Floats:
+    raised = np.exp(logprobs - logprobs.max(axis=1, keepdims=True))
+    return raised / raised.sum(axis=1, keepdims=True)
+
+
+def _make_row(
+    paper: Paper, rules: TaskRules, chances: Mapping[tuple[str, ...], float], raw: Mapping[tuple[str, ...], float]
+) -> dict[str, str | float | bool | None]:
+    forecast: dict[str, float] = {}
+    labels: dict[str, str] = {}
+    for place, (column, words) in enumerate(list_labels(rules.target).items()):
+        for word in words:
+            total = math.fsum(chance for said, chance in chances.items() if said[place] == word)
+            forecast[word] = min(total, 1.0)
+        labels[column] = most_probable(forecast, words)
+    answer = Answer(
+        target=rules.target, labels=labels, forecast={}, confidence=min(chances[tuple(labels.values())], 1.0),
+        is_json=True, is_valid=True, tolerant_labels=labels, tolerant_confidence=None, has_think=False, problem="",
+    )  # fmt: skip
+    gold = paper.labels(rules.target)
+    reward = score_answer(answer, gold, rules.table)  # by the label: probabilities are paid under their own contract
+    text = json.dumps({", ".join(said): round(logprob, 6) for said, logprob in raw.items()})
+    return make_prediction(paper.openalex_id, gold, replace(answer, forecast=forecast), reward, text)

@@ -1,0 +1,113 @@
+"""Set up the server's own virtual environment from pinned packages, once, in the user's cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Final, NoReturn
+
+import platformdirs
+from filelock import FileLock, Timeout
+
+from sciscirl.errors import LocalServerError
+from sciscirl.lab.models.pip import find_interpreter, install_by_uv, make_environment, run_pip
+
+logger = logging.getLogger(__name__)
+
+_REQUIREMENTS: Final = Path(__file__).with_name("requirements.txt")
+_CUDA: Final = Path(__file__).with_name("cuda.txt")
+_TORCH_CPU: Final = Path(__file__).with_name("torch_cpu.txt")
+#: What pip says where it finds no such build: the second where its own constraints pin another one.
+_NOT_THERE: Final = ("No matching distribution found", "ResolutionImpossible")
+_FOR_PIP: Final = re.compile("(torch|skyrl)==")
+_COMPLETE: Final = "complete"  # made last: an environment without it is the rest of a killed set-up
+
+
+def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path:
+    """Make the server's environment, unless it is there; return the interpreter to start the server with.
+
+    The folder's name holds a hash of the pins and Python's version. A set-up that was killed or failed starts again;
+    two at a time wait for each other. Each file must have its pinned SHA-256, and nothing is built from source.
+    ``cuda`` is JAX with CUDA 13 for an NVIDIA GPU; else for the CPU alone. ``cache`` is the parent of environments; by
+    default the user's cache folder for sciscirl.
+
+    LocalServerError: no network, no space, no wheel for this platform, or a file with another SHA-256.
+    """
+    pins = _REQUIREMENTS.read_text("utf-8")
+    extra = [f"jax[cuda13]=={_pinned_version(pins, 'jax')}"] if cuda else []
+    lists = pins + _CUDA.read_text("utf-8") + _TORCH_CPU.read_text("utf-8")
+    made_from = hashlib.sha256(f"{lists}{extra}{sys.version}{platform.machine()}".encode()).hexdigest()
+    folder = (cache or platformdirs.user_cache_path("sciscirl")) / f"skyrl-{made_from[:12]}"
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with _wait_for_others(folder):
+            if not (folder / _COMPLETE).exists():
+                logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
+                _install(folder, pins, extra)
+                _name_others(folder)
+    except OSError as error:
+        msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
+        raise LocalServerError(msg) from error
+    return find_interpreter(folder)
+
+
+def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
+    lock = FileLock(folder.with_suffix(".lock"))
+    try:
+        return lock.acquire(timeout=0)
+    except Timeout:
+        logger.warning("waiting for another process, which sets up the server's environment in %s", folder)
+        return lock.acquire()
+
+
+def _name_others(folder: Path) -> None:
+    """Each upgrade may leave gigabytes behind, and another Python may still use them."""
+    others = sorted(mark.parent.name for mark in folder.parent.glob(f"skyrl-*/{_COMPLETE}") if mark.parent != folder)
+    if others:
+        logger.warning(
+            "%s also holds environments of other versions: %s. Delete what you no longer use.",
+            folder.parent,
+            ", ".join(others),
+        )
+
+
+def _install(folder: Path, pins: str, extra: Sequence[str]) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    python, reason = make_environment(folder)
+    if reason:
+        _give_up(folder, "venv", reason)
+    # uv installs most of it in seconds. pip finds torch by its settings. It takes SkyRL, which asks for a newer Python.
+    install_by_uv("".join(pin for pin in re.split(r"^(?=\S)", pins, flags=re.M) if not _FOR_PIP.match(pin)), python)
+    listed = ["--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
+    for packages in (
+        # A CPU build of torch, if pip finds one; else the one of the list.
+        ["--no-deps", "--requirement", str(_TORCH_CPU)],
+        # SkyRL and all that it needs, pinned.
+        ["--no-deps", "--ignore-requires-python", "--requirement", str(_REQUIREMENTS)],
+        # What torch's wheel needs on this platform: nothing on a CPU, else CUDA's libraries.
+        [*listed, f"torch=={_pinned_version(pins, 'torch')}", *extra],
+    ):
+        reason = run_pip("install", "--no-compile", *packages, python=str(python))
+        if reason and not (str(_TORCH_CPU) in packages and any(said in reason for said in _NOT_THERE)):
+            _give_up(folder, "pip install", reason)
+    (folder / _COMPLETE).touch()
+
+
+def _pinned_version(pins: str, package: str) -> str:
+    return next(line.split("==")[1].split()[0] for line in pins.splitlines() if line.startswith(f"{package}=="))
+
+
+def _give_up(folder: Path, command: str, reason: str) -> NoReturn:
+    shutil.rmtree(folder, ignore_errors=True)
+    msg = (
+        f"the server's environment cannot be set up: {command} failed: {reason} It needs the network once, and about "
+        "3 GB; run again when that is mended, nothing half made is kept."
+    )
+    raise LocalServerError(msg)

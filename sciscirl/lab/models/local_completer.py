@@ -1,0 +1,337 @@
+"""Ask a model in this process through the cookbook's ``TokenCompleter``, which every evaluator takes."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import hashlib
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import KW_ONLY, dataclass
+from typing import Any
+
+import tinker
+import torch
+from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
+from tinker_cookbook.tokenizer_utils import Tokenizer
+from transformers import AttentionInterface, AttentionMaskInterface
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
+from transformers.masking_utils import sdpa_mask
+
+from sciscirl.lab.label_scoring.endings import Ending
+from sciscirl.lab.models.local_scores import pad_left, score_here
+from sciscirl.lab.models.shared_prompts import SHARED
+
+#: PyTorch's attention without copies of keys and values for every head of a group.
+_GROUPED = "sdpa_grouped"
+
+
+def _attend(
+    module: torch.nn.Module,
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attention_mask: torch.Tensor | None,
+    scaling: float | None = None,
+    **_: object,
+) -> tuple[torch.Tensor, None]:
+    """Attend as Transformers' ``sdpa``, which copies keys where there is a mask, because kernels of GPUs need that."""
+    attended = torch.nn.functional.scaled_dot_product_attention(
+        query,
+        key,
+        value,
+        attn_mask=attention_mask,
+        scale=scaling,
+        is_causal=query.shape[2] > 1 and attention_mask is None,
+        enable_gqa=query.shape[1] != key.shape[1],
+    )
+    return attended.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register(_GROUPED, _attend)
+AttentionMaskInterface.register(_GROUPED, sdpa_mask)
+
+
+@contextmanager
+def _grouped_attention(model: Any) -> Generator[None]:  # noqa: ANN401
+    """On a CPU, attend without copies while the block runs; a kernel that was chosen stays."""
+    config = getattr(model, "config", None)
+    chosen = config is not None and torch.device(model.device).type == "cpu" and config._attn_implementation
+    is_meant = chosen in ("sdpa", SHARED)
+    if is_meant:
+        model.set_attn_implementation(_GROUPED)
+    try:
+        yield
+    finally:
+        if is_meant:
+            model.set_attn_implementation(chosen)
+
+
+def _put_together(parts: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], width: int, n_more: int) -> torch.Tensor:
+    n_heads, size = parts[0].shape[1], parts[0].shape[3]
+    room = parts[0].new_empty((sum(map(len, rows)), n_heads, width + n_more, size))
+    row = 0
+    for part, taken in zip(parts, rows, strict=True):
+        end, n_padded = row + len(taken), width - part.shape[2]
+        room[row:end, :, :n_padded] = 0  # what is masked must still be a number
+        room[row:end, :, n_padded:width] = part[taken]
+        row = end
+    return room
+
+
+class _RoomyLayer(DynamicLayer):
+    """Keys and values of a layer, with room for tokens to come. Transformers' own copies everything at each token."""
+
+    keys: torch.Tensor
+    values: torch.Tensor
+
+    def __init__(self, parts: Sequence[Any], rows: Sequence[torch.Tensor], n_more: int) -> None:
+        """Put the ``rows`` of like layers of several caches below each other, so that all end together."""
+        super().__init__()
+        self.dtype, self.device, self.is_initialized = parts[0].dtype, parts[0].device, True
+        width = max(part.keys.shape[2] for part in parts)
+        keys, values = [part.keys for part in parts], [part.values for part in parts]
+        self._rooms = [_put_together(states, rows, width, n_more) for states in (keys, values)]
+        self._show(width)
+
+    def _show(self, length: int) -> None:
+        self.keys, self.values = (room[:, :, :length] for room in self._rooms)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add tokens, and return all so far."""
+        begin = self.keys.shape[2]
+        for room, new in zip(self._rooms, (key_states, value_states), strict=True):
+            room[:, :, begin : begin + new.shape[2]] = new
+        self._show(begin + key_states.shape[2])
+        return self.keys, self.values
+
+    def batch_select_indices(self, indices: torch.Tensor) -> None:
+        """Keep some rows."""
+        self._rooms = [room[indices] for room in self._rooms]
+        self._show(self.keys.shape[2])
+
+
+@dataclass(slots=True, kw_only=True)
+class _Request:
+    prompt: list[int]
+    stop: StopCondition
+    n_tokens: int
+    key: str
+    answer: asyncio.Future[TokensWithLogprobs]
+
+
+@dataclass(eq=False)
+class LocalCompleter(TokenCompleter):
+    """Answers with a model in this process; requests made at the same time share a batch.
+
+    What all their prompts begin with is read once, and so is a prompt with several answers. Prompts of similar length
+    are in one batch. The weights may change between rounds of requests, not within one.
+
+    Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
+    hardware or batches add numbers in another order, which can still tip a tie.
+    """
+
+    model: Any  # PreTrainedModel or PeftModel, asked in the mode in which it is
+    tokenizer: Tokenizer  # for stop conditions that are text
+    _: KW_ONLY
+    max_tokens: int  # of an answer
+    temperature: float = 1.0  # 0 is greedy
+    top_p: float = 1.0  # of the most probable tokens, those that together have this share; the last one counts too
+    seed: int = 0
+    batch_size: int = 32  # answers in one pass, at most
+    batch_tokens: int = 32_768  # of prompts, answers and padding in one pass: their keys and values take the memory
+
+    def __post_init__(self) -> None:
+        self._asked: Counter[tuple[int, ...]] = Counter()
+        self._waiting: list[_Request] = []
+        self._worker: asyncio.Task[None] | None = None
+        # Whether every layer keeps all keys and values. Windows and states of other kinds are left as they are.
+        config = getattr(self.model, "config", None)
+        layers = [] if config is None else DynamicCache(config=config).layers
+        self._is_plain = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+
+    async def score_endings(self, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
+        """Return what ``score_here`` returns: the log-probability of each ending after each prompt."""
+        return score_here(self.model, prompts, endings, batch_size=self.batch_size)
+
+    async def __call__(
+        self, model_input: tinker.ModelInput, stop: StopCondition, *, max_tokens: int | None = None
+    ) -> TokensWithLogprobs:
+        """Complete a prompt: tokens with the one that stopped it, and their log-probabilities at temperature 1."""
+        prompt = model_input.to_ints()
+        copy = self._asked[tuple(prompt)]  # several answers to one prompt differ
+        self._asked[tuple(prompt)] += 1
+        request = _Request(
+            prompt=prompt,
+            stop=stop,
+            n_tokens=min(self.max_tokens, max_tokens or self.max_tokens),
+            key=f"{self.seed}:{copy}:{hashlib.sha256(repr(prompt).encode()).hexdigest()}",
+            answer=asyncio.get_running_loop().create_future(),
+        )
+        self._waiting.append(request)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await request.answer
+
+    async def _work(self) -> None:
+        await asyncio.sleep(0)  # let the others ask first
+        while self._waiting:
+            # Equal prompts side by side, and little padding. What is asked meanwhile waits for the next round.
+            asked = sorted(self._waiting, key=lambda request: (len(request.prompt), request.prompt))
+            self._waiting = []
+            try:
+                begin = self._read_beginning([request.prompt for request in asked])
+                for batch in self._split(asked):
+                    with _grouped_attention(self.model):
+                        answers = self._complete(batch, begin)
+                    for request, answer in zip(batch, answers, strict=True):
+                        request.answer.set_result(answer)
+                    await asyncio.sleep(0)
+            except Exception as error:
+                for request in (*asked, *self._waiting):
+                    if not request.answer.done():
+                        request.answer.set_exception(error)
+                self._waiting = []
+                return
+
+    def _split(self, asked: Sequence[_Request]) -> Iterator[Sequence[_Request]]:
+        """Split requests, sorted by length, into batches of ``batch_size`` and ``batch_tokens`` at most."""
+        start = 0
+        for end in range(1, len(asked) + 1):
+            if end < len(asked):
+                width = len(asked[end].prompt) + max(request.n_tokens for request in asked[start : end + 1])
+                if end - start < self.batch_size and (end + 1 - start) * width <= self.batch_tokens:
+                    continue
+            yield asked[start:end]
+            start = end
+
+    @torch.no_grad()
+    def _read_beginning(self, prompts: Sequence[list[int]]) -> tuple[int, Cache | None]:
+        """Read what all prompts begin with, once; return its length and the cache. 0 if that saves nothing."""
+        # At least one token of each prompt is read alone: its scores are needed.
+        whole = [prompts[0][:-1], *prompts]
+        n_shared = next(
+            (place for place, tokens in enumerate(zip(*whole, strict=False)) if len({*tokens}) > 1), len(whole[0])
+        )
+        if not self._is_plain or not n_shared or prompts[0] == prompts[-1]:
+            return 0, None
+        tokens = torch.tensor([whole[0][:n_shared]], device=self.model.device)
+        with _grouped_attention(self.model):
+            cache = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
+        return n_shared, cache
+
+    def _read(
+        self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None], n_more: int
+    ) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        """Read prompts that are sorted by length: their cache, scores of the next token and mask, a row for each.
+
+        A prompt with several answers is read once, and prompts of about one length together: padding costs as much as
+        text. The cache has room for ``n_more`` tokens.
+        """
+        n_begin, _ = begin
+        if not self._is_plain:
+            return self._read_part(prompts, begin)
+        distinct = [prompt for place, prompt in enumerate(prompts) if place == 0 or prompt != prompts[place - 1]]
+        parts: list[tuple[Any, torch.Tensor, torch.Tensor]] = []
+        rows: list[torch.Tensor] = []
+        start = 0
+        for end in range(1, len(distinct) + 1):
+            if end < len(distinct) and (len(distinct[end]) - n_begin) * 8 <= (len(distinct[start]) - n_begin) * 9:
+                continue
+            part = distinct[start:end]
+            parts.append(self._read_part(part, begin))
+            taken = [row for row, prompt in enumerate(part) for _ in range(prompts.count(prompt))]
+            rows.append(torch.tensor(taken, device=self.model.device))
+            start = end
+        width = max(mask.shape[1] for *_, mask in parts)
+        scores = torch.cat([part[1][taken] for part, taken in zip(parts, rows, strict=True)])
+        masks = [torch.nn.functional.pad(mask, (width - mask.shape[1], 0)) for *_, mask in parts]
+        mask = torch.cat([mask[taken] for mask, taken in zip(masks, rows, strict=True)])
+        cache = parts[0][0]
+        cache.layers = [
+            _RoomyLayer([part[0].layers[number] for part in parts], rows, n_more) for number in range(len(cache.layers))
+        ]
+        return cache, scores, mask
+
+    def _read_part(
+        self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None]
+    ) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        n_begin, cache = begin
+        tokens, mask, positions = pad_left([prompt[n_begin:] for prompt in prompts], self.model.device)
+        if cache is not None:
+            cache = copy.deepcopy(cache)
+            cache.batch_repeat_interleave(len(prompts))
+            mask = torch.cat([mask.new_ones((len(prompts), n_begin)), mask], dim=1)
+        output = self.model(
+            input_ids=tokens,
+            attention_mask=mask,
+            position_ids=positions + n_begin,
+            past_key_values=cache,
+            use_cache=True,
+            logits_to_keep=1,
+        )
+        return output.past_key_values, output.logits[:, -1], mask
+
+    @torch.no_grad()
+    def _complete(self, batch: Sequence[_Request], begin: tuple[int, Cache | None]) -> list[TokensWithLogprobs]:
+        answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
+        n_most = max(request.n_tokens for request in batch)
+        cache, scores, mask = self._read([request.prompt for request in batch], begin, n_most - 1)
+        positions = mask.sum(dim=1, keepdim=True) - 1
+        open_ = [*range(len(batch))]  # answers without an end, in the order of the rows
+        for place in range(n_most):
+            logprobs = scores.float().log_softmax(dim=-1)
+            chosen = self._choose(logprobs, [f"{batch[number].key}:{place}" for number in open_])
+            found = zip(open_, chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist(), strict=True)
+            for number, token, logprob in found:
+                request, answer = batch[number], answers[number]
+                if answer.stop_reason == "stop" or len(answer.tokens) == request.n_tokens:
+                    continue  # a row that goes on only with its batch
+                answer.tokens.append(token)
+                answer.logprobs.append(logprob)
+                if self._is_stopped(answer.tokens, request.stop):
+                    answer.stop_reason = "stop"
+            kept = [
+                row
+                for row, number in enumerate(open_)
+                if answers[number].stop_reason == "length" and len(answers[number].tokens) < batch[number].n_tokens
+            ]
+            if not kept:
+                break
+            if 2 * len(kept) <= len(open_):  # fewer rows are faster, and copying the cache is not free
+                rows = torch.tensor(kept, device=self.model.device)
+                cache.batch_select_indices(rows)
+                chosen, mask, positions = chosen[rows], mask[rows], positions[rows]
+                open_ = [open_[row] for row in kept]
+            mask = torch.cat([mask, mask.new_ones((len(open_), 1))], dim=1)
+            positions = positions + 1
+            output = self.model(
+                input_ids=chosen[:, None],
+                attention_mask=mask,
+                position_ids=positions,
+                past_key_values=cache,
+                use_cache=True,
+                logits_to_keep=1,
+            )
+            cache, scores = output.past_key_values, output.logits[:, -1]
+        return answers
+
+    def _choose(self, scores: torch.Tensor, keys: Sequence[str]) -> torch.Tensor:
+        if self.temperature == 0:
+            return scores.argmax(dim=-1)
+        shares = (scores.double() / self.temperature).softmax(dim=-1)
+        if self.top_p < 1:
+            sorted_, order = shares.sort(dim=-1, descending=True, stable=True)
+            sorted_[sorted_.cumsum(dim=-1) - sorted_ >= self.top_p] = 0
+            shares = torch.zeros_like(shares).scatter(-1, order, sorted_)
+        mass = shares.cumsum(dim=-1)
+        draws = [int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "big") / 2**64 for key in keys]
+        targets = torch.tensor(draws, dtype=mass.dtype, device=mass.device)[:, None] * mass[:, -1:]
+        return torch.searchsorted(mass, targets, right=True)[:, 0].clamp(max=mass.shape[-1] - 1)
+
+    def _is_stopped(self, tokens: list[int], stop: StopCondition) -> bool:
+        texts = [end for end in stop if isinstance(end, str)]
+        return tokens[-1] in stop or (bool(texts) and any(end in str(self.tokenizer.decode(tokens)) for end in texts))

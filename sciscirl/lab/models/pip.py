@@ -1,0 +1,74 @@
+"""Install pinned files by pip, or quicker by uv: each must have a listed SHA-256, and nothing is built."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from sciscidata.terminal.processes import python_command, python_environment
+
+
+def make_environment(folder: Path) -> tuple[Path, str | None]:
+    """Make a virtual environment; return its interpreter, and why that failed, or None."""
+    made = _run(python_command("-m", "venv", str(folder)))
+    return find_interpreter(folder), find_reason(made) if made.returncode else None
+
+
+def find_interpreter(folder: Path) -> Path:
+    """Return where the interpreter of an environment lies."""
+    return folder / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
+
+
+def run_pip(*words: str, python: str = sys.executable) -> str | None:
+    """Run ``pip WORDS`` in an environment. Return why it failed, in pip's own words; None: it did not fail."""
+    if python == sys.executable and importlib.util.find_spec("pip") is None:  # uv makes environments without it
+        with tempfile.TemporaryDirectory() as home:
+            other, reason = make_environment(Path(home))
+            return reason or run_pip(*words, python=str(other))
+    verb, *more = words
+    command = python_command("-m", "pip", verb, "--quiet", "--no-input", "--disable-pip-version-check", python=python)
+    command += ["--require-hashes", "--only-binary", ":all:", *more]
+    done = _run(command)
+    return find_reason(done) if done.returncode else None
+
+
+def install_by_uv(requirements: str, python: Path) -> None:
+    """Install pinned files into an environment by uv, if it is there. pip does what is left, or says what is wrong.
+
+    Where pip's settings name an index, nothing is installed: uv ignores them.
+    """
+    if importlib.util.find_spec("uv") is None:
+        return
+    settings = _run(python_command("-m", "pip", "config", "list", python=python))
+    if re.search(r"\.(no-)?index(-url)?=", settings.stdout):
+        return
+    with tempfile.TemporaryDirectory() as home:
+        listed = Path(home) / "requirements.txt"
+        listed.write_text(requirements, "utf-8")
+        # Settings of uv in the current folder may name another index.
+        command = python_command("-m", "uv", "--no-config", "pip", "install", "--python", str(python), "--no-deps")
+        command += ["--require-hashes", "--only-binary", ":all:", "--requirement", str(listed)]
+        _run(command)
+
+
+def _run(command: list[str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="replace", check=False, env=python_environment()
+    )
+
+
+def find_reason(done: subprocess.CompletedProcess[str]) -> str:
+    r"""Return the line of a command's output that says why it failed.
+
+    Example:
+        >>> find_reason(subprocess.CompletedProcess([], 1, "", "ERROR: No wheel\nERROR: No torch.\n[notice] New"))
+        'No torch.'
+    """
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    errors = [line for line in lines if line.startswith("ERROR:")]
+    return (errors or lines or ["no reason given"])[-1].removeprefix("ERROR:").strip().rstrip(".") + "."

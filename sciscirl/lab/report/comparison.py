@@ -1,0 +1,141 @@
+"""Compare predictions that lie on disk: find and read them, compare, write and print the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import polars as pl
+
+from sciscidata.storage import atomic_file, path_inside
+from sciscidata.storage.sums import read_json
+from sciscidata.terminal.messages import align_columns, printable
+from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
+from sciscirl.lab.report.layout import show_estimate, show_pair
+from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
+from sciscirl.metrics.metrics import COMPARED
+from sciscirl.metrics.predictions import read_predictions
+from sciscirl.runs.folder import RUN_FILE, find_eval_split, refuse_release, write_json
+
+_ONE: Final = "predictions.parquet"
+
+
+def find_predictions(path: Path) -> Path:
+    """Find the predictions of a path: a file, an evaluation, or the last ones of a training run."""
+    if path.is_file():
+        return path
+    pattern = f"{find_eval_split(path)}_*.parquet"
+    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(pattern))
+    if not found:
+        msg = (
+            f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "
+            "run which was evaluated."
+        )
+        raise PredictionsError(msg)
+    return found[-1]
+
+
+def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
+    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what the ``run.json`` of each says; {} without one.
+
+    The folder of a sweep stands for its runs, that of a release's baselines for each of them.
+    """
+    split = [_split(word) for word in words]
+    given = [(name, place) for name, path in split for place in ([path] if name else expand_folders([path]))]
+    files = [find_predictions(path) for _, path in given]
+    folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
+    names = [name or other for (name, _), other in zip(given, name_folders(folders), strict=True)]
+    if len(set(names)) < len(names):
+        msg = f"two of {', '.join(names)} have the same name. Give names: NAME=PATH."
+        raise PredictionsError(msg)
+    tables = {name: read_predictions(file) for name, file in zip(names, files, strict=True)}
+    return tables, {name: _find_facts(file) for name, file in zip(names, files, strict=True)}
+
+
+def _split(word: str) -> tuple[str | None, Path]:
+    name, equals, path = word.partition("=")
+    return (name, Path(path)) if equals and name and "/" not in name else (None, Path(word))
+
+
+def _find_facts(file: Path) -> dict[str, Any]:
+    for folder in (file.parent, file.parent.parent):
+        try:
+            facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
+            return {"release": str(facts["release"]["manifest_sha256"]), "settings": dict(facts.get("settings", {}))}
+        except (OSError, ValueError, KeyError, TypeError):
+            continue
+    return {}
+
+
+def check_slices(slices: Mapping[str, str | None]) -> None:
+    """Refuse predictions of different releases: the same papers may have other labels or texts.
+
+    Example:
+        >>> check_slices({"a": "0f" * 32, "b": None, "c": "1e" * 32})
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.PredictionsError: a is of release 0f0f0f0f0f0f, c of 1e1e1e1e1e1e. Evaluate both on one release.
+    """
+    known = [(name, stated) for name, stated in slices.items() if stated is not None]
+    for name, stated in known[1:]:
+        if stated != known[0][1]:
+            first, digest = known[0][0], known[0][1][:12]
+            msg = f"{first} is of release {digest}, {name} of {stated[:12]}. Evaluate both on one release."
+            raise PredictionsError(msg)
+
+
+def compare_files(
+    words: Sequence[str], config: CompareConfig, out: Path | None = None, release: Path | None = None
+) -> Comparison:
+    """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``.
+
+    With their ``release``, baselines judge the papers of the first and are compared too, unless one of that name is
+    given.
+    """
+    if out is not None:
+        refuse_release(out, "folder: out=...", PredictionsError)
+    tables, known = read_named(words)
+    if release is not None:
+        from sciscirl.lab.analysis.baselines import run_baselines
+
+        (name, asked), facts = next(iter(tables.items())), next(iter(known.values()))
+        check_slices({name: facts.get("release"), str(release): hash_release(release)})
+        beside = run_baselines(release, asked, facts.get("settings", {}))
+        tables |= {name: table for name, table in beside.items() if name not in tables}
+    known = {name: facts for name, facts in known.items() if facts}
+    check_slices({name: facts["release"] for name, facts in known.items()})
+    asked = {name: list_asked(facts["settings"]) for name, facts in known.items()}
+    comparison = compare_predictions(tables, config, asked)
+    if out is not None:
+        from sciscirl.lab.report.figures import plot_differences
+
+        write_json(path_inside(out, "comparison.json", stated_by="a comparison"), comparison.to_json())
+        for metric in COMPARED:
+            with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
+                path.write_bytes(plot_differences(comparison, metric))
+    return comparison
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Write two tables for a terminal: each model, and each pair."""
+    head = ["", *COMPARED]
+    scores = [
+        [name, *(show_estimate(scores[metric]) for metric in COMPARED)] for name, scores in comparison.scores.items()
+    ]
+    pairs = [[f"{pair.left} - {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
+    said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
+    return "\n".join(
+        [
+            said,
+            "",
+            *_columns([head, *scores]),
+            "",
+            *_columns([[*head, "right alone", "McNemar p", "Holm", "asked otherwise"], *pairs]),
+        ]
+    )
+
+
+def _columns(rows: Iterable[Sequence[str]]) -> list[str]:
+    return align_columns([[printable(cell) for cell in row] for row in rows])

@@ -1,0 +1,147 @@
+"""The parts of a report before they become HTML, and how numbers are written in it."""
+
+from __future__ import annotations
+
+import math
+import re
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sciscirl.lab.analysis.compare import Estimate, Pair
+from sciscirl.lab.seeds import SeededComparison
+from sciscirl.metrics.metrics import COMPARED
+
+ABSENT = "\N{EN DASH}"
+_LONGEST_SLUG: Final = 100  # a file's name may have 255 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Cells of text; the first column names the rows."""
+
+    caption: str
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    is_folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A PNG, the name of its file, and a text for readers who cannot see it."""
+
+    name: str
+    png: bytes
+    alt: str
+
+    @property
+    def data_uri(self) -> str:
+        """The picture itself as an address."""
+        return f"data:image/png;base64,{b64encode(self.png).decode('ascii')}"
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One answer of a model: ``"right"``, ``"wrong"`` or ``"invalid"``."""
+
+    outcome: str
+    title: str
+    facts: Mapping[str, str]
+    abstract: str
+    answer: str
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """One view of the runs."""
+
+    id: str
+    title: str
+    text: str
+    tables: Sequence[Table] = ()
+    pictures: Sequence[Picture] = ()
+    examples: Mapping[str, Sequence[Example]] | None = None
+    headline: Sequence[str] = ()
+
+
+def show(value: float | None, digits: int = 3) -> str:
+    """Write a number; undefined is a dash.
+
+    Example:
+        >>> show(0.25), show(-1e-9), show(None)
+        ('0.250', '0.000', '–')
+    """
+    return ABSENT if value is None else f"{value:z.{digits}f}"  # z: no minus before a zero
+
+
+def show_metric(metrics: Mapping[str, float], name: str, digits: int = 3) -> str:
+    """Write a metric with its interval, if it has one.
+
+    Example:
+        >>> show_metric({"mcc": 0.1, "macro_f1": 0.25, "macro_f1/low": 0.2, "macro_f1/high": 0.3}, "macro_f1")
+        '0.250 [0.200, 0.300]'
+    """
+    text = show(metrics.get(name), digits)
+    if f"{name}/low" not in metrics:
+        return text
+    return f"{text} [{show(metrics[f'{name}/low'], digits)}, {show(metrics[f'{name}/high'], digits)}]"
+
+
+def show_estimate(estimate: Estimate, *, signed: bool = False, digits: int = 3) -> str:
+    """Write an estimate with its interval.
+
+    Example:
+        >>> show_estimate(Estimate(0.25, 0.2, 0.3)), show_estimate(Estimate(0.25, None, None), signed=True)
+        ('0.250 [0.200, 0.300]', '+0.250')
+    """
+    form = f"{'+' if signed else ''}z.{digits}f"
+    if estimate.low is None or estimate.high is None:
+        return f"{estimate.value:{form}}"
+    return f"{estimate.value:{form}} [{estimate.low:{form}}, {estimate.high:{form}}]"
+
+
+def show_p(p: float) -> str:
+    """Write a p-value: small ones as an order of magnitude.
+
+    Example:
+        >>> show_p(0.0421), show_p(3e-7)
+        ('0.0421', '3e-07')
+    """
+    return f"{p:.4f}" if p >= 1e-4 or math.isclose(p, 0) else f"{p:.0e}"
+
+
+def slug(name: str) -> str:
+    """Make a name fit for a file; names that differ only in other signs become equal.
+
+    Example:
+        >>> slug("runs/exp4_seed1")
+        'runs-exp4-seed1'
+    """
+    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[-_LONGEST_SLUG:]
+
+
+def show_pair(pair: Pair) -> list[str]:
+    """Write a pair of models: differences, papers that only one has right, p before and after Holm, unlike settings."""
+    return [
+        *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
+        f"{pair.only_left} : {pair.only_right}",
+        show_p(pair.p),
+        show_p(pair.p_holm),
+        ", ".join(pair.asked_otherwise),
+    ]
+
+
+def show_seeded_pairs(comparison: SeededComparison) -> list[list[str]]:
+    """Write each pair of ways to train and each metric: difference, p before and after Holm, unlike settings."""
+    return [
+        [
+            f"{pair.left} \u2212 {pair.right}",
+            metric,
+            show_estimate(one, signed=True),
+            *(ABSENT if p is None else show_p(p) for p in (pair.p[metric], pair.p_holm[metric])),
+            ", ".join(pair.asked_otherwise),
+        ]
+        for pair in comparison.pairs
+        for metric, one in pair.differences.items()
+    ]

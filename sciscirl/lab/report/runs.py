@@ -1,0 +1,520 @@
+"""Read the folders of runs and evaluations for a report, in any state, damaged or unfinished."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any, Final, Literal, cast, get_args
+
+import polars as pl
+
+from sciscidata.errors import ChangedFileError
+from sciscidata.release.release import MANIFEST
+from sciscidata.storage.small_files import parse_json, read_whole
+from sciscidata.storage.sums import check_sealed, read_json
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import progress_bar
+from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
+from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
+from sciscirl.evaluation.evaluate import measure
+from sciscirl.lab.final import FINALS
+from sciscirl.lab.sweep_folder import list_runs
+from sciscirl.metrics.predictions import find_target, read_predictions
+from sciscirl.runs.folder import (
+    ADAPTER,
+    CHECKPOINTS_FILE,
+    LOOKS_FILE,
+    METRICS_FILE,
+    RUN_FILE,
+    count_test_looks,
+    find_eval_split,
+    is_supervised,
+    name_run,
+    parse_row,
+    read_lines,
+    read_rows,
+)
+from sciscirl.runs.prices import Usage, count_tokens
+from sciscirl.task.papers import (
+    TARGETS,
+    PartName,
+    Target,
+    TargetName,
+    list_labels,
+    read_own_target,
+    read_split,
+    short_name,
+)
+
+_log = logging.getLogger(__name__)
+_JUDGED: Final = {"label_match", "n"}  # what every evaluation has
+_LARGEST: Final = 1e300
+_LONGEST_SHOWN: Final = 80
+Kind = Literal["rl", "sft", "evaluation", "baseline"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """One judgement of a model on held-out papers."""
+
+    step: int  # of training, before which it was made; 0 where nothing was trained
+    metrics: Mapping[str, float]  # of evaluate.measure; without intervals if read from the log of a run
+    predictions: pl.DataFrame | None  # the answers behind them; None if the file is missing or damaged
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A training run or an evaluation, as its folder records it."""
+
+    name: str  # of the folder, with as many parents as tell it from the other runs
+    kind: Kind
+    facts: Mapping[str, Any]  # run.json
+    rows: tuple[Mapping[str, float], ...]  # metrics.jsonl, finite numbers only; none of an evaluation
+    evaluations: tuple[Evaluation, ...]  # by step
+    usage: Usage | None  # tokens; None if not logged
+    n_steps: int  # training steps that were logged
+    is_finished: bool  # the final weights were kept, or it is an evaluation
+    is_stopped: bool  # ended because the model had collapsed
+    n_test_looks: int | None  # how often it was judged by test; None of an evaluation
+    problems: tuple[str, ...]  # what could not be read
+
+    @property
+    def settings(self) -> Mapping[str, Any]:
+        """What the run was started with."""
+        return cast("Mapping[str, Any]", self.facts["settings"])
+
+    @property
+    def split(self) -> str:
+        """By which papers it was judged; older runs do not say it: test."""
+        stated = str(self.settings.get("eval_split" if self.kind in {"rl", "sft"} else "split"))
+        return stated if stated in get_args(PartName) else "test"
+
+    @property
+    def weights(self) -> Mapping[str, Any]:
+        """Of which run and ``step`` the weights of an evaluation are; {} where it does not say so."""
+        stated = self.settings.get("weights") or self.settings.get("selected")
+        return cast("Mapping[str, Any]", stated) if isinstance(stated, Mapping) else {}
+
+    @property
+    def last(self) -> Evaluation | None:
+        """The last evaluation."""
+        return self.evaluations[-1] if self.evaluations else None
+
+    @property
+    def target(self) -> Target:
+        """The task, by the predictions, else by the settings; older runs name none: disruption."""
+        for evaluation in self.evaluations:
+            if evaluation.predictions is not None:
+                return find_target(evaluation.predictions)
+        if "own_label" in self.settings:
+            return read_own_target(self.settings["own_label"])
+        return cast("TargetName", self.settings.get("target", "disruption"))
+
+    @property
+    def labels(self) -> dict[str, tuple[str, ...]]:
+        """Which labels are asked for, by name, and the classes of each: disruption, novelty, both, or an own one."""
+        return {short_name(column): classes for column, classes in list_labels(self.target).items()}
+
+    @property
+    def state(self) -> str:
+        """How far it got, in words."""
+        if self.kind in {"evaluation", "baseline"}:
+            return "evaluated" if self.evaluations else "no evaluation"
+        steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
+        if self.is_stopped:
+            return f"stopped after {steps}: class collapse"
+        state = f"finished after {steps}" if self.is_finished else (
+            f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
+        )  # fmt: skip
+        if not self.evaluations:
+            return f"{state}; no evaluation"
+        if self.evaluations[-1].step == 0:
+            return f"{state}; evaluated only before training"
+        return state
+
+    def metric(self, evaluation: Evaluation, label: str, name: str) -> float | None:
+        """Look up a metric of one label, whatever the task calls it; None where it is undefined."""
+        return evaluation.metrics.get(name if len(self.labels) == 1 else f"{label}/{name}")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeated:
+    """Runs that differ in nothing but the seed; often only one."""
+
+    name: str
+    runs: Mapping[int, Run]  # by seed
+
+
+def expand_folders(folders: Iterable[Path]) -> list[Path]:
+    """Put the runs of a sweep in place of its folder, and the baselines of a release in place of theirs."""
+    return [place for folder in folders for place in _expand(folder)]
+
+
+def _expand(folder: Path) -> list[Path]:
+    if (folder / RUN_FILE).exists():
+        return [folder]
+    if runs := list_runs(folder):
+        return runs
+    return [path.parent for path in sorted(folder.glob(f"*/{RUN_FILE}")) if _is_of_baseline(path)] or [folder]
+
+
+def _is_of_baseline(path: Path) -> bool:
+    try:
+        return "baseline" in cast("dict[str, Any]", read_json(path))["settings"]
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
+
+
+def read_runs(folders: Sequence[Path]) -> list[Run]:
+    """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
+
+    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it.
+
+    Example:
+        >>> read_runs([Path("no-such-run")])
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give log_paths of
+        training runs, or folders that evaluations wrote.
+    """
+    folders = expand_folders(folders)
+    given = {folder.resolve() for folder in folders}
+    if len(given) < len(folders):
+        msg = "a run is given twice. Give each once."
+        raise RunFolderError(msg)
+    runs: list[Run] = []
+    with progress_bar("read runs", total=len(folders), unit="runs") as advance:
+        for folder, name in zip(folders, name_folders(folders), strict=True):
+            runs.append(read_run(folder, name))
+            for part in FINALS:
+                final = folder / part
+                if (final / RUN_FILE).is_file() and final.resolve() not in given:
+                    run = read_run(final, f"{name}, {part}")
+                    runs.append(replace(run, name=f"{run.name}, step {run.weights.get('step', 'unknown')}"))
+            advance(1)
+    return runs
+
+
+def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
+    """Put runs together that differ in nothing but the seed, and their final evaluations; baselines are left out.
+
+    Of weights that runs started from, only counts how they were trained.
+    """
+    groups: dict[str, dict[int, Run]] = {}
+    of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before
+    for run in runs:
+        if run.kind == "baseline":
+            continue
+        name, seed, key = of_training
+        if part := _part_of(run, name):
+            key += part
+        else:
+            kept = {one: value for one, value in run.settings.items() if one not in {"seed", "load_checkpoint"}}
+            start: Any = run.facts.get("begun_from") or {}
+            begun = [start.get("kind"), start.get("step")] if start.get("kind") else run.settings.get("load_checkpoint")
+            key = json.dumps([run.kind, kept, begun, run.facts.get("release")], sort_keys=True, default=str)
+            stated = run.settings.get("seed")
+            seed = stated if isinstance(stated, int) else 0
+            of_training = (run.name, seed, key)
+        key = next((each for each in (key, f"{key} {run.name}") if seed not in groups.get(each, {})), "")
+        groups.setdefault(key, {})[seed] = run
+    return [Repeated(name=_name_repeated([*seeds.values()]), runs=seeds) for seeds in groups.values()]
+
+
+def _part_of(run: Run, name: str) -> str:
+    """Return ``final`` or ``last`` if this is that evaluation of the run with a name, else ""."""
+    return next((part for part in FINALS if run.name.startswith(f"{name}, {part}, step ")), "")
+
+
+def _name_repeated(runs: Sequence[Run]) -> str:
+    parents = {PurePosixPath(run.name).parent.as_posix() for run in runs}
+    if len(runs) == 1 or len(parents) > 1 or parents == {"."}:
+        return ", ".join(run.name for run in runs)
+    parts = [part for run in runs for part in PurePosixPath(run.name).name.split(", ")[1:]]  # final, step 2
+    return ", ".join(dict.fromkeys([parents.pop(), *parts]))
+
+
+def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:
+    """Let the baselines judge the papers that runs of this release were judged by, where none stands beside them yet.
+
+    Papers that no baseline can judge are passed over with a warning.
+    """
+    from sciscirl.lab.analysis.baselines import run_baselines
+
+    digest = hash_release(release)
+    found: list[Run] = []
+    known = {find_papers(run) for run in runs if run.kind == "baseline"}
+    for run in runs:
+        papers, table = find_papers(run), run.last.predictions if run.last else None
+        stated = cast("Any", run.facts.get("release") or {}).get("manifest_sha256")
+        if papers is None or table is None or papers in known or stated != digest:
+            continue
+        known.add(papers)
+        try:
+            judged = run_baselines(release, table, run.settings)
+        except SciSciRLError as error:
+            _log.warning("no baseline stands beside %s: %s", run.name, error)
+            continue
+        taken = {one.name for one in (*runs, *found)}
+        for name, predictions in judged.items():
+            free = (name, f"{name}, {run.split}", *(f"{name}-{number}" for number in range(2, len(taken) + 2)))
+            called = next(one for one in free if one not in taken)
+            own = {"baseline": name, "split": run.split, "seed": 0}
+            own |= {key: run.settings[key] for key in ("target", "own_label", "hide") if key in run.settings}
+            found.append(
+                Run(
+                    name=called, kind="baseline", rows=(), usage=None, n_steps=0,
+                    facts={"settings": own, "release": run.facts.get("release"),
+                           "release_folder": run.facts.get("release_folder")},
+                    evaluations=(Evaluation(step=0, metrics=measure(predictions), predictions=predictions),),
+                    is_finished=True, is_stopped=False, n_test_looks=None, problems=(),
+                )
+            )  # fmt: skip
+    return found
+
+
+def hash_release(release: Path) -> str:
+    """Return the SHA-256 of the manifest of a release, by which runs name it (ReleaseError: it is none)."""
+    try:
+        return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
+    except OSError as error:
+        read_split(release, "test", needs=())  # says what is the matter with it
+        msg = f"{release / MANIFEST} cannot be read: {error.strerror}."
+        raise ReleaseError(msg) from error
+
+
+def find_papers(run: Run) -> str | None:
+    """Return what two evaluations need in common to be compared: task, release, split and papers; None without any."""
+    table = run.last.predictions if run.last else None
+    if table is None:
+        return None
+    papers = table["openalex_id"].unique().sort().to_list() if "openalex_id" in table.columns else None
+    return json.dumps([run.target, run.facts.get("release"), run.split, papers], default=str)
+
+
+def name_folders(folders: Sequence[Path]) -> list[str]:
+    """Name folders by the fewest last parts of their paths that differ; the folder of a seed never alone.
+
+    Example:
+        >>> name_folders([Path("a/exp4"), Path("b/exp4"), Path("b/exp5")])
+        ['a/exp4', 'b/exp4', 'exp5']
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    names: list[str] = []
+    for own in parts:
+        depth = name_run(Path(*own)).count("/") + 1
+        while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
+            depth += 1
+        names.append(Path(*own[-depth:]).as_posix())
+    return names
+
+
+def read_run(folder: Path, name: str) -> Run:
+    """Read one folder; see ``read_runs``."""
+    facts = _read_facts(folder)
+    settings = facts["settings"]
+    problems: list[str] = []
+    rows = list(_read_lines(folder / METRICS_FILE, problems))
+    is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
+    split = find_eval_split(folder)
+    steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
+    kind: Kind = "sft" if is_supervised(settings) else "rl"
+    if not is_training:
+        kind = "baseline" if "baseline" in settings else "evaluation"
+    return Run(
+        name=name,
+        kind=kind,
+        facts=facts,
+        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
+        evaluations=tuple(
+            _read_steps(folder, rows, split, problems) if is_training else _read_single(folder, problems)
+        ),
+        usage=_count_tokens(folder, steps, split, problems),
+        n_steps=len({row.get("step") for row in steps}),
+        is_finished=not is_training or _is_finished(folder),
+        is_stopped=any(row.get("collapse_stop") for row in rows),
+        n_test_looks=_count_looks(folder, problems) if is_training else None,
+        problems=tuple(problems),
+    )
+
+
+def _count_looks(folder: Path, problems: list[str]) -> int | None:
+    try:
+        return count_test_looks(folder)
+    except (OSError, ChangedFileError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        problems.append(f"{LOOKS_FILE}: {reason}; looks at test are not counted")
+        return None
+
+
+def _read_facts(folder: Path) -> dict[str, Any]:
+    path = folder / RUN_FILE
+    if not path.is_file():
+        msg = (
+            f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give log_paths of training runs, or folders "
+            "that evaluations wrote."
+        )
+        raise RunFolderError(msg)
+    try:
+        facts: object = read_json(path)
+    except ChangedFileError as error:
+        raise RunFolderError(str(error)) from error
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        msg = f"{path} cannot be read ({reason}). Leave this run out, or run it again."
+        raise RunFolderError(msg) from error
+    if not isinstance(facts, dict) or not isinstance(cast("dict[str, Any]", facts).get("settings"), dict):
+        msg = f"{path} does not say what was run: it has no settings. Leave it out."
+        raise RunFolderError(msg)
+    stated = cast("dict[str, Any]", facts)
+    for where, values, names, kind, what in (
+        ("", stated, ("release", "versions", "begun_from"), dict, "an object"),
+        ("", stated, ("release_folder", "commit", "date"), str, "a text"),
+        (
+            "settings.",
+            stated["settings"],
+            ("name", "preset", "model", "backend", "baseline", "split", "eval_split"),
+            str,
+            "a text",
+        ),
+    ):
+        for name in names:
+            if not isinstance(values.get(name), kind | None):
+                msg = f"{path} is damaged: {where}{name} is {_cut(values[name])}, needs {what}. Leave this run out."
+                raise RunFolderError(msg)
+    if "own_label" in stated["settings"]:
+        try:
+            read_own_target(stated["settings"]["own_label"])
+        except (ValueError, TypeError) as error:
+            msg = f"{path} is damaged: settings.own_label {error}. Leave this run out."
+            raise RunFolderError(msg) from error
+    elif stated["settings"].get("target", "disruption") not in list(TARGETS):
+        msg = f"{path} is damaged: settings.target needs to be one of {', '.join(TARGETS)}. Leave this run out."
+        raise RunFolderError(msg)
+    return stated
+
+
+def _cut(value: object) -> str:
+    return repr(value) if len(repr(value)) <= _LONGEST_SHOWN else f"{repr(value)[:_LONGEST_SHOWN]}..."
+
+
+def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
+    """Read the finite numbers of each row of a log; of a repeated step, the later row wins."""
+    by_step: dict[float | None, dict[str, float]] = {}
+    n_damaged = 0
+    for line in _try_lines(path, path.name, problems):
+        row = parse_row(line)
+        if row is None:  # the line that a killed run was writing
+            n_damaged += 1
+            continue
+        numbers = _numbers(row)
+        step = numbers.get("step")
+        by_step[step] = by_step.get(step, {}) | numbers
+    if n_damaged:
+        problems.append(f"{path.name}: {counted(n_damaged, 'damaged line')} left out")
+    return [by_step[step] for step in sorted(by_step, key=lambda step: -1.0 if step is None else step)]
+
+
+def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
+    """Give the lines of a log; nothing if it is absent or unreadable."""
+    try:
+        return read_lines(path)
+    except FileNotFoundError:
+        return ()
+    except ChangedFileError as error:
+        problems.append(f"{name}: {str(error).replace(str(path), 'it')}")
+        return ()
+    except OSError as error:
+        problems.append(f"{name}: {error.strerror}; left out")
+        return ()
+
+
+def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
+    """Keep finite numbers that fit a float."""
+    return {
+        name: value
+        for name, value in row.items()
+        if isinstance(value, int | float) and -_LARGEST <= value <= _LARGEST  # False of NaN
+    }
+
+
+def _is_finished(folder: Path) -> bool:
+    if (folder / ADAPTER).is_dir():
+        return True
+    try:
+        return any(row.get("name") == "final" for row in read_rows(folder / CHECKPOINTS_FILE))
+    except (OSError, ChangedFileError):
+        return False
+
+
+def _read_steps(
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, problems: list[str]
+) -> Iterable[Evaluation]:
+    """Read the evaluations of a training run from their predictions, else from its log."""
+    prefix = f"{split}/"
+    logged = {
+        int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
+        for row in rows
+        if {f"{prefix}{name}" for name in _JUDGED} <= row.keys() and "step" in row
+    }
+    pattern = re.compile(rf"{split}_(\d+)\.parquet")
+    files = {
+        int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
+    }
+    for step in sorted(logged.keys() | files.keys()):
+        found = _read_predictions(files[step], problems) if step in files else None
+        metrics = logged.get(step, {}) if found is None else measure(found)
+        if metrics:
+            yield Evaluation(step=step, metrics=metrics, predictions=found)
+
+
+def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
+    found = _read_predictions(folder / "predictions.parquet", problems)
+    if found is not None:
+        yield Evaluation(step=0, metrics=measure(found), predictions=found)
+        return
+    try:
+        check_sealed(folder / EVALUATION_FILE)
+        row = parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace"))
+    except FileNotFoundError:
+        return
+    except ChangedFileError as error:
+        problems.append(f"{EVALUATION_FILE}: {error}")
+        return
+    except OSError as error:
+        problems.append(f"{EVALUATION_FILE}: {error.strerror}; left out")
+        return
+    metrics = _numbers(row or {})
+    if not metrics.keys() >= _JUDGED:
+        problems.append(f"{EVALUATION_FILE}: damaged, left out")
+        return
+    yield Evaluation(step=0, metrics=metrics, predictions=None)
+
+
+def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
+    try:
+        return read_predictions(path)
+    except (PredictionsError, ChangedFileError) as error:
+        problems.append(f"{path.name}: {str(error).replace(str(path), 'it')}")
+        return None
+
+
+def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]) -> Usage | None:
+    """Add up the logged tokens: training by step, evaluations by answer."""
+    usage = sum(map(count_tokens, steps), Usage(prefill=0, sample=0, train=0))
+    read, sampled, trained = usage.prefill, usage.sample, usage.train
+    for path in sorted(folder.glob(f"iteration_*/eval_{split}_rollout_summaries.jsonl")):
+        shown = f"{path.parent.name}/{path.name}"
+        for line in _try_lines(path, shown, problems):
+            try:
+                taken = parse_json(line)["steps"]
+                read += sum(int(step["ob_len"]) for step in taken)
+                sampled += sum(int(step["ac_len"]) for step in taken)
+            except (ValueError, KeyError, TypeError, OverflowError):
+                problems.append(f"{shown}: a damaged line left out")
+    return Usage(prefill=read, sample=sampled, train=trained) if read or trained else None

@@ -1,0 +1,395 @@
+"""Supervised fine-tuning on your own GPU: QDoRA with PEFT and bitsandbytes, in Transformers' training loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from transformers import (
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+    set_seed,
+)
+
+from sciscidata.storage import atomic_folder
+from sciscidata.storage.sums import seal_file
+from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.lab.models.local_completer import LocalCompleter
+from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
+from sciscirl.lab.models.local_scores import pad_left
+from sciscirl.lab.models.shared_prompts import share_prompts
+from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
+from sciscirl.options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions, Run
+from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.console import follow_run
+from sciscirl.runs.folder import (
+    ADAPTER,
+    begin_run,
+    disk_errors,
+    find_checkpoint,
+    find_weights,
+    locked_folder,
+    open_store,
+    write_json,
+)
+from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
+from sciscirl.runs.offline import dry_run
+from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
+from sciscirl.sft.examples import Example, GoldExamples
+
+logger = logging.getLogger(__name__)
+
+_IGNORED: Final = -100  # what Transformers' loss leaves out
+#: Options of one's own hardware that decide how a step goes.
+OF_STEP: Final = (*OF_ADAPTER, "dtype", "micro_batch_size", "gradient_checkpointing")
+
+
+def train_with_peft(run: Run[PeftSftOptions]) -> Path:
+    """Train an adapter; with one process, evaluate on the way and after the last step. Return the folder of the run.
+
+    The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, ``checkpoints.jsonl`` with the checkpoints, in
+    ``predictions`` a Parquet file for each evaluation, and at the end ``adapter``. Under ``accelerate launch`` every
+    process calls this, and the first one writes.
+
+    SciSciRLError if an option is impossible, a package or the model is not to be had, or the folder is in use, holds
+    another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
+    resumed.
+    """
+    options, preset, folder = run.options, run.preset, run.folder
+    require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
+    builder = make_papers_builder(run)
+    examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
+    n_steps = len(examples) // preset.batch_size
+    arguments = make_arguments(run, n_steps)
+    is_first = arguments.process_index == 0
+    if is_first:
+        warn_of_renderer(preset.model, options.renderer)
+    with ExitStack() as stack:
+        stack.enter_context(disk_errors(folder))
+        if is_first:
+            stack.enter_context(locked_folder(folder))
+            settings = list_own_settings(run, builder)
+            begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
+            stack.enter_context(follow_run(folder, preset.model))
+            settle_threads(options, arguments, folder)
+        wait_for_all(arguments)
+        checkpoint = find_checkpoint(folder) if options.resume else None
+        begun = find_weights(folder, checkpoint) if checkpoint else None
+        model = make_model(run, arguments)
+        trainer = GoldTrainer(model=model, args=arguments, train_dataset=examples, data_collator=collate_labels)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
+        trainer.remove_callback(PrinterCallback)
+        trainer.remove_callback(ProgressCallback)  # a line for each step says more
+        trained_on = {"quantize": options.quantize, "dtype": options.dtype}
+        trainer.add_callback(Recorder(folder, trained_on, partial(_describe_step, examples, preset.batch_size)))
+        judge = None
+        if arguments.world_size == 1:
+            completer = LocalCompleter(
+                model,
+                examples.renderer.tokenizer,
+                max_tokens=preset.max_tokens,
+                temperature=evaluator.temperature,
+                top_p=evaluator.top_p,
+                seed=preset.seed,
+                batch_size=options.eval_batch_size,
+            )
+            judge = Judge(evaluator, completer, folder, every=options.eval_every)
+            trainer.add_callback(judge)
+        else:
+            logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
+        # Also after the last step: this loads the weights that are judged.
+        with refuse_pickles(folder):
+            trainer.train(resume_from_checkpoint=str(begun) if begun else None)
+        if judge is not None:
+            judge.judge(n_steps)
+        if is_first:
+            keep_adapter(folder, n_steps, trained_on)
+        wait_for_all(arguments)
+    return folder
+
+
+def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
+    """Choose the number of threads, and note it with all options."""
+    n_threads = set_threads(folder, resume=options.resume)
+    facts = {"n_threads": n_threads, "trainer": arguments.to_sanitized_dict()}
+    write_json(folder / RUN_CONFIG, {**asdict(options), **facts})
+
+
+def list_arguments(run: Run[PeftSftOptions] | Run[LocalTrainOptions], n_steps: int) -> dict[str, Any]:
+    """List the settings of Transformers' loop that both ways to train share: a line and a checkpoint as ours are."""
+    options, preset, has_cuda = run.options, run.preset, torch.cuda.is_available()
+    return {
+        "output_dir": str(run.folder / CHECKPOINTS),
+        "max_steps": n_steps,
+        "per_device_train_batch_size": options.micro_batch_size,
+        "learning_rate": preset.learning_rate,
+        "optim": "adamw_torch",
+        "adam_beta1": preset.adam_beta1,
+        "adam_beta2": preset.adam_beta2,
+        "weight_decay": 0.0,
+        "bf16": options.dtype == "bfloat16",
+        "fp16": options.dtype == "float16",
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "gradient_checkpointing_kwargs": {"use_reentrant": False},
+        "seed": preset.seed,
+        "save_strategy": "steps",
+        "save_steps": options.save_every,
+        "logging_strategy": "steps",
+        "logging_steps": 1,
+        "report_to": "none",
+        "dataloader_pin_memory": has_cuda,
+        "use_cpu": not has_cuda,
+    }
+
+
+def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
+    """Configure Transformers' loop: our order of papers, our steps, and the optimiser of Tinker's loop."""
+    options, preset = run.options, run.preset
+    arguments = TrainingArguments(
+        **list_arguments(run, n_steps),
+        train_sampling_strategy="sequential",
+        lr_scheduler_type="linear",
+        adam_epsilon=preset.adam_eps,
+        ddp_find_unused_parameters=False,
+        remove_unused_columns=False,
+        disable_tqdm=False,
+    )
+    whole = options.micro_batch_size * arguments.world_size
+    if preset.batch_size % whole:
+        msg = (
+            f"batch_size is {preset.batch_size}, needs a multiple of {whole}: micro_batch_size "
+            f"{options.micro_batch_size} on {arguments.world_size} devices."
+        )
+        raise SciSciRLError(msg)
+    arguments.gradient_accumulation_steps = preset.batch_size // whole
+    return arguments
+
+
+def make_model(
+    run: Run[PeftSftOptions] | Run[LocalTrainOptions], arguments: TrainingArguments, start: Path | None = None
+) -> Any:  # noqa: ANN401 (PeftModel)
+    """Put a fresh adapter on every linear layer but the last, or go on with that of a folder, ``start``.
+
+    Dropout would have DoRA compute the base twice.
+
+    Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
+    """
+    from accelerate.utils import parse_flag_from_env
+    from peft import LoraConfig, get_peft_model
+
+    options, preset, is_distributed = run.options, run.preset, arguments.parallel_mode.value == "distributed"
+    is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
+    device = None if is_sharded else str(arguments.device)
+    base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
+    base.config.use_cache = False
+    if options.gradient_checkpointing:
+        base.enable_input_require_grads()  # else nothing before the first adapter asks for a gradient
+    if not is_distributed:
+        share_prompts(base)
+    if start is not None:
+        return load_adapter(base, start, is_trainable=True)
+    set_seed(preset.seed)
+    adapter = LoraConfig(
+        r=preset.lora_rank,
+        lora_alpha=options.lora_alpha,
+        lora_dropout=0.0,
+        use_dora=options.use_dora,
+        target_modules="all-linear",
+        task_type="CAUSAL_LM",
+    )
+    return get_peft_model(base, adapter)
+
+
+def list_own_settings(run: Run[PeftSftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
+    """List the settings of a run, with those of the adapter."""
+    return list_settings(run, builder) | {name: getattr(run.options, name) for name in OF_STEP}
+
+
+@dry_run()
+def render_dry_run(run: Run[PeftSftOptions]) -> str:
+    """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
+    builder = make_papers_builder(run)
+    settings = list_own_settings(run, builder)
+    return render_plan(run, builder, asdict(run.options) | settings, settings)
+
+
+def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:
+    """Copy the adapter of the last checkpoint to ``adapter``, with what it was trained on."""
+    with atomic_folder(folder / ADAPTER, overwrite=True) as kept:
+        for name in ADAPTER_FILES:
+            shutil.copyfile(folder / CHECKPOINTS / f"checkpoint-{n_steps}" / name, kept / name)
+            seal_file(kept / name)
+        write_json(kept / TRAINED_ON_FILE, trained_on)
+
+
+def collate(examples: Sequence[Example]) -> dict[str, Any]:
+    """Put examples into one batch, padded on the left, so that all answers end together.
+
+    Logits and labels cover only the longest answer and the token before it: those of a whole prompt over 150,000 tokens
+    of vocabulary would take more memory than the model. Tensors are int64, (examples, longest), ``labels`` (examples,
+    ``logits_to_keep``) with -100 where nothing is trained on.
+
+    Example:
+        >>> batch = collate(
+        ...     [
+        ...         Example(openalex_id="W1", tokens=(5, 6, 7, 8), n_prompt=2),
+        ...         Example(openalex_id="W2", tokens=(5, 9), n_prompt=1),
+        ...     ]
+        ... )
+        >>> batch["input_ids"].tolist(), batch["position_ids"].tolist()
+        ([[5, 6, 7, 8], [0, 0, 5, 9]], [[0, 1, 2, 3], [0, 0, 0, 1]])
+        >>> batch["logits_to_keep"], batch["labels"].tolist()
+        (3, [[-100, 7, 8], [-100, -100, 9]])
+    """
+    kept = _count_kept(examples)
+    tokens, mask, positions = pad_left([example.tokens for example in examples])
+    return {
+        "input_ids": tokens,
+        "attention_mask": mask,
+        "position_ids": positions,
+        "labels": tokens[:, -kept:].masked_fill(~_mark(examples, kept, lambda example: example.learned), _IGNORED),
+        "logits_to_keep": kept,
+    }
+
+
+def collate_labels(examples: Sequence[Example]) -> dict[str, Any]:
+    """Return the batch of ``collate``, and as ``says_label`` which of the kept tokens say a label."""
+    return collate(examples) | {"says_label": _mark(examples, _count_kept(examples), lambda example: example.labels)}
+
+
+def _count_kept(examples: Sequence[Example]) -> int:
+    return max(len(example.tokens) - example.n_prompt for example in examples) + 1
+
+
+def _mark(examples: Sequence[Example], kept: int, find: Callable[[Example], Sequence[int]]) -> torch.Tensor:
+    """Mark places in the last ``kept`` tokens of each example."""
+    marks = torch.zeros(len(examples), kept, dtype=torch.bool)
+    for row, example in enumerate(examples):
+        for place in find(example):
+            marks[row, place - len(example.tokens) + kept] = True
+    return marks
+
+
+class GoldTrainer(Trainer):
+    """Transformers' loop, which also measures the tokens that say the label: ``label_nll`` beside the loss."""
+
+    def __init__(self, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(**options)
+        self._label_nll = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # sum, number of examples
+
+    def compute_loss(
+        self,
+        model: Any,  # noqa: ANN401
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,  # noqa: ANN401
+    ) -> Any:  # noqa: ANN401
+        """Compute the loss of one pass."""
+        says_label = inputs.pop("says_label")[:, 1:]
+        computed: Any = super().compute_loss(model, inputs, True, num_items_in_batch)
+        loss, outputs = computed
+        with torch.no_grad():
+            said = inputs["input_ids"][:, -says_label.shape[1] :][says_label]
+            logits = outputs.logits[:, :-1][says_label].float()
+            nll = torch.nn.functional.cross_entropy(logits, said, reduction="sum").double()
+            self._label_nll += torch.stack([nll, torch.full_like(nll, len(says_label))])
+        return (loss, outputs) if return_outputs else loss
+
+    def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
+        """Log a step, with the mean over all its examples on all devices."""
+        if "loss" in logs:
+            every: Any = self.accelerator.gather(self._label_nll)
+            total, n = every.view(-1, 2).sum(dim=0).tolist()
+            self._label_nll.zero_()
+            logs |= {"label_nll": total / n} if total else {}  # an answer without a label has none
+        super().log(logs, start_time)
+
+
+@dataclass(eq=False)
+class Recorder(TrainerCallback):
+    """Writes metrics and checkpoints as the cookbook's loops do, with their names and step numbers."""
+
+    folder: Path
+    trained_on: Mapping[str, str]
+    describe_step: Callable[[TrainerState, Mapping[str, float]], dict[str, Any]]  # its metrics, from what the loop logs
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, float] | None = None,
+        **_: object,
+    ) -> None:
+        """Write the metrics of a step; the loop's summary of the whole run has no loss."""
+        if state.is_world_process_zero and logs and "loss" in logs:
+            open_store(self.folder).write_metrics(self.describe_step(state, logs), step=state.global_step - 1)
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Record a checkpoint, once every process has written its part."""
+        wait_for_all(args)
+        if state.is_world_process_zero:
+            enter_checkpoint(self.folder, state.global_step, self.trained_on)
+
+
+def _describe_step(
+    examples: GoldExamples, batch_size: int, state: TrainerState, logs: Mapping[str, float]
+) -> dict[str, Any]:
+    batch = examples[(state.global_step - 1) * batch_size : state.global_step * batch_size]
+    return {
+        "train_mean_nll": logs["loss"],
+        "learning_rate": logs["learning_rate"],
+        "grad_norm": logs["grad_norm"],
+        "progress": state.global_step / state.max_steps,
+        "num_tokens": sum(len(example.tokens) - 1 for example in batch),  # the last one is only a target
+        "num_loss_tokens": sum(len(example.learned) for example in batch),
+        **{name: value for name, value in logs.items() if name == "label_nll"},
+    }
+
+
+@dataclass(eq=False)
+class Judge(TrainerCallback):
+    """Evaluates the model before every ``every``-th step."""
+
+    evaluator: LabelEvaluator
+    completer: LocalCompleter
+    folder: Path
+    every: int
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
+        """Evaluate if it is time to."""
+        if state.global_step % self.every == 0:
+            self.judge(state.global_step)
+
+    def judge(self, step: int) -> None:
+        """Evaluate the model as it is, and write it down under ``step``."""
+        model = self.completer.model
+        was_training = model.training
+        model.eval()
+        name = self.evaluator.name
+        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=step, base_name=f"eval_{name}")
+        store = open_store(self.folder)
+        answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
+        store.write_metrics(asyncio.run(answers), step=step)
+        model.train(was_training)
+
+
+def wait_for_all(arguments: TrainingArguments) -> None:
+    """Wait until every process of the run is here."""
+    if arguments.distributed_state is not None:
+        arguments.distributed_state.wait_for_everyone()

@@ -1,0 +1,536 @@
+"""Train several presets, in several ways, with several seeds, and compare them on the same papers.
+
+From top to bottom: which runs there are (``plan_sweep``), the runs (``run_sweep``), their tables and pictures.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
+from pathlib import Path
+from typing import Any, Final, get_args
+
+import msgspec
+import polars as pl
+
+from sciscidata.errors import SciSciDataError
+from sciscidata.options.checks import field_hints
+from sciscidata.storage import atomic_file
+from sciscidata.terminal.messages import align_columns, counted, printable, suggest
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.lab.analysis.compare import list_asked
+from sciscirl.lab.report.figures import plot_scores
+from sciscirl.lab.report.layout import show_estimate, show_seeded_pairs
+from sciscirl.lab.report.runs import Run, read_run
+from sciscirl.lab.seeds import MEASURED, SeededComparison, compare_seeds
+from sciscirl.lab.studies.sweep_options import SweepOptions, Way
+from sciscirl.lab.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
+from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
+from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.presets import find_preset
+from sciscirl.rl.train import train_preset
+from sciscirl.runs.folder import (
+    ADAPTER,
+    METRICS_FILE,
+    describe_run,
+    expand_home,
+    find_checkpoint,
+    find_step,
+    locked_folder,
+    read_judgement,
+    read_rows,
+    refuse_release,
+    write_json,
+)
+from sciscirl.sft.tinker_backend import train_on_tinker
+from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
+from sciscirl.task.rules import check_max_tokens
+
+_log = logging.getLogger(__name__)
+
+#: One row for each way to train, then for the untrained model and each baseline: means over seeds, with intervals.
+SWEEP: Final = pl.Schema(
+    {
+        "name": pl.String(),
+        "way": pl.String(),  # rl, sft, sft_rl, untrained or baseline
+        "n_seeds": pl.Int64(),  # null where nothing is trained
+        "n_papers": pl.Int64(),
+        **{f"{metric}{end}": pl.Float64() for metric in MEASURED for end in ("", "_low", "_high")},
+        **{name: dtype for name, dtype in TRAINING.items() if name != "name"},  # null without reinforcement learning
+    }
+)
+#: One row for each pair of ways and metric.
+DIFFERENCES: Final = pl.Schema(
+    {
+        "left": pl.String(),
+        "right": pl.String(),
+        "metric": pl.String(),
+        **dict.fromkeys(("difference", "low", "high", "p", "p_holm"), pl.Float64()),
+        "n_seeds": pl.Int64(),  # that both have
+        "asked_otherwise": pl.String(),
+    }
+)
+_AXES: Final = ("preset", "seeds", "way")
+_DECIDED: Final = ("seed", "log_path", "resume")
+#: Options that name the runs or their papers, and so are the same for all of them.
+_NOT_VARIED: Final = (
+    *_DECIDED, *_AXES, "vary", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
+    "base_url", "load_checkpoint", "plugin",
+)  # fmt: skip
+#: What may change when a sweep goes on.
+_FREE: Final = (
+    "seeds", "base_url", "keep_days", "eval_concurrently", "wandb_project", "wandb_name", "out", "dry_run", "release",
+)  # fmt: skip
+_BY_REWARD, _ON_GOLD, _IN_SWEEP = ({field.name for field in fields(kind)} for kind in (
+    TrainOptions, TinkerSftOptions, SweepOptions
+))  # fmt: skip
+#: Options of both kinds of training, and what the sweep calls those of supervised runs.
+_OF_SFT: Final = {name: f"sft_{name}" for name in _ON_GOLD if f"sft_{name}" in _IN_SWEEP}
+_ONLY_SFT: Final = {*_OF_SFT.values()} | (_ON_GOLD - _BY_REWARD)
+_ONLY_RL: Final = {"rollouts_per_step", *_OF_SFT} | (_BY_REWARD - _ON_GOLD)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannedRun:
+    """A run of a sweep."""
+
+    name: str  # of its way to train: preset, varied options, way
+    way: Way
+    seed: int
+    folder: Path
+    options: TrainOptions | TinkerSftOptions
+    begins_from: Path | None = None  # the supervised run of the same seed
+
+
+def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
+    """Return the runs of a sweep in the order in which they are trained: all of a seed, before the next seed.
+
+    Raises:
+        SciSciRLError: an option has no effect, cannot be varied or is decided by the sweep; or two runs would be the
+            same, or could not be compared.
+
+    Example:
+        >>> runs = plan_sweep(SweepOptions(preset="exp4", vary=("group_size:4,8",), rollouts_per_step=32, seeds=(0, 1)))
+        >>> [(run.name, run.folder.as_posix(), run.options.batch_size) for run in runs[:2]]
+        [('exp4 group_size=4', 'runs/sweep/exp4-group_size-4/seed_0', 8), ('exp4 group_size=8',
+        'runs/sweep/exp4-group_size-8/seed_0', 4)]
+    """
+    _refuse_decided(options)
+    _refuse_twice("preset", [find_preset(name.strip()).name for name in options.preset.split(",")])
+    axes: dict[str, dict[str, Any]] = {"preset": {name: name for name in map(str.strip, options.preset.split(","))}}
+    axes |= read_vary(options.vary)
+    # A supervised run belongs to each that begins from it.
+    needed = {*options.way, *(("sft",) if "sft_rl" in options.way else ())}
+    ways: list[Way] = [way for way in get_args(Way) if way in needed]
+    _refuse_without_effect(options, axes, ways)
+    out, runs = expand_home(options.out), list[PlannedRun]()
+    for seed in options.seeds:
+        planned: dict[str, PlannedRun] = {}
+        for words in product(*axes.values()):
+            chosen = dict(zip(axes, words, strict=True))
+            values = {name: axes[name][word] for name, word in chosen.items()}
+            for way in ways:
+                name = _name_way(chosen, way, only=len(ways) == 1)
+                run = _plan_run(replace(options, **values), name, way, seed, out)
+                if way == "sft_rl":
+                    start = _place(out, _name_way(chosen, "sft", only=False), seed)
+                    begun = replace(run.options, load_checkpoint=str(start))
+                    run = replace(run, options=begun, begins_from=start)
+                planned.setdefault(name, run)  # supervised runs are the same whatever of training by reward is varied
+        runs += planned.values()
+    _check_runs(runs)
+    return runs
+
+
+def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Read ``vary``: by option, its values by the words for them.
+
+    A value of several words has a plus sign between them. SciSciRLError if an option is unknown, cannot be varied or
+    has a value that it does not take.
+
+    Example:
+        >>> read_vary(["group_size:4,8", "class_weights:disruptive:2,disruptive:3+neutral:2"])
+        {'group_size': {'4': 4, '8': 8}, 'class_weights': {'disruptive:2': ('disruptive:2',),
+        'disruptive:3+neutral:2': ('disruptive:3', 'neutral:2')}}
+    """
+    hints = {name: hint for name, hint in field_hints(SweepOptions).items() if name not in _NOT_VARIED}
+    axes: dict[str, dict[str, Any]] = {}
+    for word in filter(None, ",".join(vary).split(",")):  # a command line splits at commas, too
+        name, colon, rest = word.partition(":")
+        if colon and name in hints and name not in axes:
+            axes[name], value = {}, rest
+        elif axes and (name := [*axes][-1]):
+            value = word
+        else:
+            why = "which is no option"
+            if name in _NOT_VARIED:
+                why = "which has an option of its own" if name in _AXES else "which is the same for all runs"
+            msg = (
+                f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8."
+                f"{suggest(name, hints)}"
+            )
+            raise SciSciRLError(msg)
+        try:
+            given: Any = tuple(value.split("+")) if hints[name].is_list else value
+            found: Any = msgspec.convert(given, hints[name].whole, strict=False)
+        except msgspec.ValidationError:
+            near = suggest(value, hints[name].choices)
+            msg = f"SweepOptions.vary gives {name} the value {value!r}, needs {hints[name]}.{near}"
+            raise SciSciRLError(msg) from None
+        if value in axes[name]:
+            msg = f"SweepOptions.vary gives {name} the value {value!r} twice. Give each once."
+            raise SciSciRLError(msg)
+        axes[name][value] = found
+    return axes
+
+
+def _refuse_decided(options: SweepOptions) -> None:
+    given = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, False)]
+    if given:
+        msg = (
+            f"{', '.join(given)} cannot be set: the sweep decides. Set seeds=... and out=...; a sweep that is there "
+            "goes on by itself."
+        )
+        raise SciSciRLError(msg)
+    for name in ("seeds", "way"):
+        _refuse_twice(name, getattr(options, name))
+    if "sft_rl" in options.way and options.load_checkpoint is not None:
+        msg = "load_checkpoint cannot be set with way=sft_rl, which begins from its supervised run. Leave it out."
+        raise SciSciRLError(msg)
+
+
+def _refuse_twice(name: str, values: Sequence[object]) -> None:
+    if len(set(values)) < len(values):
+        msg = f"SweepOptions.{name} is {', '.join(map(str, values))}, needs each once."
+        raise SciSciRLError(msg)
+
+
+def _refuse_without_effect(options: SweepOptions, axes: Mapping[str, object], ways: Sequence[Way]) -> None:
+    given = {field.name for field in fields(SweepOptions) if getattr(options, field.name) != field.default} | {*axes}
+    for has_effect, names, only in (
+        (any(way != "sft" for way in ways), _ONLY_RL, "reinforcement learning"),
+        ("sft" in ways, _ONLY_SFT, "supervised runs"),
+    ):
+        if not has_effect and (lost := sorted(given & names)):
+            other = f" Supervised runs read {_OF_SFT[lost[0]]}." if lost[0] in _OF_SFT else ""
+            msg = f"{lost[0]} has no effect with way={','.join(options.way)}: it is of {only}. Leave it out.{other}"
+            raise SciSciRLError(msg)
+
+
+def _name_way(chosen: Mapping[str, str], way: Way, *, only: bool) -> str:
+    unread = _ONLY_RL if way == "sft" else _ONLY_SFT if way == "rl" else set[str]()
+    varied = [f"{name}={word}" for name, word in chosen.items() if name != "preset" and name not in unread]
+    return " ".join([find_preset(chosen["preset"]).name, *varied, *([] if only else [way])])
+
+
+def _place(out: Path, name: str, seed: int) -> Path:
+    return out / re.sub(r"[^A-Za-z0-9_.+-]+", "-", name) / f"seed_{seed}"
+
+
+def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) -> PlannedRun:
+    folder = _place(out, name, seed)
+    kind = TinkerSftOptions if way == "sft" else TrainOptions
+    values = {field.name: getattr(options, field.name) for field in fields(kind)}
+    values |= {"seed": seed, "log_path": folder.as_posix(), "resume": True, "dry_run": False}
+    if way != "sft" and options.wandb_project is not None:
+        values["wandb_name"] = " ".join(filter(None, (options.wandb_name, name, f"seed {seed}")))
+    if way == "sft":
+        values |= {own: getattr(options, stated) for own, stated in _OF_SFT.items()}
+    elif options.rollouts_per_step is not None:
+        size = resolve_preset(TrainOptions(**values)).group_size
+        if options.rollouts_per_step % size or options.batch_size is not None:
+            msg = (
+                f"rollouts_per_step is {options.rollouts_per_step} with group_size {size} and batch_size "
+                f"{options.batch_size}. Needs a multiple of every group size, and no batch_size: rollouts_per_step=128"
+            )
+            raise SciSciRLError(msg)
+        values["batch_size"] = options.rollouts_per_step // size
+    return PlannedRun(name=name, way=way, seed=seed, folder=folder, options=kind(**values))
+
+
+def _check_runs(runs: Sequence[PlannedRun]) -> None:
+    """Refuse runs that would lie in one folder, or whose answers could not be compared."""
+    folders = [run.folder.as_posix().lower() for run in runs]  # some file systems ignore case
+    if twice := [run.name for run, folder in zip(runs, folders, strict=True) if folders.count(folder) > 1]:
+        msg = f"{twice[0]} and {twice[1]} would lie in the same folder. Give presets names that differ in letters."
+        raise SciSciRLError(msg)
+    for run in runs:
+        if getattr(run.options, "loss_on", "answer") != "label":  # else no answer is sampled
+            check_max_tokens((preset := resolve_preset(run.options)).max_tokens, preset.rules)
+    presets = {run.name: resolve_preset(run.options) for run in runs}
+    first, one = next(iter(presets.items()))
+    for name, other in presets.items():
+        if one.rules.target != other.rules.target:
+            msg = (
+                f"{first} is of the task {one.rules.target}, {name} of {other.rules.target}: their answers cannot be "
+                "compared. Sweep over presets of one task."
+            )
+            raise SciSciRLError(msg)
+        if other.eval_group_size > 1:
+            msg = (
+                f"{name} is judged by {other.eval_group_size} answers to each paper, and a comparison needs one. Set "
+                "eval_group_size=1."
+            )
+            raise SciSciRLError(msg)
+
+
+def check_papers(runs: Sequence[PlannedRun]) -> None:
+    """Make sure that all runs are judged by the same papers (SciSciRLError): larger batches keep more out."""
+    first = runs[0].options
+    if first.eval_split != "held_out":
+        return
+    n_papers = len(read_split(first.release, "train", needs=()))
+    kept = {run.name: size_held_out(n_papers, resolve_preset(run.options).batch_size) for run in runs}
+    if len(set(kept.values())) > 1:
+        said = ", ".join(f"{name} {n:,}" for name, n in kept.items())
+        msg = (
+            f"batches are so large that the runs would keep out unlike numbers of papers to be judged by: {said}. "
+            f"Lower the largest batch_size to {n_papers // 10:,}, or build a release with a development split (n_dev)."
+        )
+        raise SciSciRLError(msg)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepResult:
+    """What ``run_sweep`` found; its tables lie in the folder, too."""
+
+    comparison: SeededComparison
+    table: pl.DataFrame  # SWEEP
+    differences: pl.DataFrame  # DIFFERENCES
+    split: str  # whose papers judged
+    problems: Mapping[str, str]  # why a run is missing, or ended early
+    n_runs: int  # that were planned
+    n_missing: int  # of these, which failed or were not finished
+
+
+async def run_sweep(options: SweepOptions) -> SweepResult:
+    """Train every run of a sweep that has not ended, then compare the ways to train (``compare_seeds``).
+
+    A run that fails or collapses does not keep the others from being trained. The folder holds the folders of the runs
+    (``exp4/seed_0``), ``sweep.json`` (options and runs), ``sweep.csv`` and ``.parquet`` (SWEEP), ``differences.csv``
+    and ``.parquet`` (DIFFERENCES), ``sweep.png``, ``summary.json`` (all of it), and for reinforcement learning
+    ``steps.csv`` and ``.parquet`` (STEPS) and ``training.png``. The last evaluation of each run counts.
+
+    Raises:
+        SciSciRLError: as ``plan_sweep`` and ``check_papers``; the folder is in use or holds another sweep; or no run
+            has ended.
+        ReleaseError: the release is missing or was altered.
+    """
+    plan_sweep(options)  # what is wrong with the options is said before the release is read
+    options = _settle(options)
+    runs, out = plan_sweep(options), expand_home(options.out)
+    check_papers(runs)
+    facts = _describe(options)
+    with locked_folder(out, user="sweep", option="folder: out="):
+        places = [run.folder.relative_to(out).as_posix() for run in runs]
+        begin_sweep(out, facts | {"runs": places}, free=_FREE)
+        problems: dict[str, str] = {}
+        for number, run in enumerate(runs, 1):
+            was_over = is_over(run.folder)
+            _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
+            if not was_over and (problem := await _train(run)):
+                problems[_name_run(run)] = problem
+                _log.warning("%s: %s", _name_run(run), problem)
+        read = {_name_run(run): (run, read_run(run.folder, _name_run(run))) for run in runs if is_over(run.folder)}
+        read = {name: pair for name, pair in read.items() if pair[1].last and pair[1].last.predictions is not None}
+        if not read:
+            msg = f"no run of the sweep has ended. {next(iter(problems.items()))[1] if problems else ''}".strip()
+            raise SciSciRLError(msg)
+        problems |= {name: one.state for name, (_, one) in read.items() if one.is_stopped}
+        return _write_results(out, options, [*read.values()], problems, n_runs=len(runs))
+
+
+def _settle(options: SweepOptions) -> SweepOptions:
+    return replace(options, eval_split=options.eval_split or choose_eval_split(options.release))
+
+
+def _describe(options: SweepOptions) -> dict[str, Any]:
+    settings = json.loads(json.dumps(asdict(options)))
+    facts = describe_run(Path(options.release), settings)
+    facts["settings"] |= facts["release"]
+    return facts
+
+
+def _name_run(run: PlannedRun) -> str:
+    return f"{run.name}, seed {run.seed}"
+
+
+def is_over(folder: Path) -> bool:
+    """Say whether a run has its final weights and was judged with them, or was ended by a collapse."""
+    rows = read_rows(folder / METRICS_FILE)
+    if any(row.get("collapse_stop") for row in rows):
+        return True
+    final = find_checkpoint(folder, "sampler_path") or find_checkpoint(folder)
+    if final is None or not (final.name == "final" or (folder / ADAPTER).is_dir()):
+        return False
+    step = find_step(folder, final)
+    return any(row.get("step") == step and read_judgement(row) for row in rows)
+
+
+async def _train(run: PlannedRun) -> str | None:
+    """Train a run; return why it did not end, or None."""
+    if run.begins_from is not None and not is_over(run.begins_from):
+        return f"its supervised run, {run.begins_from}, has not ended"
+    try:
+        if isinstance(run.options, TinkerSftOptions):
+            await train_on_tinker(resolve_run(run.options))
+        else:
+            await train_preset(run.options)
+    except CollapseError:
+        return None  # the run is over, and is compared as it is
+    except SciSciDataError as error:
+        return str(error)
+    except Exception as error:  # a defect in one way must not cost the night of the others
+        _log.exception("%s failed", _name_run(run))
+        return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+    return None
+
+
+def _write_results(
+    out: Path,
+    options: SweepOptions,
+    read: Sequence[tuple[PlannedRun, Run]],
+    problems: Mapping[str, str],
+    *,
+    n_runs: int,
+) -> SweepResult:
+    ways: dict[str, dict[int, pl.DataFrame]] = {}
+    asked: dict[str, Mapping[str, Any]] = {}
+    kinds: dict[str, str] = {}
+    for planned, run in read:
+        if run.last is not None and run.last.predictions is not None:
+            ways.setdefault(planned.name, {})[planned.seed] = run.last.predictions
+            asked.setdefault(planned.name, list_asked(run.settings))
+            kinds[planned.name] = planned.way
+    untrained = find_untrained(read)
+    kinds |= dict.fromkeys(untrained, "untrained")
+    comparison = compare_seeds(ways, asked=asked, beside=untrained | judge_baselines(options, read[0][1]))
+    trained = [(planned, run) for planned, run in read if planned.way != "sft"]
+    steps = pl.concat([pl.DataFrame(schema=STEPS), *(read_steps(run, one.name, one.seed) for one, run in trained)])
+    training = summarize_steps(steps, dict.fromkeys(planned.name for planned, _ in trained))
+    table = make_table(comparison, kinds).join(training, on="name", how="left", maintain_order="left")
+    result = SweepResult(
+        comparison=comparison,
+        table=table.select(SWEEP.names()),
+        differences=make_differences(comparison),
+        split=read[0][1].split,
+        problems=problems,
+        n_runs=n_runs,
+        n_missing=n_runs - len(read),
+    )
+    write_table(out, "sweep", result.table)
+    write_table(out, "differences", result.differences)
+    write_json(
+        out / "summary.json",
+        {"problems": dict(problems), "split": result.split, **comparison.to_json(), "training": training.to_dicts()},
+    )
+    with atomic_file(out / "sweep.png") as path:
+        path.write_bytes(plot_scores(comparison, n_columns=2))
+    if trained:
+        write_table(out, "steps", steps)
+        with atomic_file(out / "training.png") as path:
+            plot_training(steps, training, path)
+    return result
+
+
+def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataFrame]:
+    """Return what the base model answered before training, once for each way in which it was asked."""
+    found: dict[str, tuple[str, pl.DataFrame]] = {}
+    for planned, run in read:
+        first = run.evaluations[0]
+        if first.step == 0 and first.predictions is not None and run.settings.get("load_checkpoint") is None:
+            asked = {name: value for name, value in list_asked(run.settings).items() if name != "reward"}
+            name = f"{planned.name.removesuffix(f' {planned.way}')} untrained"
+            found.setdefault(json.dumps(asked, sort_keys=True), (name, first.predictions))
+    return dict(found.values())
+
+
+def judge_baselines(options: SweepOptions, run: Run) -> dict[str, pl.DataFrame]:
+    """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
+    from sciscirl.lab.analysis.baselines import run_baselines
+
+    if run.last is None or run.last.predictions is None:
+        return {}
+    try:
+        return run_baselines(Path(options.release), run.last.predictions, run.settings)
+    except SciSciRLError as error:
+        _log.warning("no baseline stands beside the runs: %s", error)
+        return {}
+
+
+def make_table(comparison: SeededComparison, kinds: Mapping[str, str]) -> pl.DataFrame:
+    """Make the first columns of SWEEP; ``kinds`` has the way of each name, and all else is a baseline."""
+    rows: list[dict[str, Any]] = []
+    for name, scores in comparison.scores.items():
+        row: dict[str, Any] = {"name": name, "way": kinds.get(name, "baseline"), "n_papers": comparison.n_papers}
+        row["n_seeds"] = len(comparison.seeds[name]) if name in comparison.ways else None
+        for metric, one in scores.items():
+            row |= {metric: one.value, f"{metric}_low": one.low, f"{metric}_high": one.high}
+        rows.append(row)
+    return pl.DataFrame(rows, schema={name: dtype for name, dtype in SWEEP.items() if name not in _TRAINED})
+
+
+_TRAINED: Final = {name for name in TRAINING if name != "name"}
+
+
+def make_differences(comparison: SeededComparison) -> pl.DataFrame:
+    """Make DIFFERENCES."""
+    rows: list[dict[str, Any]] = [
+        {
+            "left": pair.left,
+            "right": pair.right,
+            "metric": metric,
+            "difference": one.value,
+            "low": one.low,
+            "high": one.high,
+            "p": pair.p[metric],
+            "p_holm": pair.p_holm[metric],
+            "n_seeds": len(pair.seeds),
+            "asked_otherwise": ", ".join(pair.asked_otherwise),
+        }
+        for pair in comparison.pairs
+        for metric, one in pair.differences.items()
+    ]
+    return pl.DataFrame(rows, schema=DIFFERENCES)
+
+
+def render_plan(options: SweepOptions) -> str:
+    """List the runs of a sweep for a terminal; trains nothing (SciSciRLError: the folder holds another sweep)."""
+    runs, out = plan_sweep(options), expand_home(options.out)
+    refuse_release(out, "folder: out=")
+    if (out / SWEEP_FILE).exists():
+        check_sweep(out, _describe(_settle(options))["settings"], free=_FREE)
+    rows = [[run.name, str(run.seed), run.folder.as_posix(), "ended" if is_over(run.folder) else ""] for run in runs]
+    return "\n".join([*_columns([["run", "seed", "folder", ""], *rows]), counted(len(rows), "run")])
+
+
+def render_sweep(result: SweepResult) -> str:
+    """Write the tables of a sweep for a terminal."""
+    comparison = result.comparison
+    n_seeds = {len(comparison.seeds[name]) for name in comparison.ways}
+    over = "papers only, as there is one seed" if n_seeds == {1} else "seeds and papers"
+    said = f"{comparison.n_papers:,} papers of {result.split}, task {comparison.target}"
+    lines = [f"{said}; {comparison.config.level:.0%} intervals over {over}", ""]
+    rows = [
+        [
+            name,
+            str(len(comparison.seeds[name])) if name in comparison.ways else "-",
+            *(show_estimate(scores[metric]) for metric in MEASURED),
+        ]
+        for name, scores in comparison.scores.items()
+    ]
+    lines += _columns([["", "seeds", *MEASURED], *rows])
+    if comparison.pairs:
+        head = ["", "metric", "difference", "p", "Holm", "asked otherwise"]
+        lines += ["", *_columns([head, *show_seeded_pairs(comparison)])]
+    if result.problems:
+        lines += ["", *(f"{name}: {problem}" for name, problem in result.problems.items())]
+    return "\n".join(lines)
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
+    return align_columns([[printable(cell) for cell in row] for row in rows])

@@ -1,0 +1,50 @@
+"""The options of a sweep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from sciscidata.options.checks import Folder, PositiveInt
+from sciscirl.options import GoldOptions, TrainOptions
+from sciscirl.presets import LearningRate
+
+#: How a run of a sweep is trained: by reward, on gold answers, or by reward after gold answers.
+Way = Literal["rl", "sft", "sft_rl"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepOptions(GoldOptions, TrainOptions):
+    """Options of a sweep.
+
+    Attributes:
+        preset: the experiments, separated by commas: exp4,exp6.
+        seeds: train each of them with these seeds.
+        way: how to train: rl (reinforcement learning), sft (supervised), or sft_rl (reinforcement learning from the
+            supervised run of the same seed, which is trained too).
+        vary: options and their values, of which every combination is trained:
+            group_size:4,8,16 learning_rate:1e-5,4e-5.
+        rollouts_per_step: answers in a step of reinforcement learning, whatever the group size: larger groups then have
+            fewer papers; None: batch_size counts.
+        eval_split: papers that all runs are judged by: dev, held_out (training papers that are kept out) or test;
+            None: dev, or held_out if the release has no dev.
+        learning_rate: of reinforcement learning; None: the preset's.
+        batch_size: papers in a step of reinforcement learning; None: the preset's.
+        sft_learning_rate: at the first step of supervised runs; it falls linearly to 0.
+        sft_batch_size: papers in a step of supervised runs; None: the preset's.
+        sft_n_epochs: how often supervised runs show each paper.
+        sft_max_steps: stop supervised runs after this many steps; None: after the last epoch.
+        out: the folder of the sweep; a sweep that is there goes on.
+    """
+
+    seeds: Annotated[tuple[int, ...], Meta(min_length=1)] = (0,)
+    way: Annotated[tuple[Way, ...], Meta(min_length=1)] = ("rl",)
+    vary: tuple[str, ...] = ()
+    rollouts_per_step: PositiveInt | None = None
+    sft_learning_rate: LearningRate = 1e-4
+    sft_batch_size: PositiveInt | None = None
+    sft_n_epochs: PositiveInt = 3
+    sft_max_steps: PositiveInt | None = None
+    out: Folder = "runs/sweep"

@@ -1,0 +1,238 @@
+"""The task as other harnesses get it: nothing leaks, scores are ours, and the real tools run it (just harnesses)."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from sciscidata.errors import ReleaseExistsError
+from sciscirl.cli.main import main
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.harnesses.export import ExportConfig, export_task
+from sciscirl.lab.harnesses.score import FACTS, Score, read_rules, score
+from sciscirl.presets import PRESETS
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import read_split
+from tests.conftest import REPOSITORY
+from tests.sciscirl.papers import write_slice
+from tests.servers.chat_server import ChatServer, answer_to
+from tests.servers.serving import serving
+
+N_TEST = 9
+#: The tools are those of this day, with all that they need.
+NEWEST = "2026-11-20"
+#: For single evals of its own, or a database: 200 packages more, with TensorFlow and some that have no wheels.
+UNUSED_BY_OPENAI_EVALS = (
+    *("anthropic", "chess", "docker", "evaluate", "flask", "google-generativeai", "gymnasium", "jiwer", "langchain"),
+    *("langdetect", "mypy", "playwright", "seaborn", "snowflake-connector-python", "spacy-universal-sentence-encoder"),
+    *("networkx", "nltk", "numexpr", "sacrebleu", "statsmodels", "datasets", "fire", "termcolor", "aiolimiter"),
+)
+
+
+@pytest.fixture(scope="module")
+def release(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_slice(tmp_path_factory.mktemp("harnesses") / "slice", [{} for _ in range(21)], n_test=N_TEST)
+
+
+@pytest.fixture(scope="module")
+def exported(release: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return export_task(ExportConfig(release=release, out=tmp_path_factory.mktemp("tasks") / "exp4"))
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def test_prompts_labels_and_scores_are_those_of_training(release: Path, exported: Path, tmp_path: Path) -> None:
+    rules, papers = PRESETS["exp4"].rules, read_split(release, "test")
+    rows = rows_of(exported / "sciscirl_exp4" / "test.jsonl")
+    assert [row["messages"] for row in rows] == [rules.render(paper.view) for paper in papers]
+    assert [row["labels"] for row in rows] == [paper.labels("disruption") for paper in papers]
+    assert {*rows[0]} == {"id", "messages", "labels", "target"}
+    samples = rows_of(exported / "openai_evals" / "data" / "test.jsonl")
+    assert samples == [
+        {"id": row["id"], "input": row["messages"], "ideal": row["target"], "labels": row["labels"]} for row in rows
+    ]
+    assert "cd_index" not in (exported / "sciscirl_exp4" / "test.jsonl").read_text()
+    again = read_rules(exported / "sciscirl_exp4")
+    assert again == rules
+    for row in rows:
+        gold = render_answer(row["labels"], "two_keys")
+        assert score(gold, row["labels"], again) == Score(1.05, 1.0, 1.0)
+        assert score(f"Sure: {gold}", row["labels"], again) == Score(-1.0, 0.0, 0.0)
+    # A balanced reward needs the training classes, which the folder has: no release is needed to score.
+    for preset, target in (("exp6", "joint"), ("novelty", None)):
+        config = ExportConfig(release=release, out=tmp_path / preset, preset=preset, target=target, n_papers=6)
+        folder = export_task(config) / f"sciscirl_{preset}"
+        labels = rows_of(folder / "train.jsonl")[0]["labels"]
+        fitted = read_rules(folder)
+        best = score(render_answer(labels, fitted.contract, fitted.target), labels, fitted)
+        assert best.correct == 1.0 > 0.0 > score("{", labels, fitted).reward
+
+
+def test_what_cannot_be_exported_is_refused(
+    release: Path, exported: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ReleaseExistsError, match="already exists"):
+        export_task(ExportConfig(release=release, out=exported))
+    with pytest.raises(SciSciRLError, match="adversarial"):
+        export_task(ExportConfig(release=release, out=tmp_path / "a", preset="adversarial"))
+    (tmp_path / FACTS).write_text("{}")
+    with pytest.raises(SciSciRLError, match=r"task\.json cannot be read"):
+        read_rules(tmp_path)
+    assert main(["export-task", "--release", str(release), "--out", str(tmp_path / "b"), "--n-papers", "3"]) == 0
+    assert "README.md" in capsys.readouterr().out
+    assert len(rows_of(tmp_path / "b" / "sciscirl_exp4" / "test.jsonl")) == 3
+
+
+def expected(exported: Path) -> dict[str, float]:
+    """The means that a harness has to find: each answer follows from its question."""
+    folder = exported / "sciscirl_exp4"
+    rows, rules = rows_of(folder / "test.jsonl"), read_rules(folder)
+    found = [score(answer_to(row["messages"][-1]["content"]), row["labels"], rules)._asdict() for row in rows]
+    means = {name: math.fsum(one[name] for one in found) / len(found) for name in Score._fields}
+    assert 0 < means["correct"] < means["valid"] < 1
+    return means
+
+
+@pytest.fixture
+def model() -> Generator[ChatServer]:
+    with serving(ChatServer()) as server:
+        yield server
+
+
+def words_of(tool: str, exported: Path, model: str = "model") -> list[str]:
+    """Read what the exported README says to type."""
+    (line,) = [line for line in (exported / "README.md").read_text().splitlines() if line.startswith(f"- {tool}: ")]
+    words = shlex.split(re.findall("`(.*?)`", line)[-1].replace("MODEL", model))
+    return words[1:] if words[0] == "PYTHONPATH=." else words
+
+
+def check_requests(model: ChatServer, release: Path) -> None:
+    """Check that each paper was asked about once, exactly as an evaluation of the preset asks."""
+    preset = PRESETS["exp4"]
+    messages = [preset.rules.render(paper.view) for paper in read_split(release, "test")]
+    assert sorted(map(json.dumps, messages)) == sorted(json.dumps(body["messages"]) for body in model.asked)
+    sampling = {"max_tokens": 64, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
+    assert preset.max_tokens == 64
+    for body in model.asked:
+        assert {name: body.get(name) for name in sampling} == sampling
+        assert not body.keys() & {"tools", "functions", "n", "response_format", "logit_bias"}
+        assert not body.get("stop")
+
+
+def test_the_page_says_to_type_what_the_export_says(exported: Path) -> None:
+    page = (REPOSITORY / "docs" / "rl" / "harnesses.md").read_text("utf-8")
+    for tool in ("verifiers", "Inspect", "lm-evaluation-harness", "OpenAI evals"):
+        (row,) = [line for line in page.splitlines() if line.startswith(f"| [{tool}]")]
+        assert shlex.join(words_of(tool, exported, "MODEL")) in row
+
+
+def run(command: str, *words: object, needs: Sequence[str], cwd: Path, drops: Sequence[str] = ()) -> None:
+    """Run a tool of ``needs[0]`` in an environment that uv makes and keeps, without the packages ``drops``.
+
+    Without SCISCI_HARNESSES, only in CI, and only the tools that start quickly.
+    """
+    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+    is_wanted = "SCISCI_HARNESSES" in os.environ or ("CI" in os.environ and command in ("inspect", "oaieval"))
+    if not is_wanted or uv is None:
+        pytest.skip("the tool needs packages of its own, and uv to fetch them: just harnesses")
+    overrides = cwd / "overrides.txt"
+    overrides.write_text("".join(f"{name}; python_version < '3'\n" for name in drops), "utf-8")
+    packages = ["--from", needs[0], *(f"--with={need}" for need in needs[1:]), f"--with-editable={REPOSITORY}"]
+    options = ["--python", sys.executable, "--exclude-newer", NEWEST, "--overrides", str(overrides), *packages]
+    done = subprocess.run(
+        [uv, "tool", "run", *options, command, *map(str, words)],
+        cwd=cwd,
+        env={**os.environ, "PYTHONPATH": str(cwd), "OPENAI_API_KEY": "none", "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+
+
+@pytest.mark.slow
+def test_verifiers_runs_the_taskset_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    client = ["--client.base-url", model.url, "--client.api-key-var", "OPENAI_API_KEY"]
+    run(*words_of("verifiers", exported), *client, "-o", tmp_path, needs=["verifiers==0.4.0"], cwd=exported)
+    check_requests(model, release)
+    (traces,) = tmp_path.rglob("traces.jsonl")
+    found = [row["traces"][0] for row in rows_of(traces)]
+    assert len(found) == N_TEST
+    rewards = [one["rewards"]["reward"]["score"] for one in found]
+    means = expected(exported)
+    assert math.fsum(rewards) / N_TEST == pytest.approx(means["reward"])
+    for name in ("correct", "valid"):
+        assert math.fsum(one["metrics"][name] for one in found) / N_TEST == pytest.approx(means[name])
+
+
+@pytest.mark.slow
+def test_inspect_runs_the_task_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    words = words_of("Inspect", exported, "openai/gpt-4o")  # it takes an unknown name for a model without temperature
+    options = ["-M", "responses_api=false", "--model-base-url", model.url]
+    logs = ["--log-dir", tmp_path, "--log-format", "json", "--display", "plain"]
+    needs = ["inspect-ai==0.3.285", "openai>=3.4"]
+    run(*words, *options, *logs, needs=needs, cwd=exported)
+    (log,) = tmp_path.glob("*.json")
+    results = json.loads(log.read_text())["results"]["scores"]
+    found = {one["name"]: one["metrics"]["mean"]["value"] for one in results}
+    assert found == pytest.approx(expected(exported))
+    check_requests(model, release)
+
+
+@pytest.mark.slow
+def test_lm_evaluation_harness_runs_the_task_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    words = words_of("lm-evaluation-harness", exported, "local-chat-completions")
+    arguments = f"model=model,base_url={model.url}/chat/completions,num_concurrent=1"
+    options = ["--model_args", arguments, "--output_path", tmp_path]
+    run(*words, *options, needs=["lm-eval[api]==0.4.13"], cwd=exported)
+    check_requests(model, release)
+    (results,) = tmp_path.rglob("results_*.json")
+    found = json.loads(results.read_text())["results"]["sciscirl_exp4"]
+    means = expected(exported)
+    assert {name: found[f"{name},none"] for name in means} == pytest.approx(means)
+
+
+@pytest.mark.slow
+def test_openai_evals_runs_the_task_with_our_reward(
+    release: Path, exported: Path, model: ChatServer, tmp_path: Path
+) -> None:
+    words = words_of("OpenAI evals", exported, "gpt-4-of-the-tests")  # it takes another name for a completion model
+    options = ["--record_path", tmp_path / "log.jsonl", "--completion_args", f"api_base={model.url}"]
+    run(*words, *options, needs=["evals==3.0.1.post1"], cwd=exported, drops=UNUSED_BY_OPENAI_EVALS)
+    check_requests(model, release)
+    (report,) = [row["final_report"] for row in rows_of(tmp_path / "log.jsonl") if "final_report" in row]
+    means = expected(exported)
+    assert {name: report[name] for name in means} == pytest.approx(means)
+
+
+def test_the_files_of_the_tools_can_be_read_without_them(exported: Path) -> None:
+    for path in exported.rglob("*.py"):
+        compile(path.read_text(), str(path), "exec")
+    loader = type("Loader", (yaml.SafeLoader,), {})
+    loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
+    facts = yaml.load((exported / "lm_eval" / "sciscirl_exp4.yaml").read_text(), loader)
+    assert (facts["task"], facts["process_results"]) == ("sciscirl_exp4", "utils.judge")
+    registry = yaml.safe_load((exported / "openai_evals" / "evals" / "sciscirl_exp4.yaml").read_text())
+    assert {*registry} == {f"sciscirl_exp4{split}" for split in ("", ".train", ".test")}
+    texts = [path.read_text() for path in exported.rglob("*") if path.suffix in (".py", ".yaml", ".toml", ".md")]
+    assert not re.findall("@[A-Z]+@", "".join(texts))

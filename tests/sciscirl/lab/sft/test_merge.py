@@ -1,0 +1,278 @@
+"""Merging the adapter of a run on a server, which a stub of its archives gives out."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tarfile
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load, load_file, save
+from transformers import Qwen3Config, Qwen3ForCausalLM
+
+from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab.sft import download
+from sciscirl.lab.sft.merge import merge_adapter
+from sciscirl.presets import describe, find_preset
+from sciscirl.runs.folder import read_checkpoints
+from tests.sciscirl.made_runs import SLICE, make_predictions, make_run
+from tests.sciscirl.runs.test_model_code import REMEDY, Stranger, change
+from tests.sciscirl.tinker_stub import KEY
+from tests.sciscirl.toy import RENDERER, make_tokenizer
+from tests.servers.serving import serving
+
+RANK, ALPHA = 2, 32
+NAME = "model.layers.0.self_attn.q_proj"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
+    folder = make_tokenizer(tmp_path_factory.mktemp("base") / "tiny")
+    torch.manual_seed(0)
+    config = Qwen3Config(
+        vocab_size=259, hidden_size=16, intermediate_size=16, num_hidden_layers=1, num_attention_heads=2,
+        num_key_value_heads=1, head_dim=8, dtype="float32",
+    )  # fmt: skip
+    Qwen3ForCausalLM(config).save_pretrained(folder)
+    return folder
+
+
+def make_adapter() -> dict[str, bytes]:
+    torch.manual_seed(1)
+    weights = {
+        f"base_model.model.{NAME}.lora_A.weight": torch.randn(RANK, 16),
+        f"base_model.model.{NAME}.lora_B.weight": torch.randn(16, RANK),
+    }
+    return {
+        "adapter_config.json": json.dumps({"r": RANK, "lora_alpha": ALPHA, "peft_type": "LORA"}).encode(),
+        "adapter_model.safetensors": save(weights),
+    }
+
+
+def pack(files: dict[str, bytes], **links: str) -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+        for name, goal in links.items():
+            member = tarfile.TarInfo(name)
+            member.type, member.linkname = tarfile.SYMTYPE, goal
+            archive.addfile(member)
+    return packed.getvalue()
+
+
+@contextmanager
+def archives(content: bytes, elsewhere: str | None = None):
+    """Give out one archive for checkpoint 000002 of model "x:train:0"; or say where it lies. Records who asked."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.server.asked.append((self.path, self.headers.get("X-API-Key")))
+            is_there = self.path in {"/api/v1/training_runs/x%3Atrain%3A0/checkpoints/000002/archive", "/signed"}
+            self.send_response(404 if not is_there else 302 if elsewhere else 200)
+            if elsewhere:
+                self.send_header("Location", elsewhere)
+            self.end_headers()
+            if is_there and not elsewhere:
+                self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.asked = []
+    with serving(server):
+        server.url = f"http://127.0.0.1:{server.server_port}"
+        yield server
+
+
+@pytest.fixture
+def run(tmp_path, base, monkeypatch):
+    monkeypatch.setenv("TINKER_API_KEY", KEY)
+    settings = {"model": str(base), "renderer": RENDERER}
+    table = make_predictions(find_preset("exp4"), 30, skill=0.9)
+    folder = make_run(tmp_path / "rl-run", evaluations={2: table}, n_steps=4, settings=settings)
+    rows = [
+        {"name": name, "batch": step, "state_path": f"tinker://x:train:0/weights/{name}",
+         "sampler_path": f"tinker://x:train:0/{kind}{name}"}
+        for name, step, kind in (("000002", 2, "sampler_weights/"), ("final", 4, ""))
+    ]  # fmt: skip
+    (folder / "checkpoints.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows), "utf-8")
+    facts = json.loads((folder / "run.json").read_text("utf-8"))
+    begun_from = {"folder": "sft-tinker-exp4", "step": 40, "path": "tinker://m/weights/final"}
+    (folder / "run.json").write_text(json.dumps(facts | {"begun_from": begun_from}), "utf-8")
+    return folder
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+def test_the_merged_model_is_base_plus_adapter_and_the_key_goes_to_the_server_alone(run, base, tmp_path, is_elsewhere):
+    files, out = make_adapter(), tmp_path / "merged"
+    with (
+        archives(pack(files)) as store,
+        archives(pack(files), f"{store.url}/signed" if is_elsewhere else None) as server,
+    ):
+        assert merge_adapter(run, out, dtype="float32", step=2, base_url=server.url) == out
+        assert [key for _, key in server.asked] == [KEY]
+        assert [key for _, key in store.asked] == ([None] if is_elsewhere else [])
+    (tmp_path / "adapter").mkdir()
+    (tmp_path / "adapter" / "a").write_bytes(files["adapter_model.safetensors"])
+    adapter, before, after = (
+        load_file(path) for path in (tmp_path / "adapter" / "a", base / "model.safetensors", out / "model.safetensors")
+    )
+    low, high = (adapter[f"base_model.model.{NAME}.lora_{side}.weight"] for side in "AB")
+    expected = before[f"{NAME}.weight"] + ALPHA / RANK * high @ low
+    torch.testing.assert_close(after[f"{NAME}.weight"], expected)
+    assert not torch.equal(after[f"{NAME}.weight"], before[f"{NAME}.weight"])
+    same = [name for name in before if name != f"{NAME}.weight"]
+    assert len(same) == len(after) - 1
+    assert all(torch.equal(before[name], after[name]) for name in same)
+    assert (out / "tokenizer.json").is_file()
+
+
+def test_the_card_names_release_run_step_parent_and_metrics_and_no_folder_of_this_machine(run, tmp_path):
+    with archives(pack(make_adapter())) as server:
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    card = (tmp_path / "merged" / "README.md").read_text("utf-8")
+    header = yaml.safe_load(card.split("---")[1])
+    assert header == {"library_name": "transformers", "pipeline_tag": "text-generation", "tags": ["sciscirl", "rl"]}
+    cells = dict(
+        line.strip("| ").split(" | ", 1) for line in card.splitlines() if line.startswith("| ") and line != "| | |"
+    )
+    assert SLICE in cells["release"]
+    assert cells["begun from"] == "sft-tinker-exp4, step 40"
+    assert (cells["step"], cells["base model"]) == ("2", "tiny")
+    assert cells["run"].startswith("rl-run, SHA-256 of run.json")
+    assert cells["trained by"] == "reinforcement learning, preset exp4"
+    preset = describe(find_preset("exp4"))
+    assert cells["prompt and answer"] == f"style {preset['style']}, contract {preset['contract']}"
+    (logged,) = [
+        row
+        for row in map(json.loads, (run / "metrics.jsonl").read_text("utf-8").splitlines())
+        if "test/label_match" in row
+    ]
+    assert cells["macro_f1"] == f"{logged['test/macro_f1']:.4f}"
+    assert cells["n"] == "30"
+    assert cells["recall/disruptive"] == f"{logged['test/recall/disruptive']:.4f}"
+    assert str(tmp_path) not in card
+
+
+def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
+    out = tmp_path / "merged"
+    with archives(pack(make_adapter())) as server:
+        for message, options in (
+            (r"kept no weights at step 3\. Choose one of 2, 4\.", {"step": 3}),
+            (r"gives out no archive of .*/final \(it answered 404\)", {}),
+            (r"device is 'cuda', but an adapter from a server", {"device": "cuda"}),
+        ):
+            with pytest.raises(SciSciRLError, match=message):
+                merge_adapter(run, out, base_url=server.url, **options)
+    for content, message in (
+        (b"no archive", r"archive of .* is damaged"),
+        (pack(make_adapter(), link="/etc/passwd"), r"archive of .* is damaged"),
+        (pack({"../escaped": b"x"}), r"archive of .* is damaged"),
+        (pack({"adapter_config.json": b"{}"}), r"has no adapter_model\.safetensors"),
+    ):
+        with archives(content) as server, pytest.raises(SciSciRLError, match=message):
+            merge_adapter(run, out, step=2, base_url=server.url)
+    (run / "checkpoints.jsonl").unlink()
+    with pytest.raises(RunFolderError, match=r"has no checkpoint to merge\. Wait for one, or resume the run\."):
+        merge_adapter(run, out)
+    assert not out.exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".merged", "escaped"))]
+    with pytest.raises(SciSciRLError, match=r"^base_url has no effect: the adapter of .* lies on this machine"):
+        merge_adapter(tmp_path, out, base_url="http://localhost:1")
+
+
+def test_merging_runs_no_code_of_the_base_model(run, base, tmp_path):
+    stranger = Stranger(base, tmp_path)
+    change(run / "run.json", settings={"model": stranger.write("tokenizer", "weights"), "renderer": RENDERER})
+    with archives(pack(make_adapter())) as server, pytest.raises(SciSciRLError, match=REMEDY):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    assert not stranger.mark.exists()
+
+
+def sparse(n_bytes: int) -> bytes:
+    """Pack a file of holes alone, which GNU tar writes in a block."""
+    member = tarfile.TarInfo("adapter_model.safetensors")
+    member.type = tarfile.GNUTYPE_SPARSE
+    header = bytearray(member.tobuf(tarfile.GNU_FORMAT))
+    header[386:398], header[483:495] = b"%011o\0" % n_bytes, b"%011o\0" % n_bytes  # one piece, at the end; the whole
+    header[148:156] = b"%06o\0 " % (sum(header[:148]) + sum(header[156:512]) + 8 * 32)
+    return gzip.compress(bytes(header) + bytes(1024))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            lambda: pack({"adapter_config.json": b"{}", "adapter_model.safetensors": bytes(100_000_000)}),
+            "more than 16 times",
+        ),
+        (lambda: pack({"adapter_config.json": b"{}", "other.bin": bytes(100_000_000)}), "more than 16 times"),
+        (lambda: sparse(2_000_000_000), "more than 16 times"),
+        (lambda: pack(make_adapter())[:-4] + b"\0\0\0\0", "the compressed data is damaged"),
+        (lambda: pack(make_adapter())[:-8], "ends too early"),
+    ],
+    ids=["weights", "another file", "sparse", "wrong checksum", "no checksum"],
+)
+def test_an_archive_that_swells_or_has_no_right_checksum_is_refused(run, tmp_path, content, message):
+    (tmp_path / "adapter").mkdir()
+    with archives(content()) as server, pytest.raises(SciSciRLError, match=rf"is damaged \(.*{message}"):
+        download.download_adapter(read_checkpoints(run)[0], tmp_path / "adapter", server.url)
+    assert not any((tmp_path / "adapter").iterdir())
+
+
+def other_tensors(change):
+    """Return the adapter with one tensor under another name, or without it."""
+    files = make_adapter()
+    held = {change(name): weight for name, weight in load(files["adapter_model.safetensors"]).items()}
+    return pack(files | {"adapter_model.safetensors": save({name: one for name, one in held.items() if name})})
+
+
+DAMAGED = {
+    "last checksum": lambda: flip(pack(make_adapter()), -6),
+    "last length": lambda: flip(pack(make_adapter()), -2),
+    "cut at the end": lambda: pack(make_adapter())[:-4],
+    "half of a pair": lambda: other_tensors(lambda name: "" if "lora_A" in name else name),
+    "strange half": lambda: other_tensors(lambda name: name.replace("lora_A", "lora_X")),
+    "strange layer": lambda: other_tensors(lambda name: name.replace("layers.0", "layers.7")),
+    "strange kind": lambda: other_tensors(lambda name: name.replace("q_proj", "r_proj")),
+}
+
+
+def flip(content: bytes, place: int) -> bytes:
+    changed = bytearray(content)
+    changed[place] ^= 16
+    return bytes(changed)
+
+
+@pytest.mark.parametrize("damage", DAMAGED)
+def test_a_damaged_archive_or_a_strange_tensor_is_refused(run, tmp_path, damage):
+    with archives(DAMAGED[damage]()) as server, pytest.raises(SciSciRLError, match=r"is damaged|could not be loaded"):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    assert not (tmp_path / "merged").exists()
+
+
+def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, tmp_path, monkeypatch):
+    asked = {}
+
+    def export(*, tinker_path, output_dir, base_url):
+        asked["path"] = tinker_path
+        for name, content in make_adapter().items():
+            Path(output_dir, name).write_bytes(content)
+        return output_dir
+
+    monkeypatch.setattr("tinker_cookbook.weights.download", export)
+    monkeypatch.delenv("TINKER_BASE_URL", raising=False)
+    assert download.is_tinker(None)
+    merge_adapter(run, tmp_path / "merged")
+    assert asked == {"path": "tinker://x:train:0/weights/final"}
+    assert "The run did not evaluate this step." in (tmp_path / "merged" / "README.md").read_text("utf-8")

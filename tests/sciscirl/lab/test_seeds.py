@@ -1,0 +1,173 @@
+"""Ways to train over several seeds: the bootstrap against one written out, the permutation test against all swaps."""
+
+from __future__ import annotations
+
+from itertools import product
+from statistics import fmean
+
+import numpy as np
+import polars as pl
+import pytest
+
+from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions
+from sciscirl.lab.seeds import MEASURED, compare_seeds
+from sciscirl.metrics.bootstrap import bootstrap_intervals, percentile_interval
+from sciscirl.metrics.metrics import COMPARED, group_error, measure_predictions
+from sciscirl.presets import find_preset
+from tests.sciscirl.made_runs import make_predictions
+
+QUICK = CompareConfig(n_resamples=40)
+
+
+def answers(skill, seed, n=45, preset="exp4", **more):
+    return make_predictions(find_preset(preset), n, skill=skill, seed=seed, **more)
+
+
+@pytest.fixture(scope="module")
+def ways():
+    return {
+        "good": {seed: answers(skill, seed) for seed, skill in enumerate((0.5, 0.7, 0.9))},
+        "poor": {seed: answers(0.2, 10 + seed) for seed in range(3)},
+        "lone": {0: answers(0.5, 20)},
+    }
+
+
+def draw(stream, n, size):
+    """Whole numbers from 0 to n - 1 by Python's integers."""
+    return [int(word) // 2**32 * n // 2**32 for word in stream.random_raw(size)]
+
+
+def test_resamples_are_those_of_a_loop_over_seeds_and_papers(ways):
+    found = compare_seeds(ways, QUICK)
+    n = found.n_papers
+    papers, seeds = np.random.Philox(key=0), np.random.Philox(key=0, counter=1 << 192)
+    drawn = {name: {metric: [] for metric in MEASURED} for name in ways}
+    chosen = [draw(papers, n, n) for _ in range(QUICK.n_resamples)]
+    for rows in chosen:
+        raw = [int(word) // 2**32 for word in seeds.random_raw(3)]
+        for name, tables in ways.items():
+            by_seed = [table.sort("openalex_id")[rows].drop("openalex_id") for table in tables.values()]
+            measured = [measure_predictions(by_seed[word * len(by_seed) // 2**32]) for word in raw[: len(by_seed)]]
+            for metric in MEASURED:
+                drawn[name][metric].append(fmean(one[metric] for one in measured))
+    for name in ("good", "poor"):
+        for metric in MEASURED:
+            one = found.scores[name][metric]
+            assert (one.low, one.high) == pytest.approx(percentile_interval(np.array(drawn[name][metric]), 0.95))
+            assert one.value == pytest.approx(
+                fmean(measure_predictions(table)[metric] for table in ways[name].values())
+            )
+            assert found.by_seed[name][metric] == tuple(measure_predictions(t)[metric] for t in ways[name].values())
+    for pair in found.pairs:
+        for metric in COMPARED:
+            difference = np.array(drawn[pair.left][metric]) - np.array(drawn[pair.right][metric])
+            one = pair.differences[metric]
+            assert (one.low, one.high) == pytest.approx(percentile_interval(difference, 0.95))
+    assert [(pair.left, pair.right, pair.seeds) for pair in found.pairs] == [
+        ("good", "poor", (0, 1, 2)), ("good", "lone", (0,)), ("poor", "lone", (0,))
+    ]  # fmt: skip
+
+
+def swap(left, right, swaps):
+    """Exchange the answers of two tables to some papers."""
+    mask = pl.Series(swaps)
+    sides = ((left, right), (right, left))
+    return [pl.concat([one.filter(~mask), other.filter(mask)]) for one, other in sides]
+
+
+def test_p_is_the_share_of_all_swaps_that_differ_as_much():
+    tables = {name: {seed: answers(skill, seed + start, n=6) for seed in (0, 4)}
+              for name, skill, start in (("one", 0.9, 0), ("other", 0.1, 30))}  # fmt: skip
+
+    def differences(swaps):
+        sides = [swap(tables["one"][seed], tables["other"][seed], swaps) for seed in (0, 4)]
+        measured = [(measure_predictions(one), measure_predictions(two)) for one, two in sides]
+        return {metric: abs(fmean(one[metric] - two[metric] for one, two in measured)) for metric in COMPARED}
+
+    (pair,) = compare_seeds(tables, CompareConfig(n_resamples=4000)).pairs
+    found = differences([False] * 6)
+    every = [differences(swaps) for swaps in product([False, True], repeat=6)]
+    for metric in COMPARED:
+        as_much = [differ[metric] >= found[metric] - 1e-9 for differ in every]
+        assert pair.p[metric] == pytest.approx(fmean(as_much), abs=0.03)
+
+
+def test_with_one_seed_intervals_are_those_of_an_evaluation_and_p_is_near_that_of_mcnemar():
+    tables = {"one": answers(0.6, 1, n=120), "other": answers(0.45, 2, n=120)}
+    config = CompareConfig(n_resamples=4000)
+    found = compare_seeds({name: {7: table} for name, table in tables.items()}, config)
+    for name, table in tables.items():
+        ends = bootstrap_intervals(table.sort("openalex_id"), n_resamples=4000)
+        for metric in ("label_match", "macro_f1", "min_class_recall", "balanced_accuracy"):
+            one = found.scores[name][metric]
+            assert (one.low, one.high) == (ends[f"{metric}/low"], ends[f"{metric}/high"])
+        valid = (1 - ends["format_strict_ok/high"], 1 - ends["format_strict_ok/low"])
+        assert (found.scores[name]["invalid"].low, found.scores[name]["invalid"].high) == valid
+    (pair,), (exact,) = found.pairs, compare_predictions(tables, config).pairs
+    assert pair.differences["label_match"] == exact.differences["label_match"]
+    assert pair.p["label_match"] == pytest.approx(exact.p, abs=0.02)
+
+
+def test_seeds_that_differ_make_an_interval_wider_than_papers_alone():
+    near = {seed: answers(0.5, 3) for seed in range(4)}  # four times the same answers
+    far = {seed: answers(skill, 3) for seed, skill in enumerate((0.05, 0.3, 0.7, 0.95))}
+    found = compare_seeds({"near": near, "far": far})
+    widths = {name: scores["label_match"].high - scores["label_match"].low for name, scores in found.scores.items()}
+    assert widths["far"] > 1.3 * widths["near"]
+
+
+def test_holm_is_over_the_pairs_of_each_metric_and_a_pair_without_a_common_seed_has_no_p(ways):
+    found = compare_seeds({**ways, "apart": {5: answers(0.4, 5)}}, QUICK)
+    for metric in COMPARED:
+        tested = [pair for pair in found.pairs if pair.seeds]
+        assert [pair.p_holm[metric] for pair in tested] == adjust_holm([pair.p[metric] for pair in tested])
+        assert {pair.p[metric] for pair in found.pairs if not pair.seeds} == {None}
+    assert [pair.right for pair in found.pairs if not pair.seeds] == ["apart"] * 3
+
+
+def test_what_stands_beside_is_scored_and_in_no_pair(ways):
+    beside = {"majority": answers(0.0, 0, bias=1.0, broken=0.0)}
+    found = compare_seeds(ways, QUICK, beside=beside)
+    assert found.pairs == compare_seeds(ways, QUICK).pairs
+    assert found.scores["majority"]["invalid"].value == 0.0
+    assert found.ways == tuple(ways)
+    first = compare_seeds(ways, CompareConfig(n_resamples=60, reference="poor"))
+    assert [(pair.left, pair.right) for pair in first.pairs] == [("good", "poor"), ("lone", "poor")]
+    assert first.to_json()["pairs"][0]["left"] == "good"
+
+
+def test_both_labels_of_the_joint_task_change_sides_together():
+    ways = {name: {0: answers(skill, seed, preset="joint")} for name, skill, seed in (("a", 0.9, 1), ("b", 0.1, 2))}
+    (pair,) = compare_seeds(ways, QUICK).pairs
+    assert pair.p["macro_f1"] == pytest.approx(1 / 41)
+    same = compare_seeds({"a": ways["a"], "b": ways["a"]}, QUICK).pairs[0]
+    assert set(same.p.values()) == {1.0}
+
+
+def test_asked_otherwise_is_marked(ways):
+    asked = {"good": {"style": "plain"}, "poor": {"style": "ontology"}}
+    assert [pair.asked_otherwise for pair in compare_seeds(ways, QUICK, asked).pairs] == [("style",), (), ()]
+
+
+@pytest.mark.parametrize(
+    ("ways", "said"),
+    [
+        ({"a": {}}, "a has no predictions"),
+        ({"a": {0: answers(0.5, 0, n=9)}, "b": {1: answers(0.5, 0, n=12)}}, "a, seed 0 and b, seed 1 are not of the"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(ways, said):
+    with pytest.raises(PredictionsError, match=said):
+        compare_seeds(ways, QUICK)
+    with pytest.raises(PredictionsError, match="reference is 'z', needs one of a"):
+        compare_seeds(ways, CompareConfig(reference="z"))
+
+
+def test_the_error_of_a_mean_reward_is_that_of_the_means_of_the_groups():
+    groups = np.random.default_rng(0).normal(size=(7, 4))
+    means = groups.mean(axis=1)
+    found = group_error(groups.mean(), (means**2).mean(), 7)
+    assert found == pytest.approx(means.std(ddof=1) / np.sqrt(7))
+    assert group_error(0.5, 0.25, 1) is None
+    assert group_error(0.1 + 0.2, 0.3 * 0.3, 4) == 0.0  # equal means, and rounding
