@@ -336,7 +336,7 @@ def print_result(path: str | Path) -> None:
 def print_labelled(report: dict[str, Any], folder: Path) -> None:
     """Print how many works were labelled how, and where their lines lie."""
     with standard_output() as console:
-        console.print(f"source: {report['source'].get('kind', 'not stated')}", style="bold")
+        _print_source(console, report["source"])
         for column, counts in report["classes"].items():
             by_label = ", ".join(f"{label} {count:,}" for label, count in counts.items())
             console.print(f"  {column.removesuffix('_label')}: {by_label}")
