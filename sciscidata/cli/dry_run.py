@@ -11,14 +11,13 @@ from sciscidata._support.terminal import counted
 from sciscidata.cli.summary import shown
 from sciscidata.config import BuildConfig
 from sciscidata.corpus.folder import CorpusConfig, scan_corpus
-from sciscidata.label_thresholds import count_labels
+from sciscidata.label_thresholds import compute_labels, count_labels
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sampling.eligibility import chosen_names, remark_on_names
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import balanced_columns, class_quotas, quota_cells
-from sciscidata.scoring import compute_labels
 from sciscidata.sources.labelled import LabelledConfig, find_labelled_files
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.source import describe_days, estimate_pull, published_shares

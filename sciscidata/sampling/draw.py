@@ -61,7 +61,8 @@ def draw_after_text(
     """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns.
 
     Example:
-        >>> from sciscidata.scoring import join_atypicality, compute_labels
+        >>> from sciscidata.label_thresholds import compute_labels
+        >>> from sciscidata.novelty.atypicality import join_atypicality
         >>> from sciscidata.schemas import CD_SCORES, WORKS
         >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
         >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)

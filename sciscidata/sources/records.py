@@ -33,6 +33,7 @@ from sciscidata.records.work_row import (
 )
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
     find_record_files,
@@ -414,3 +415,11 @@ def _sha256(file: Path) -> str:
     for chunk in raw_chunks(file):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def open_records(config: RecordsConfig, request: SourceRequest) -> OpenedSource:
+    """Parse the files into the cache, once."""
+    n_bytes = sum(file.stat().st_size for file in find_record_files(config.inputs))
+    with progress_bar("read records", n_bytes, unit="bytes") as advance:
+        works, citations, provenance = pull_records(config, request.cache_dir, advance)
+    return OpenedSource(works=works, citations=citations, provenance=provenance)

@@ -19,6 +19,7 @@ from polars.io.plugins import register_io_source
 
 from sciscidata._support.validate import checked_config
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.synthetic.config import SyntheticConfig
 
 GENERATOR_VERSION = 1
@@ -86,3 +87,9 @@ def _citations(config: SyntheticConfig) -> pl.DataFrame:
     ids = work_ids(config.n_works, config.seed)
     citing = np.repeat(ids, np.diff(lists.offsets))
     return pl.DataFrame({"citing_id": citing, "cited_id": ids[lists.references]}, schema=CITATIONS)
+
+
+def open_synthetic(config: SyntheticConfig, _: SourceRequest) -> OpenedSource:
+    """Open a synthetic world."""
+    works, citations, provenance = scan_synthetic(config)
+    return OpenedSource(works=works, citations=citations, provenance=provenance)
