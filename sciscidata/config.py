@@ -120,6 +120,7 @@ def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) ->
     The ConfigError names the settings of the first kind, the reason, and a remedy.
 
     Example:
+        >>> from sciscidata import SyntheticConfig
         >>> config = BuildConfig(source=SyntheticConfig(), out="slices/demo")
         >>> refuse_unread({NoveltyConfig: ["n_shuffles"]}, config)
         Traceback (most recent call last):
