@@ -20,6 +20,7 @@ from sciscidata.own_label import OwnLabel
 from sciscidata.sampling.eligibility import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
+from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source
 
 
@@ -108,6 +109,12 @@ class BuildConfig:
         if self.background is not None:
             msg = f"BuildConfig.background is given, but {reason}. {remedy}, or give no background."
             raise ConfigError(msg)
+
+
+def source_request(config: BuildConfig) -> SourceRequest:
+    """Return the part of a configuration that its source reads."""
+    shared = {option.name for option in fields(SourceRequest)} & {option.name for option in fields(config)}
+    return SourceRequest(**{name: getattr(config, name) for name in shared})
 
 
 def _sentence(words: str) -> str:

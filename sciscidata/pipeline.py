@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from sciscidata.config import (
     default_cache_dir,
     refuse_unread_of_published,
     refuse_windows,
+    source_request,
 )
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.engines.engine import Engine
@@ -90,7 +91,7 @@ def build(config: BuildConfig) -> Release:
     steps = _list_steps(config)
     with name_steps(*steps, "filter and draw", "write the release"):
         begin_step(steps[0])
-        with open_source(config.source, _request(config)) as source:
+        with open_source(config.source, source_request(config)) as source:
             scored = score(source, _measures(config), config.thresholds)
             begin_step("filter and draw")
             labelled = _label(source, scored, config)
@@ -118,11 +119,6 @@ def _list_steps(config: BuildConfig) -> tuple[str, ...]:
         return ("read works",)
     novelty = ["score novelty"] if config.novelty else []
     return ("read works", "build the citation graph", "score disruption", *novelty)
-
-
-def _request(config: BuildConfig) -> SourceRequest:
-    shared = {option.name for option in fields(SourceRequest)} & {option.name for option in fields(config)}
-    return SourceRequest(**{name: getattr(config, name) for name in shared})
 
 
 def _measures(config: BuildConfig) -> Measures:
@@ -263,7 +259,7 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     steps = _list_steps(config)
     with name_steps(*steps, "write labelled works"):
         begin_step(steps[0])
-        with open_source(config.source, _request(config)) as source:
+        with open_source(config.source, source_request(config)) as source:
             scored = score(source, _measures(config), config.thresholds, engine)
             begin_step("write labelled works")
             has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())

@@ -6,6 +6,7 @@ from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_cor
 from sciscidata.release.manifest import render_manifest
 from sciscidata.sampling.eligibility import names_read
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
+from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
 
 
@@ -13,6 +14,14 @@ def open_corpus(config: CorpusConfig, request: SourceRequest) -> OpenedSource:
     """Open a corpus on disk."""
     refuse_linked_cache(config.folder, request.cache_dir)
     return open_large(scan_corpus(config.folder), names_read(request.eligibility))
+
+
+def measure_corpus(config: CorpusConfig, __: SourceRequest) -> ToRead:
+    """Say how many works and citations the corpus on disk has."""
+    works, _, facts = scan_corpus(config.folder)
+    n_works, n_citations = int(facts["works"]), int(facts["citations"])
+    name = f"the corpus {config.folder}: {n_works:,} works, {n_citations:,} citations"
+    return ToRead(name, n_works, n_citations, columns=works)
 
 
 def open_frames(corpus: Corpus, _: SourceRequest) -> OpenedSource:

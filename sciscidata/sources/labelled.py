@@ -54,6 +54,7 @@ from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.draw_before_texts import STRUCTURE
 from sciscidata.sampling.eligibility import EligibilityConfig, names_read
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS
+from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest
 from sciscidata.sources.record_files import find_record_files, printable_name, read_values, state_files
 from sciscidata.sources.tables.files import TableFile
@@ -548,3 +549,15 @@ def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSourc
         label_files=LabelFiles(files, IDS, partial(find_texts, config=config)),
         text_options=("LabelledConfig.text",),
     )
+
+
+def measure_labelled(config: LabelledConfig, _: SourceRequest) -> ToRead:
+    """Say how large the files are."""
+    files = find_labelled_files(config.inputs)
+    n_bytes = sum(file.stat().st_size for file in files)
+    name = f"{counted(len(files), 'file')} of labelled works, {n_bytes:,} bytes"
+    return ToRead(name, None, 0, n_bytes, describe_classes=_describe_classes)
+
+
+def _describe_classes(_: LabelThresholds) -> str:
+    return "classes: those of the files, which are read in a build"

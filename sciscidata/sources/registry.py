@@ -8,17 +8,18 @@ from typing import Any, Final, NamedTuple
 
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.schemas import Corpus
-from sciscidata.sources.corpora import open_corpus, open_frames
-from sciscidata.sources.labelled import LabelledConfig, open_labelled
+from sciscidata.sources.corpora import measure_corpus, open_corpus, open_frames
+from sciscidata.sources.dry_run import ToAsk, ToRead, name_only
+from sciscidata.sources.labelled import LabelledConfig, measure_labelled, open_labelled
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
-from sciscidata.sources.openalex.open import open_openalex
+from sciscidata.sources.openalex.open import measure_openalex, open_openalex
 from sciscidata.sources.opened import OpenedSource, SourceRequest
-from sciscidata.sources.records import RecordsConfig, open_records
+from sciscidata.sources.records import RecordsConfig, measure_records, open_records
 from sciscidata.sources.sciscinet.config import SciSciNetConfig
-from sciscidata.sources.sciscinet.open import open_sciscinet, write_sciscinet
-from sciscidata.sources.snapshot.source import SnapshotConfig, open_snapshot, write_snapshot
-from sciscidata.sources.synthetic.source import SyntheticConfig, open_synthetic
-from sciscidata.sources.tables.source import TablesConfig, open_tables, write_tables
+from sciscidata.sources.sciscinet.open import measure_sciscinet, open_sciscinet, write_sciscinet
+from sciscidata.sources.snapshot.source import SnapshotConfig, measure_snapshot, open_snapshot, write_snapshot
+from sciscidata.sources.synthetic.source import SyntheticConfig, measure_synthetic, open_synthetic
+from sciscidata.sources.tables.source import TablesConfig, measure_tables, open_tables, write_tables
 
 SourceConfig = (
     RecordsConfig
@@ -42,14 +43,16 @@ class Reason(NamedTuple):
 class Source(NamedTuple):
     """What a build knows of a kind of source before it opens one.
 
-    ``open`` takes the configuration and a SourceRequest. ``is_sample``: it gives no whole corpus. ``own_scores`` says
-    of a configuration why its scores are taken as they are (None: they are computed), ``no_novelty`` why there is no
-    novelty. ``can_be_ingested`` says whether it can be written as a corpus on disk, ``ingest`` does it in its own way,
-    and ``has_tasks`` says whether an engine may help. ``corpus_folder`` is where it is a corpus on disk already.
+    ``open`` takes the configuration and a SourceRequest. ``measure`` takes them too, and says what a build would read.
+    ``is_sample``: it gives no whole corpus. ``own_scores`` says of a configuration why its scores are taken as they are
+    (None: they are computed), ``no_novelty`` why there is no novelty. ``can_be_ingested``
+    says whether it can be written as a corpus on disk, ``ingest`` does it in its own way, and ``has_tasks`` says
+    whether an engine may help. ``corpus_folder`` is where it is a corpus on disk already.
     """
 
     config: type
     open: Callable[[Any, SourceRequest], OpenedSource]
+    measure: Callable[[Any, SourceRequest], ToRead | ToAsk] = name_only
     is_sample: bool = False
     own_scores: Callable[[Any], Reason | None] = lambda _: None
     no_novelty: Callable[[Any], Reason | None] = lambda _: None
@@ -86,14 +89,21 @@ def _without_venues(config: OpenAlexConfig) -> Reason | None:
 
 
 SOURCES: Final = (
-    Source(RecordsConfig, open_records),
-    Source(TablesConfig, open_tables, ingest=write_tables),
-    Source(SyntheticConfig, open_synthetic),
-    Source(OpenAlexConfig, open_openalex, is_sample=True, no_novelty=_without_venues, can_be_ingested=False),
-    Source(SciSciNetConfig, open_sciscinet, own_scores=_published, ingest=write_sciscinet),
-    Source(SnapshotConfig, open_snapshot, ingest=write_snapshot, has_tasks=True),
-    Source(CorpusConfig, open_corpus, can_be_ingested=False, corpus_folder=_folder),
-    Source(LabelledConfig, open_labelled, own_scores=_labelled, can_be_ingested=False),
+    Source(RecordsConfig, open_records, measure_records),
+    Source(TablesConfig, open_tables, measure_tables, ingest=write_tables),
+    Source(SyntheticConfig, open_synthetic, measure_synthetic),
+    Source(
+        OpenAlexConfig,
+        open_openalex,
+        measure_openalex,
+        is_sample=True,
+        no_novelty=_without_venues,
+        can_be_ingested=False,
+    ),
+    Source(SciSciNetConfig, open_sciscinet, measure_sciscinet, own_scores=_published, ingest=write_sciscinet),
+    Source(SnapshotConfig, open_snapshot, measure_snapshot, ingest=write_snapshot, has_tasks=True),
+    Source(CorpusConfig, open_corpus, measure_corpus, can_be_ingested=False, corpus_folder=_folder),
+    Source(LabelledConfig, open_labelled, measure_labelled, own_scores=_labelled, can_be_ingested=False),
     Source(Corpus, open_frames),
 )
 

@@ -10,14 +10,17 @@ from typing import Any
 
 import polars as pl
 
+from sciscidata._support.object_store import is_url
 from sciscidata._support.progress import progress_bar
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
+from sciscidata.label_thresholds import LabelThresholds, compute_labels, count_labels
 from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk
 from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.sciscinet.config import SciSciNetConfig
@@ -78,6 +81,22 @@ def _with_names(structure: pl.LazyFrame, tables: SciSciNet, eligibility: Eligibi
         return structure
     chosen = tables.in_id_order().select("work_id", *names).filter(pl.any_horizontal(chosen_names(eligibility)))
     return put_beside(structure, chosen.collect(engine="streaming"))
+
+
+def measure_sciscinet(config: SciSciNetConfig, _: SourceRequest) -> ToRead:
+    """Name the tables. Where scores are published and lie on this machine, count the classes too."""
+    found = scan_sciscinet(config)
+
+    def count(thresholds: LabelThresholds) -> str:
+        with reading(found.tables):
+            counts = count_labels(compute_labels(found.structure.select("cd_index"), thresholds))
+        return "classes, counted, before the filters: " + ", ".join(f"{label} {n:,}" for label, n in counts.items())
+
+    return ToRead(
+        f"SciSciNet, {len(found.tables)} tables of {config.folder}: {', '.join(found.tables)}",
+        describe_classes=None if config.recompute or is_url(str(config.folder)) else count,
+        time="minutes where scores are published; with recompute about one for each 60 million citations",
+    )
 
 
 def write_sciscinet(

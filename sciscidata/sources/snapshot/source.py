@@ -41,6 +41,7 @@ from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.sampling.eligibility import names_read
 from sciscidata.schemas import Corpus
+from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
@@ -52,6 +53,7 @@ from sciscidata.storage.parquet import write_parquet
 
 _LOG = logging.getLogger(__name__)
 _KIND = "openalex snapshot"
+_BYTES_PER_WORK = 1_300  # compressed, of a whole snapshot
 #: Without date or options: a newer copy, or one with other options, replaces the older one part by part.
 _MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
 _COUNTS = (
@@ -435,3 +437,11 @@ def write_snapshot(
         raise ConfigError(msg)
     with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
         return ingest_snapshot(config, out, advance, overwrite=overwrite, engine=engine)
+
+
+def measure_snapshot(config: SnapshotConfig, _: SourceRequest) -> ToRead:
+    """Estimate the works from the size of the parts."""
+    n_bytes = snapshot_bytes(config)
+    works = round(n_bytes / _BYTES_PER_WORK)
+    name = f"the snapshot {config.folder}, {n_bytes:,} bytes: about {works:,} works"
+    return ToRead(name, works, works * REFERENCES_PER_WORK, n_bytes)

@@ -23,6 +23,7 @@ from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdErr
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.sampling.eligibility import names_read
 from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, open_large
 from sciscidata.sources.record_files import matches_of, printable_name
@@ -299,3 +300,9 @@ def write_tables(
     _ = engine
     with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
         return ingest_tables(config, out, advance, texts=texts, overwrite=overwrite)
+
+
+def measure_tables(config: TablesConfig, _: SourceRequest) -> ToRead:
+    """Say how large the files are."""
+    n_bytes, n_files = table_bytes(config), sum(map(len, find_table_files(config).values()))
+    return ToRead(f"{n_files:,} tables, {n_bytes:,} bytes", parsed_bytes=n_bytes)
