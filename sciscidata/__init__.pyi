@@ -26,7 +26,7 @@ from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background
 from .release.release import read_release as read_release
 from .release.verify import verify as verify
-from .sampling.eligibility import EligibilityConfig as EligibilityConfig
+from .sampling.filter import EligibilityConfig as EligibilityConfig
 from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
 from .sources.labelled import LabelledConfig as LabelledConfig

@@ -45,8 +45,8 @@ from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import PartTasks, write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
-from sciscidata.sampling.draw_before_texts import draw_before_text
-from sciscidata.sampling.eligibility import remark_on_names
+from sciscidata.sampling.filter import remark_on_names
+from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import Corpus
 from sciscidata.scoring import Measures, Scored, score

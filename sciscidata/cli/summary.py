@@ -26,7 +26,7 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file, lacks_scores, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.eligibility import FILTER_NOTES
+from sciscidata.sampling.filter import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 import polars as pl
 
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
-from sciscidata.sampling.eligibility import EligibilityConfig, join_candidates, mark_removals
+from sciscidata.sampling.filter import EligibilityConfig, join_candidates, mark_removals
 from sciscidata.sampling.split import (
     BALANCED,
     SplitConfig,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.release.manifest import render_manifest
-from sciscidata.sampling.eligibility import names_read
+from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large

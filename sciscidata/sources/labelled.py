@@ -51,8 +51,8 @@ from sciscidata.records.ids import (
 )
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
-from sciscidata.sampling.draw_before_texts import STRUCTURE
-from sciscidata.sampling.eligibility import EligibilityConfig, names_read
+from sciscidata.sampling.filter import EligibilityConfig, names_read
+from sciscidata.sampling.late_texts import STRUCTURE
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest

@@ -15,7 +15,7 @@ from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.own_label import OwnLabel
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import Corpus
 

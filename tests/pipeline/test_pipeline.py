@@ -43,7 +43,7 @@ from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.draw import DrawRules, draw_after_text
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.sources.openalex.candidates import OpenAlexConfig

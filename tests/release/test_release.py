@@ -46,7 +46,7 @@ from sciscidata.release.manifest import (
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
 

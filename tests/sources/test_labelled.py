@@ -45,7 +45,7 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.sampling.eligibility import count_references
+from sciscidata.sampling.filter import count_references
 from sciscidata.sampling.split import Balance
 from sciscidata.stages import ingest
 

@@ -51,8 +51,8 @@ from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl, render_lines
 from sciscidata.sampling.draw import DrawRules
-from sciscidata.sampling.draw_before_texts import STRUCTURE, Queue, draw_before_text
-from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, mark_removals
+from sciscidata.sampling.filter import EligibilityConfig, count_removals, mark_removals
+from sciscidata.sampling.late_texts import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.sciscinet import order as sciscinet_order

@@ -30,7 +30,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.records.work_row import Work, rows_from_works
-from sciscidata.sampling.eligibility import join_candidates, mark_removals
+from sciscidata.sampling.filter import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
 from sciscidata.sampling.split import draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS

@@ -17,7 +17,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, count_labels
 from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk
-from sciscidata.sampling.eligibility import EligibilityConfig, chosen_names, names_read
+from sciscidata.sampling.filter import EligibilityConfig, chosen_names, names_read
 from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead

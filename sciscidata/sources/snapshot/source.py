@@ -39,7 +39,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
-from sciscidata.sampling.eligibility import names_read
+from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import Corpus
 from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large

@@ -21,7 +21,7 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
-from sciscidata.sampling.eligibility import names_read
+from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
