@@ -83,22 +83,15 @@ def take_slice(folder, out, options):
     from sciscidata.novelty.config import NoveltyConfig
     from sciscidata.pipeline import build
     from sciscidata.sampling.split import SplitConfig
-    from sciscidata.sources.sciscinet import chosen_parquet_rows as parquet_pages
     from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig
 
-    page_bytes, read_at = [], parquet_pages._read_at
     rounds, read_works = [], SciSciNet.read_works
-
-    def count(file, at, length):
-        data = read_at(file, at, length)
-        page_bytes.append(len(data))
-        return data
 
     def count_round(tables, work_ids):
         rounds.append(len(work_ids))
         return read_works(tables, work_ids)
 
-    parquet_pages._read_at, SciSciNet.read_works = count, count_round
+    SciSciNet.read_works = count_round
     start, cpu, read = time.perf_counter(), cpu_seconds(), bytes_read()
     release = build(
         BuildConfig(
@@ -117,20 +110,9 @@ def take_slice(folder, out, options):
         seconds=time.perf_counter() - start,
         cpu=cpu_seconds() - cpu,
         read_mb=(bytes_read() - read) / 1e6,
-        text_pages_mb=sum(page_bytes) / 1e6,
-        # Once to find repeated works, and once in every round of texts.
-        text_ids_mb=id_bytes(Path(folder) / TEXTS) * (1 + len(rounds)) / 1e6,
         rounds=len(rounds),
         text_file_mb=(Path(folder) / TEXTS).stat().st_size / 1e6,
     )
-
-
-def id_bytes(path):
-    """Bytes of the column of ids."""
-    import pyarrow.parquet as pq
-
-    metadata = pq.read_metadata(path)
-    return sum(metadata.row_group(number).column(0).total_compressed_size for number in range(metadata.num_row_groups))
 
 
 def write_corpus_of(folder, out):

@@ -12,6 +12,7 @@ from .disruption.index import compute_cd_index as compute_cd_index
 from .engines.engine import engine as engine
 from .errors import SciSciDataError as SciSciDataError
 from .label_thresholds import LabelThresholds as LabelThresholds
+from .label_thresholds import compute_labels as compute_labels
 from .novelty.atypicality import compute_atypicality as compute_atypicality
 from .novelty.commonness import CommonnessConfig as CommonnessConfig
 from .novelty.commonness import compute_commonness as compute_commonness
@@ -25,10 +26,9 @@ from .pipeline import export_labelled as export_labelled
 from .pipeline import write_background as write_background
 from .release.release import read_release as read_release
 from .release.verify import verify as verify
-from .sampling.eligibility import EligibilityConfig as EligibilityConfig
+from .sampling.filter import EligibilityConfig as EligibilityConfig
 from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
-from .scoring import compute_labels as compute_labels
 from .sources.labelled import LabelledConfig as LabelledConfig
 from .sources.openalex.candidates import OpenAlexConfig as OpenAlexConfig
 from .sources.records import RecordsConfig as RecordsConfig

@@ -9,7 +9,6 @@ from pathlib import Path
 import platformdirs
 
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
@@ -18,29 +17,11 @@ from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import check_fields
 from sciscidata.own_label import OwnLabel
 from sciscidata.remote.object_store import ON_DISK, refuse_url
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
-from sciscidata.sources.labelled import LabelledConfig
-from sciscidata.sources.openalex.candidates import OpenAlexConfig
-from sciscidata.sources.records import RecordsConfig
-from sciscidata.sources.sciscinet.source import SciSciNetConfig
-from sciscidata.sources.snapshot.source import SnapshotConfig
-from sciscidata.sources.synthetic.source import SyntheticConfig
-from sciscidata.sources.tables.source import TablesConfig
-
-SourceConfig = (
-    RecordsConfig
-    | TablesConfig
-    | SyntheticConfig
-    | OpenAlexConfig
-    | SciSciNetConfig
-    | SnapshotConfig
-    | CorpusConfig
-    | LabelledConfig
-)
-
-_LABELLED = "labelled files hold the scores, so none are computed"
+from sciscidata.sources.opened import SourceRequest
+from sciscidata.sources.registry import SourceConfig, find_source
 
 
 def default_cache_dir() -> Path:
@@ -96,7 +77,8 @@ class BuildConfig:
         refuse_url(self.out, "BuildConfig.out", ON_DISK)
         check_fields(self)
         balanced_columns(self.split, self.label)
-        if self.label is not None and isinstance(self.source, OpenAlexConfig):
+        source = find_source(self.source)
+        if self.label is not None and source.is_sample:
             msg = (
                 "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
@@ -104,25 +86,18 @@ class BuildConfig:
             raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
-        if isinstance(self.source, OpenAlexConfig) and not self.source.venues:
-            remedy = "Set OpenAlexConfig.venues=True"
-            self._check_without_novelty("the venues of references are not fetched", remedy)
+        if without := source.no_novelty(self.source):
+            self._check_without_novelty(without.reason, _sentence(without.remedy))
             object.__setattr__(self, "novelty", None)
-        if self.background is not None and isinstance(self.source, LabelledConfig):
-            msg = f"BuildConfig.background is given, but {_LABELLED}. Give no background."
-            raise ConfigError(msg)
-        if self.background is not None and self.has_published_scores:
-            msg = (
-                "BuildConfig.background is given, but the novelty of SciSciNet is taken as published. Compute it from "
-                "the references with SciSciNetConfig.recompute=True, or give no background."
-            )
+        if self.background is not None and (own := source.own_scores(self.source)):
+            remedy = _sentence(own.remedy)
+            msg = f"BuildConfig.background is given, but {own.reason}. {remedy}, or give no background."
             raise ConfigError(msg)
 
     @property
     def has_published_scores(self) -> bool:
         """Whether the scores are the source's own, and not computed here."""
-        is_published = isinstance(self.source, SciSciNetConfig) and not self.source.recompute
-        return is_published or isinstance(self.source, LabelledConfig)
+        return find_source(self.source).own_scores(self.source) is not None
 
     def _check_without_novelty(self, reason: str, remedy: str) -> None:
         if "novelty_label" in balanced_columns(self.split, self.label):
@@ -136,12 +111,23 @@ class BuildConfig:
             raise ConfigError(msg)
 
 
+def source_request(config: BuildConfig) -> SourceRequest:
+    """Return the part of a configuration that its source reads."""
+    shared = {option.name for option in fields(SourceRequest)} & {option.name for option in fields(config)}
+    return SourceRequest(**{name: getattr(config, name) for name in shared})
+
+
+def _sentence(words: str) -> str:
+    return words[0].upper() + words[1:]
+
+
 def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) -> None:
     """Reject settings that have no effect; ``given`` names by class the options that somebody has set in ``config``.
 
     The ConfigError names the settings of the first kind, the reason, and a remedy.
 
     Example:
+        >>> from sciscidata import SyntheticConfig
         >>> config = BuildConfig(source=SyntheticConfig(), out="slices/demo")
         >>> refuse_unread({NoveltyConfig: ["n_shuffles"]}, config)
         Traceback (most recent call last):
@@ -176,9 +162,8 @@ def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | N
     rule, rules = config.thresholds.novelty_rule, config.eligibility
     if config.novelty is None:
         reason, remedy = "novelty is switched off", "leave novelty on"
-        if isinstance(config.source, OpenAlexConfig) and not config.source.venues:
-            reason = "the venues of references are not fetched, so there is no novelty"
-            remedy = "set OpenAlexConfig.venues=True"
+        if without := find_source(config.source).no_novelty(config.source):
+            reason, remedy = f"{without.reason}, so there is no novelty", without.remedy
         yield NoveltyConfig, None, reason, remedy
         of_novelty = ("novelty_rule", "novelty_margin", "uzzi_tail_max", "uzzi_median_share")
         yield LabelThresholds, of_novelty, reason, remedy
@@ -203,7 +188,8 @@ def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
 
     ``read`` are options of ``config.cd`` that are read in spite of that.
     """
-    if not config.has_published_scores:
+    own = find_source(config.source).own_scores(config.source)
+    if own is None:
         return
     for part, default, known in ((config.cd, CDConfig(), read), (config.novelty, NoveltyConfig(), ("score",))):
         changed = [
@@ -212,8 +198,4 @@ def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
             if option.name not in known and getattr(part, option.name) != getattr(default, option.name)
         ]
         if changed:
-            reason = "the scores of SciSciNet are taken as published"
-            remedy = "compute them from the references with SciSciNetConfig.recompute=True"
-            if isinstance(config.source, LabelledConfig):
-                reason, remedy = _LABELLED, "name the files that the scores come from as another source"
-            raise no_effect(type(default), changed, reason, remedy)
+            raise no_effect(type(default), changed, own.reason, own.remedy)

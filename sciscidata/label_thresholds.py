@@ -106,6 +106,51 @@ PRESETS: Final[Mapping[str, LabelThresholds]] = MappingProxyType(
 )
 
 
+def compute_labels(
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
+) -> pl.LazyFrame:
+    """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
+
+    Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``, with
+    d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional if d < -``novelty_margin``,
+    else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule ``"uzzi"``: novel is tail novelty
+    (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the median of all rows); conventional is
+    the reverse; balanced is both or neither.
+
+    Args:
+        scores: CD_SCORES, ATYPICALITY, or both joined; other columns pass through. For the rule ``"uzzi"`` give all
+            scored works, not a sample: the rule compares each work with all rows.
+        thresholds: ``LabelThresholds()`` when None.
+        cut: for the rule ``"uzzi"``, the z_median to compare with, if it is already known; found in ``scores`` when
+            None.
+
+    Returns:
+        The rows of ``scores`` in their order. ``disruption_label`` (String: disruptive, consolidating, neutral) if
+        there is a ``cd_index``, ``novelty_label`` (String: novel, balanced, conventional) if there are novelty scores
+        or z. A label is null where its score is null or NaN.
+
+    Raises:
+        SchemaMismatchError: when called, if there is no score, or a score is not Float64.
+
+    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, for the rule ``"uzzi"``; the other rule is this project's.
+
+    Example:
+        >>> row = {"cd_index": 0.5, "novelty_score": 0.1, "conventionality_score": 0.9}
+        >>> compute_labels(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
+        ('disruptive', 'conventional')
+    """
+    rule = checked_config(thresholds, LabelThresholds, name="thresholds")
+    there = require_columns(scores, {}, frame_name="scores", stage="compute_labels").collect_schema()
+    novelty = ("z_p10", "z_median") if rule.novelty_rule == "uzzi" else ("novelty_score", "conventionality_score")
+    has_novelty = "novelty_score" in there or "z_p10" in there
+    needed = [*(["cd_index"] if "cd_index" in there or not has_novelty else []), *(novelty if has_novelty else ())]
+    known = CD_SCORES | ATYPICALITY
+    labelled = require_columns(scores, known, frame_name="scores", stage="compute_labels", columns=needed)
+    if "cd_index" in needed:
+        labelled = compute_disruption_labels(labelled, rule)
+    return compute_novelty_labels(labelled, rule, cut=cut) if has_novelty else labelled
+
+
 def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
     """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded ``cd_index``.
 

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import polars as pl
 
-from sciscidata.choose_source import ScoredSource, list_steps, open_corpus, open_source
 from sciscidata.config import (
     BuildConfig,
-    SourceConfig,
     default_cache_dir,
     refuse_unread_of_published,
     refuse_windows,
+    source_request,
 )
-from sciscidata.corpus.folder import CorpusConfig
-from sciscidata.diagnostics.checks import Check, log_warnings
+from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
     BackgroundError,
@@ -29,39 +27,36 @@ from sciscidata.errors import (
     NotEnoughWorksError,
     ReleaseExistsError,
 )
-from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels, find_conventionality_cut
+from sciscidata.label_thresholds import (
+    VOCABULARIES,
+    LabelThresholds,
+    compute_labels,
+    count_labels,
+    find_conventionality_cut,
+)
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import compute_own_labels, vocabularies
-from sciscidata.plots import plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
+from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import PartTasks, write_labelled
 from sciscidata.release.release import Release, check_target, write_release
 from sciscidata.remote.object_store import ON_DISK, refuse_url
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
-from sciscidata.sampling.draw_before_texts import draw_before_text
-from sciscidata.sampling.eligibility import remark_on_names
+from sciscidata.sampling.filter import remark_on_names
+from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.schemas import Corpus
-from sciscidata.scoring import compute_labels
+from sciscidata.scoring import Measures, Scored, score
 from sciscidata.sources.label_files import find_label_files, read_label_files
-from sciscidata.sources.labelled import LabelledConfig
-from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.record_files import state_files
-from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet.tables import reading
-from sciscidata.sources.tables.source import TablesConfig
+from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
 
-#: The options that name the texts of a source.
-_TEXTS: Final[Mapping[type, tuple[str, ...]]] = {
-    SciSciNetConfig: ("SciSciNetConfig.texts",),
-    TablesConfig: ("TablesConfig.title", "TablesConfig.abstract"),
-    LabelledConfig: ("LabelledConfig.text",),
-}
 _EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
 
 
@@ -93,85 +88,123 @@ def build(config: BuildConfig) -> Release:
     refuse_unread_of_published(config, "window_years")
     check_target(config.out, overwrite=config.overwrite)
     background = describe_background(config.background, config.novelty)
-    with name_steps(*list_steps(config), "filter and draw", "write the release"), open_source(config) as source:
-        begin_step("filter and draw")
-        if source.vocabulary is not None:
-            for remark in remark_on_names(source.vocabulary, source.eligibility):
-                logger.warning("%s", remark)
-        facts: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": _data_date(source)}
-        try:
-            result = _draw(source, config)
-        except NotEnoughWorksError:
-            log_warnings(source.diagnose(**facts))  # which often say why
-            raise
-        works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
-        logger.info("%s of %s works are eligible", eligible, works)
-        novelty = describe_novelty(
-            None if source.has_labels else config.novelty,
-            config.thresholds,
-            background,
-            result.scored,
-            works=result.counts["filters"]["works"],
-            published=config.has_published_scores,
-            concentrations=source.concentrations,
-        )
-        for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
+    steps = _list_steps(config)
+    with name_steps(*steps, "filter and draw", "write the release"):
+        begin_step(steps[0])
+        with open_source(config.source, source_request(config)) as source:
+            scored = score(source, _measures(config), config.thresholds)
+            begin_step("filter and draw")
+            labelled = _label(source, scored, config)
+            result = _draw(source, scored, labelled, config)
+            novelty = _describe_novelty(source, scored, result, config, background)
+            checks = _diagnose(source, scored, config, last_year=result.counts["last_year"])
+            log_warnings(checks)
+            begin_step("write the release")
+            return write_release(
+                result.drawn,
+                result.works,
+                config.out,
+                manifest=_describe(config, source.provenance, novelty, result, checks),
+                overwrite=config.overwrite,
+                scores_file=config.scores_file and "undefined_score" not in source.left_out,
+                extra=lambda folder: _plot_pictures(result, source, scored, config, novelty, folder),
+            )
+
+
+def _list_steps(config: BuildConfig) -> tuple[str, ...]:
+    """Name the steps until all works have scores."""
+    if find_source(config.source).is_sample:
+        return ("sample and score works",)
+    if config.has_published_scores:
+        return ("read works",)
+    novelty = ["score novelty"] if config.novelty else []
+    return ("read works", "build the citation graph", "score disruption", *novelty)
+
+
+def _measures(config: BuildConfig) -> Measures:
+    return Measures(cd=config.cd, novelty=config.novelty, background=config.background, cache_dir=config.cache_dir)
+
+
+def _diagnose(source: OpenedSource, scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
+    """Check the works, and their citations where the source has them."""
+    facts: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": _data_date(source)}
+    if scored.graph is not None:
+        works, citations, _ = source.for_graph
+        return diagnose_graph(scored.graph, works, citations, last_year=last_year, **facts)
+    return [] if source.checked is None else diagnose_works(source.checked, last_year=last_year, **facts)
+
+
+def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> Drawn:
+    """Filter and draw. Where there are too many texts to read, draw by structure first."""
+    eligibility = source.eligibility or config.eligibility
+    if not source.is_sample:
+        vocabulary = source.works if source.vocabulary is None else source.vocabulary
+        for remark in remark_on_names(vocabulary, eligibility):
             logger.warning("%s", remark)
-        checks = source.diagnose(last_year=result.counts["last_year"], **facts)
-        log_warnings(checks)
-        begin_step("write the release")
-        return write_release(
-            result.drawn,
-            result.works,
-            config.out,
-            manifest=_describe(config, source.provenance, novelty, result, checks),
-            overwrite=config.overwrite,
-            scores_file=config.scores_file and "undefined_score" not in source.left_out,
-            extra=lambda folder: _plot_pictures(result, source, config, novelty, folder),
-        )
+    facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
+    rules = DrawRules(eligibility, config.split, *facts)
+    try:
+        if source.read_works is None:
+            result = draw_after_text(source.works, labelled, source.citations, rules)
+        else:
+            result = draw_before_text(labelled, source.read_works, rules, names=source.names)
+            drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
+            result = result._replace(works=with_original_ids(result.works, drawn))
+    except NotEnoughWorksError:
+        log_warnings(_diagnose(source, scored, config))  # which often say why
+        raise
+    works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
+    logger.info("%s of %s works are eligible", eligible, works)
+    return result
 
 
-def _draw(source: ScoredSource, config: BuildConfig) -> Drawn:
-    """Label, filter and draw. Where there are too many texts to read, draw by structure first."""
-    labelled = _label(source, config)
-    facts = (config.split, config.cd.window_years, _data_date(source), config.label, source.left_out)
-    rules = DrawRules(source.eligibility, *facts, _TEXTS.get(type(config.source), ()))
-    if source.read_works is not None:
-        result = draw_before_text(labelled, source.read_works, rules, names=source.names)
-        drawn = source.works.filter(pl.col("work_id").is_in(result.drawn["work_id"].implode()))
-        return result._replace(works=with_original_ids(result.works, drawn))
-    return draw_after_text(source.works, labelled, source.citations, rules)
-
-
-def _data_date(source: ScoredSource) -> str | None:
+def _data_date(source: OpenedSource) -> str | None:
     dated = source.provenance.get("data_date")
     return dated if isinstance(dated, str) else None
 
 
-def _label(source: ScoredSource, config: BuildConfig) -> pl.LazyFrame:
+def _describe_novelty(
+    source: OpenedSource, scored: Scored, result: Drawn, config: BuildConfig, background: dict[str, Any] | None
+) -> dict[str, Any] | None:
+    """State the novelty of all works for the manifest, and warn where it is probably not what was meant."""
+    novelty = describe_novelty(
+        None if source.has_labels else config.novelty,
+        config.thresholds,
+        background,
+        result.scored,
+        works=result.counts["filters"]["works"],
+        published=config.has_published_scores,
+        concentrations=scored.concentrations,
+    )
+    for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
+        logger.warning("%s", remark)
+    return novelty
+
+
+def _label(source: OpenedSource, scored: Scored, config: BuildConfig) -> pl.LazyFrame:
     """Label all works by their scores, and by the own label, if there is one."""
-    scored = _label_by_scores(source, config.thresholds)
+    labelled = _label_by_scores(source, scored.scores, config.thresholds)
     if config.label is None:
-        return scored
-    columns = [*source.works.collect_schema(), *scored.collect_schema()]
-    files, ids = find_label_files(config.label, config.source, columns)
-    if files:
-        own = read_label_files(config.label, files, ids, config.source)
-        source.provenance["label_files"] = state_files(files)
+        return labelled
+    columns = [*source.works.collect_schema(), *labelled.collect_schema()]
+    where = find_label_files(config.label, source.label_files, columns)
+    if where.files:
+        own = read_label_files(config.label, where)
+        source.provenance["label_files"] = state_files(where.files)
     else:
-        own = compute_own_labels(source.works, scored, config.label)
+        own = compute_own_labels(source.works, labelled, config.label)
     logger.info("%s: %s works have a class", config.label.name, f"{own.height:,}")
-    return scored.join(own.lazy(), on="work_id", how="left")
+    return labelled.join(own.lazy(), on="work_id", how="left")
 
 
-def _label_by_scores(source: ScoredSource, thresholds: LabelThresholds) -> pl.LazyFrame:
+def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds) -> pl.LazyFrame:
     """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
     if source.has_labels:
-        return source.scores
+        return scores
     if source.read_works is None or thresholds.novelty_rule != "uzzi":
-        return compute_labels(source.scores, thresholds)
-    cut = find_conventionality_cut(source.scores, thresholds)
-    return compute_labels(source.scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared
+        return compute_labels(scores, thresholds)
+    cut = find_conventionality_cut(scores, thresholds)
+    return compute_labels(scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared
 
 
 def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:
@@ -202,7 +235,8 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
         True
     """
     require_config(config, BuildConfig, _EXAMPLE)
-    if isinstance(config.source, OpenAlexConfig):
+    kind = find_source(config.source)
+    if kind.is_sample:
         msg = (
             "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
             "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
@@ -210,23 +244,28 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
         raise ConfigError(msg)
     parts = None
     if engine is not None:
-        if not isinstance(config.source, CorpusConfig):
+        folder = kind.corpus_folder(config.source)
+        if folder is None:
             msg = (
                 "an engine writes the parts of a corpus on disk; other sources are read by one process. Make a corpus "
                 "with `sciscidata ingest`, and name it as source."
             )
             raise ConfigError(msg)
-        parts = PartTasks(engine, Path(config.source.folder), _tasks_of_export(config))
+        parts = PartTasks(engine, Path(folder), _tasks_of_export(config))
     refuse_windows(config)
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
-    with name_steps(*list_steps(config), "write labelled works"), open_source(config, engine) as source:
-        begin_step("write labelled works")
-        has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())
-        labelled = _label(source, config).filter(has_label)
-        facts: dict[str, Any] = {"source": source.provenance, "label": config.label, "parts": parts}
-        return write_labelled(source.works, labelled, config.out, **facts)
+    steps = _list_steps(config)
+    with name_steps(*steps, "write labelled works"):
+        begin_step(steps[0])
+        with open_source(config.source, source_request(config)) as source:
+            scored = score(source, _measures(config), config.thresholds, engine)
+            begin_step("write labelled works")
+            has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())
+            labelled = _label(source, scored, config).filter(has_label)
+            facts: dict[str, Any] = {"source": source.provenance, "label": config.label, "parts": parts}
+            return write_labelled(source.works, labelled, config.out, **facts)
 
 
 def _tasks_of_export(config: BuildConfig) -> Path:
@@ -281,7 +320,7 @@ def write_background(
     """
     if not isinstance(source, Corpus):
         check_value("source", source, SourceConfig)
-    if isinstance(source, OpenAlexConfig):
+    if find_source(source).is_sample:
         msg = (
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
             "works (RecordsConfig.inputs), a snapshot, SciSciNet, a corpus or a synthetic world."
@@ -292,9 +331,8 @@ def write_background(
     require_parquet_name(path, "a background is")
     _check_replaceable(path, overwrite=overwrite)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
-    tables = scan_sciscinet(source).tables if isinstance(source, SciSciNetConfig) else {}
-    with reading(tables):
-        works, citations, _ = open_corpus(source, cache_dir)
+    with open_source(source, SourceRequest(cache_dir=cache_dir, only_corpus=True)) as opened:
+        works, citations, _ = opened.for_graph
         places: dict[str, Any] = {"cache_dir": cache_dir, "overwrite": overwrite}
         write_null_model(works, citations, path, config, **places, engine=engine)
         return read_background(path)
@@ -314,15 +352,22 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
 
 
 def _plot_pictures(
-    result: Drawn, source: ScoredSource, config: BuildConfig, novelty: dict[str, Any] | None, folder: Path
+    result: Drawn,
+    source: OpenedSource,
+    scored: Scored,
+    config: BuildConfig,
+    novelty: dict[str, Any] | None,
+    folder: Path,
 ) -> None:
     """Draw the pictures of a release; those of novelty only where a work has a score."""
     thresholds, label = config.thresholds, config.label
     if label is not None:
         found = result.counts["eligible"][label.name], count_labels(result.drawn, label.name, label.classes)
         plot_label(label, *found, data=source.provenance, path=folder / "label.png")
-    if source.plot_comparison is not None:
-        source.plot_comparison(folder / "comparison.png")
+    if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
+        published, found = source.published.select("work_id", "cd_index"), source.provenance["comparison"]
+        place: dict[str, Any] = {"data": source.provenance, "path": folder / "comparison.png"}
+        plot_comparison(published, scored.computed, found, thresholds, **place)
     disruption, atypicality = (
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )

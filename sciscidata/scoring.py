@@ -1,98 +1,181 @@
-"""Both measures together: atypicality joined to the CD index, and the labels that follow from the scores."""
+"""Score the works of an opened source: from its citations, or by the scores that it brings."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import polars as pl
 
-from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_novelty_labels
-from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.disruption.index import CDConfig, cache_cd_index, score_graph
+from sciscidata.engines.engine import Engine
+from sciscidata.graph.graph import CitationGraph, build_graph
+from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.novelty.atypicality import cache_atypicality, join_atypicality, rescore, score_atypicality
+from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.options.checks import checked_config
-from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import ATYPICALITY, CD_SCORES, require_columns
+from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.schemas import CD_SCORES
+from sciscidata.sources.lazy_batches import put_beside
+from sciscidata.sources.opened import OpenedSource
+from sciscidata.sources.sciscinet.published_scores import compare_scores, compare_z
+from sciscidata.storage.parquet import read_parquet
+from sciscidata.storage.paths import list_visible
+from sciscidata.terminal.progress import begin_step
+
+logger = logging.getLogger(__name__)
 
 
-def join_atypicality(
-    scores: AnyFrame,
-    works: AnyFrame,
-    citations: AnyFrame,
-    config: NoveltyConfig | None,
-    *,
-    background: str | Path | None = None,
-    cache_dir: str | Path | None = None,
+@dataclass(frozen=True, kw_only=True)
+class Measures:
+    """How works are scored: options of both measures, a saved null model, and a folder for what a run has finished.
+
+    The measures are as in ``BuildConfig``.
+    """
+
+    cd: CDConfig
+    novelty: NoveltyConfig | None
+    background: Path | None
+    cache_dir: Path
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scored:
+    """Scores of all works of a source; ``graph`` is None where they came with the source.
+
+    ``scores`` has CD_SCORES and ATYPICALITY, which is null if novelty is left out; for a draw before texts also
+    ``structure`` of the source, ``n_references`` and ``n_citers``. ``concentrations`` are filled when ``scores`` are
+    collected; see ``score_atypicality``. ``computed`` has ``cd_index`` of all works where the source has published
+    scores too.
+    """
+
+    scores: pl.LazyFrame
+    graph: CitationGraph | None = None
+    concentrations: dict[int, float] = field(default_factory=dict[int, float])
+    computed: pl.DataFrame | None = None
+
+
+def score(
+    source: OpenedSource, measures: Measures, thresholds: LabelThresholds, engine: Engine | None = None
+) -> Scored:
+    """Take the scores of a source, or score its works by their citations.
+
+    Published scores are then compared by their labels under ``thresholds``; the provenance says what was found.
+    ``engine`` scores by tasks in the cache folder. Then ``concentrations`` stay empty.
+    """
+    if source.scores is not None:
+        return Scored(scores=source.scores)
+    works, citations, provenance = source.for_graph
+    begin_step("build the citation graph")
+    graph, concentrations = build_graph(works, citations, cache_dir=measures.cache_dir), dict[int, float]()
+    if source.structure is None:
+        begin_step("score disruption")
+        scores = _add_novelty(score_graph(graph, measures.cd), graph, works, measures, concentrations)
+        return Scored(scores=scores.lazy(), graph=graph, concentrations=concentrations)
+    scores, computed = score_structure(graph, works, measures, concentrations, engine), None
+    if source.published is not None:
+        provenance["comparison"] = _compare(source.published, scores, thresholds)
+        computed = scores.select("work_id", "cd_index")
+    beside = _beside_scores(source.structure, scores, measures.novelty)
+    return Scored(scores=beside, graph=graph, concentrations=concentrations, computed=computed)
+
+
+def score_structure(
+    graph: CitationGraph,
+    works: pl.LazyFrame,
+    measures: Measures,
     concentrations: dict[int, float] | None = None,
-) -> pl.LazyFrame:
-    """Join ATYPICALITY to the scores of works; null if ``config`` is None, and where a work has no score.
+    engine: Engine | None = None,
+) -> pl.DataFrame:
+    """Score every work of a graph, without its text; with ``engine`` by tasks, of a graph in the cache folder.
 
-    Lazy; other columns of ``scores`` and the order of its rows stay. Arguments and errors: see ``compute_atypicality``.
+    The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
+    (null if ``measures.novelty`` is None), in index order.
 
     Example:
-        >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
-        >>> join_atypicality(pl.LazyFrame({"work_id": [1]}), pl.LazyFrame(), edges, None).collect()["z_p10"].to_list()
-        [None]
+        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
+        ...     schema_overrides={"publication_year": pl.Int32})
+        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]}))
+        >>> measures = Measures(cd=CDConfig(), novelty=None, background=None, cache_dir=Path())
+        >>> scores = score_structure(graph, works, measures)
+        >>> scores.select("work_id", "cd_index", "n_references", "n_citers").rows()
+        [(1, None, 0, 0), (2, 1.0, 1, 1), (3, None, 2, 0)]
     """
-    names = [name for name in ATYPICALITY if name != "work_id"]
-    scored = require_columns(scores, ATYPICALITY, frame_name="scores", stage="join_atypicality", columns=["work_id"])
-    scored = scored.drop(names, strict=False)
-    if config is None:
-        return scored.with_columns(pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in names)
-    atypicality = compute_atypicality(
-        works, citations, config, background=background, cache_dir=cache_dir, concentrations=concentrations
+    n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
+    n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
+    begin_step("score disruption")
+    if engine is None:
+        scores = score_graph(graph, measures.cd)
+    else:
+        scores = _read_years(cache_cd_index(graph, measures.cache_dir, measures.cd, engine=engine))
+    scores = scores.select(*CD_SCORES, n_references, n_citers)
+    return _add_novelty(scores, graph, works, measures, concentrations, engine)
+
+
+def _read_years(folder: Path) -> pl.DataFrame:
+    """Read the scores of all years in the order of the graph's index."""
+    return pl.concat([read_parquet(path) for path in list_visible(folder.glob("*.parquet"))])
+
+
+def _add_novelty(
+    scores: pl.DataFrame,
+    graph: CitationGraph,
+    works: pl.LazyFrame,
+    measures: Measures,
+    concentrations: dict[int, float] | None,
+    engine: Engine | None = None,
+) -> pl.DataFrame:
+    """Add the columns of ATYPICALITY to scores that are in index order."""
+    if measures.novelty is None:
+        return join_atypicality(scores, works, works, None).collect()
+    begin_step("score novelty")
+    table = None if measures.background is None else read_background(measures.background).for_venues_of(works)
+    given = (graph, venue_numbers(graph, works))
+    if engine is None:
+        found = score_atypicality(*given, measures.novelty, background=table, concentrations=concentrations)
+    else:
+        made = cache_atypicality(*given, measures.cache_dir, measures.novelty, background=table, engine=engine)
+        found = _read_years(made)
+    return scores.hstack(found.drop("work_id"))
+
+
+def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
+    """Put scores next to the facts of works. Memory: about 48 bytes a work.
+
+    Counts are narrow. What follows from the counts or z of one row is computed again.
+    """
+    made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
+    counts = ("n_references", "n_pairs")
+    n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))
+    ratio = (n_i - n_j) / (n_i + n_j + n_k)  # NaN if all are 0
+    is_ratio = (pl.col("cd_index") == ratio).alias("is_ratio")  # else it is 0, by ``CDConfig.undefined``
+    held = scores.with_columns(is_ratio, pl.col("cd_index").is_not_null().alias("is_defined")).drop(
+        "cd_index", "n_citers", *made_of_z
     )
-
-    def join() -> pl.DataFrame:
-        # One after the other: the second finds the graph that the first has built and left in the cache.
-        left = scored.collect()
-        right = atypicality.collect().drop(ORIGINAL_ID, strict=False)  # the scores have it
-        return left.join(right, on="work_id", how="left", maintain_order="left")
-
-    schema = {**scored.collect_schema(), **{name: ATYPICALITY[name] for name in names}}
-    return pl.defer(join, schema=schema)
+    beside = put_beside(facts, held.cast(dict.fromkeys(counts, pl.UInt32))).cast(dict.fromkeys(counts, pl.Int64()))
+    cd_index = pl.when("is_defined").then(pl.when("is_ratio").then(ratio).otherwise(0.0)).alias("cd_index")
+    beside = beside.with_columns(cd_index, (n_i + n_j).alias("n_citers")).drop("is_ratio", "is_defined")
+    return rescore(beside, "sigmoid") if made_of_z else beside
 
 
-def compute_labels(
-    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
-) -> pl.LazyFrame:
-    """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
+def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:
+    """Compare published scores with computed ones, as far as both exist."""
+    there, found = published.collect_schema(), {}
+    if "cd_index" in there:
+        found = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)
+        _log_agreement("CD index", found)
+    for name in ("z_p10", "z_median"):
+        if name in there and computed[name].count():
+            found[name] = compare_z(published.select("work_id", name), computed.select("work_id", name), name)
+            _log_agreement(name, found[name])
+    return found
 
-    Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``, with
-    d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional if d < -``novelty_margin``,
-    else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule ``"uzzi"``: novel is tail novelty
-    (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the median of all rows); conventional is
-    the reverse; balanced is both or neither.
 
-    Args:
-        scores: CD_SCORES, ATYPICALITY, or both joined; other columns pass through. For the rule ``"uzzi"`` give all
-            scored works, not a sample: the rule compares each work with all rows.
-        thresholds: ``LabelThresholds()`` when None.
-        cut: for the rule ``"uzzi"``, the z_median to compare with, if it is already known; found in ``scores`` when
-            None.
-
-    Returns:
-        The rows of ``scores`` in their order. ``disruption_label`` (String: disruptive, consolidating, neutral) if
-        there is a ``cd_index``, ``novelty_label`` (String: novel, balanced, conventional) if there are novelty scores
-        or z. A label is null where its score is null or NaN.
-
-    Raises:
-        SchemaMismatchError: when called, if there is no score, or a score is not Float64.
-
-    Source: Uzzi et al. 2013, doi:10.1126/science.1240474, for the rule ``"uzzi"``; the other rule is this project's.
-
-    Example:
-        >>> row = {"cd_index": 0.5, "novelty_score": 0.1, "conventionality_score": 0.9}
-        >>> compute_labels(pl.LazyFrame([row])).select("disruption_label", "novelty_label").collect().row(0)
-        ('disruptive', 'conventional')
-    """
-    rule = checked_config(thresholds, LabelThresholds, name="thresholds")
-    there = require_columns(scores, {}, frame_name="scores", stage="compute_labels").collect_schema()
-    novelty = ("z_p10", "z_median") if rule.novelty_rule == "uzzi" else ("novelty_score", "conventionality_score")
-    has_novelty = "novelty_score" in there or "z_p10" in there
-    needed = [*(["cd_index"] if "cd_index" in there or not has_novelty else []), *(novelty if has_novelty else ())]
-    known = CD_SCORES | ATYPICALITY
-    labelled = require_columns(scores, known, frame_name="scores", stage="compute_labels", columns=needed)
-    if "cd_index" in needed:
-        labelled = compute_disruption_labels(labelled, rule)
-    return compute_novelty_labels(labelled, rule, cut=cut) if has_novelty else labelled
+def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:
+    named = ("both", "spearman", "same_sign", "same_label")
+    facts = ", ".join(f"{fact} {agreement[fact]}" for fact in named if fact in agreement)
+    logger.info("published against computed %s: %s", name, facts)

@@ -6,7 +6,6 @@ A killed run loses little: the next one uses the finished parts of a corpus, sta
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
@@ -18,9 +17,7 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata.choose_source import open_corpus
-from sciscidata.config import SourceConfig
-from sciscidata.corpus.folder import CorpusConfig, open_corpus_graph, scan_corpus
+from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
 from sciscidata.corpus.stored_scores import find_place, upload_scores
 from sciscidata.corpus.writer import write_corpus
@@ -41,12 +38,8 @@ from sciscidata.records.ids import original_ids_beside
 from sciscidata.remote.object_store import ON_DISK, is_url, refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
-from sciscidata.sources.labelled import LabelledConfig
-from sciscidata.sources.openalex.candidates import OpenAlexConfig
-from sciscidata.sources.sciscinet.source import SciSciNet, SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet.tables import Table, reading
-from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
-from sciscidata.sources.tables.source import TablesConfig, ingest_tables, table_bytes
+from sciscidata.sources.opened import SourceRequest
+from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.storage.lock import open_lock, try_lock, wait_for_lock
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
@@ -98,54 +91,27 @@ def ingest(
     refuse_url(out, "out", ON_DISK)
     if not isinstance(source, Corpus):
         check_value("source", source, SourceConfig)
-    if isinstance(source, OpenAlexConfig | CorpusConfig | LabelledConfig):
+    kind = find_source(source)
+    if not kind.can_be_ingested:
         msg = (
             "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "
             "(RecordsConfig.inputs, TablesConfig.works), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
         )
         raise ConfigError(msg)
-    if engine is not None and not isinstance(source, SnapshotConfig):
+    if engine is not None and not kind.has_tasks:
         msg = (
             "only the parts of a snapshot are tasks for an engine; other sources are read by one process. Leave it out."
         )
         raise ConfigError(msg)
-    if isinstance(source, SnapshotConfig):
-        if not texts:
-            msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
-            raise ConfigError(msg)
-        with progress_bar("read snapshot", snapshot_bytes(source), unit="bytes") as advance:
-            corpus = ingest_snapshot(source, out, advance, overwrite=overwrite, engine=engine)
-    elif isinstance(source, TablesConfig):
-        with progress_bar("read tables", table_bytes(source), unit="bytes") as advance:
-            corpus = ingest_tables(source, out, advance, texts=texts, overwrite=overwrite)
+    if kind.ingest is not None:
+        corpus = kind.ingest(source, out, texts=texts, overwrite=overwrite, engine=engine)
     else:
-        corpus = _write_source(source, Path(out), Path(cache_dir), texts=texts, overwrite=overwrite)
+        request = SourceRequest(cache_dir=Path(cache_dir), only_corpus=True)
+        with open_source(source, request) as opened, progress_bar("write corpus", unit="rows") as advance:
+            corpus = write_corpus(opened.for_graph, out, texts=texts, overwrite=overwrite, advance=advance)
     log_warnings(diagnose_works(corpus.works, window_years=None))
     warn_of_edges(count_edges(corpus.works, corpus.citations), "ingest")
     return corpus
-
-
-def _write_source(source: SourceConfig | Corpus, out: Path, cache_dir: Path, *, texts: bool, overwrite: bool) -> Corpus:
-    """Write the frames of a source that has no writer for its own format."""
-    inputs: list[Path] = []
-    held: Mapping[str, Table] = {}
-    if isinstance(source, SciSciNetConfig):
-        if source.texts is not None and not texts:
-            msg = (
-                f"texts lie in {source.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "
-                "Leave out one of the two."
-            )
-            raise ConfigError(msg)
-        tables = scan_sciscinet(source)
-        inputs, held = _local_files(tables), tables.tables
-        # Without texts no other order is given; and only a fixed one gives the same files every time.
-        works = tables.in_text_order() if texts else tables.in_id_order()
-        absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]
-        corpus = Corpus(works.with_columns(absent), tables.citations, tables.provenance)
-    else:
-        corpus = open_corpus(source, cache_dir)
-    with reading(held), progress_bar("write corpus", unit="rows") as advance:
-        return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)
 
 
 def write_cd_index(
@@ -511,12 +477,3 @@ def _open_graph(folder: str | Path, cache_dir: str | Path, time: Time = "publica
     if graph_folder(graph).name not in known:
         warn_of_graph(graph, folder)
     return graph
-
-
-def _local_files(tables: SciSciNet) -> list[Path]:
-    """List the files of SciSciNet that lie on this machine."""
-    found: list[Path] = []
-    for table in tables.tables.values():
-        location = Path(re.sub("^file://", "", table.location, flags=re.I))
-        found += sorted(location.parent.glob(location.name)) if location.parent.is_dir() else []
-    return sorted(set(found))

@@ -198,7 +198,7 @@ def pulled(home: str, base_url: str) -> list[Any]:
     from sciscidata.openalex_api.client import OpenAlexClient
     from sciscidata.openalex_api.config import ApiConfig
     from sciscidata.openalex_api.store import ResponseStore
-    from sciscidata.sampling.eligibility import EligibilityConfig
+    from sciscidata.sampling.filter import EligibilityConfig
     from sciscidata.sampling.open_quotas import Demand
     from sciscidata.sampling.split import SplitConfig
     from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig

@@ -25,7 +25,7 @@ from sciscidata.release.export import LINES, read_labelled
 from sciscidata.release.manifest import MANIFEST, describe_file, lacks_scores, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
-from sciscidata.sampling.eligibility import FILTER_NOTES
+from sciscidata.sampling.filter import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.storage import real_path, storage_error
 from sciscidata.terminal.messages import discard, printable
@@ -336,7 +336,7 @@ def print_result(path: str | Path) -> None:
 def print_labelled(report: dict[str, Any], folder: Path) -> None:
     """Print how many works were labelled how, and where their lines lie."""
     with standard_output() as console:
-        console.print(f"source: {report['source'].get('kind', 'not stated')}", style="bold")
+        _print_source(console, report["source"])
         for column, counts in report["classes"].items():
             by_label = ", ".join(f"{label} {count:,}" for label, count in counts.items())
             console.print(f"  {column.removesuffix('_label')}: {by_label}")

@@ -10,7 +10,7 @@ import logging
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
@@ -43,6 +43,7 @@ from sciscidata.novelty.venue_pairs import (
 )
 from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config
+from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
 from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
@@ -57,6 +58,8 @@ _FORMAT_VERSION = 1
 _SPOOLED_ROWS: Final = 1 << 18
 _PARTS: Final = 64  # more than a year in each, for tables with strange years; neighbours are far apart
 _SCORES: Final = ("novelty_score", "conventionality_score")
+
+Score: TypeAlias = Literal["sigmoid", "rank"]
 
 
 def compute_atypicality(
@@ -139,6 +142,44 @@ def compute_atypicality(
         return score_all(graph, venues, focal=wanted, background=known)
 
     return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
+
+
+def join_atypicality(
+    scores: AnyFrame,
+    works: AnyFrame,
+    citations: AnyFrame,
+    config: NoveltyConfig | None,
+    *,
+    background: str | Path | None = None,
+    cache_dir: str | Path | None = None,
+    concentrations: dict[int, float] | None = None,
+) -> pl.LazyFrame:
+    """Join ATYPICALITY to the scores of works; null if ``config`` is None, and where a work has no score.
+
+    Lazy; other columns of ``scores`` and the order of its rows stay. Arguments and errors: see ``compute_atypicality``.
+
+    Example:
+        >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
+        >>> join_atypicality(pl.LazyFrame({"work_id": [1]}), pl.LazyFrame(), edges, None).collect()["z_p10"].to_list()
+        [None]
+    """
+    names = [name for name in ATYPICALITY if name != "work_id"]
+    scored = require_columns(scores, ATYPICALITY, frame_name="scores", stage="join_atypicality", columns=["work_id"])
+    scored = scored.drop(names, strict=False)
+    if config is None:
+        return scored.with_columns(pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in names)
+    atypicality = compute_atypicality(
+        works, citations, config, background=background, cache_dir=cache_dir, concentrations=concentrations
+    )
+
+    def join() -> pl.DataFrame:
+        # One after the other: the second finds the graph that the first has built and left in the cache.
+        left = scored.collect()
+        right = atypicality.collect().drop(ORIGINAL_ID, strict=False)  # the scores have it
+        return left.join(right, on="work_id", how="left", maintain_order="left")
+
+    schema = {**scored.collect_schema(), **{name: ATYPICALITY[name] for name in names}}
+    return pl.defer(join, schema=schema)
 
 
 def score_atypicality(
@@ -402,7 +443,7 @@ class YearScorer:
             logger.info("%s lacks %s of their %s years: %s", path, len(lacking), len(years), listed)
 
 
-def add_scores(rows: pl.DataFrame, score: Literal["sigmoid", "rank"]) -> pl.DataFrame:
+def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:
     """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is; null stays null.
 
     ``rows`` holds publication_year, and z_p10 and z_median (Float64, null where undefined).
@@ -424,6 +465,19 @@ def add_scores(rows: pl.DataFrame, score: Literal["sigmoid", "rank"]) -> pl.Data
     # NumPy has no null, but NaN.
     scores = {"novelty_score": -rows["z_p10"].to_numpy(), "conventionality_score": rows["z_median"].to_numpy()}
     return rows.with_columns(pl.Series(name, sigmoid(z), nan_to_null=True) for name, z in scores.items())
+
+
+def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
+    """Compute the two scores from ``z_p10`` and ``z_median``; a ``"rank"`` needs ``publication_year``."""
+    scores = {name: ATYPICALITY[name] for name in ("novelty_score", "conventionality_score")}
+    # A sigmoid needs only its row; a rank needs all rows of a year.
+    return rows.map_batches(
+        lambda frame: add_scores(frame, score),
+        schema={**rows.collect_schema(), **scores},
+        predicate_pushdown=False,
+        projection_pushdown=False,
+        streamable=score == "sigmoid",
+    )
 
 
 def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:

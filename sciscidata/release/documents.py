@@ -28,7 +28,7 @@ from sciscidata.release.manifest import (
     list_splits,
     read_settings,
 )
-from sciscidata.sampling.eligibility import FILTER_NOTES
+from sciscidata.sampling.filter import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
 from sciscidata.storage.small_files import read_json

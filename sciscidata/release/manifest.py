@@ -19,7 +19,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds, count_labels
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
-from sciscidata.sampling.eligibility import LATER_FILTERS
+from sciscidata.sampling.filter import LATER_FILTERS
 from sciscidata.sampling.split import SPLITS, SplitConfig
 from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import read_json

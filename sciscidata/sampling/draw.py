@@ -1,4 +1,4 @@
-"""Filter all works, then draw: the plain order of a build. ``draw_before_texts`` draws in another order."""
+"""Filter all works, then draw: the plain order of a build. ``late_texts`` draws in another order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sciscidata.errors import EmptyInputError, NotEnoughWorksError
 from sciscidata.label_thresholds import count_labels
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import count_years
-from sciscidata.sampling.eligibility import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
+from sciscidata.sampling.filter import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import SplitConfig, draw_split
 
@@ -61,7 +61,8 @@ def draw_after_text(
     """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns.
 
     Example:
-        >>> from sciscidata.scoring import join_atypicality, compute_labels
+        >>> from sciscidata.label_thresholds import compute_labels
+        >>> from sciscidata.novelty.atypicality import join_atypicality
         >>> from sciscidata.schemas import CD_SCORES, WORKS
         >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
         >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)

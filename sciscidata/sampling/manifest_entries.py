@@ -15,7 +15,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import remark_on_concentration
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
-from sciscidata.sampling.eligibility import FILTERS
+from sciscidata.sampling.filter import FILTERS
 from sciscidata.storage import hash_file
 
 #: A filter that removes at least so many works with a label, almost all of one class, and of it more than its share.

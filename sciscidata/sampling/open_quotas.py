@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 import polars as pl
 
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
-from sciscidata.sampling.eligibility import EligibilityConfig, join_candidates, mark_removals
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
+from sciscidata.sampling.filter import EligibilityConfig, join_candidates, mark_removals
 from sciscidata.sampling.split import (
     BALANCED,
     SplitConfig,
@@ -18,7 +18,6 @@ from sciscidata.sampling.split import (
     quota_cells,
     split_keys,
 )
-from sciscidata.scoring import compute_labels
 
 #: One class: ("disruptive",), or ("disruptive", "novel") in a joint draw.
 Cell: TypeAlias = tuple[str, ...]

@@ -1,5 +1,4 @@
-"""Where works and citations come from: every source returns the same ``Corpus`` of works, citations and provenance.
+"""Where works and citations come from: every source opens to an ``OpenedSource`` of works, citations and provenance.
 
-A new source is a module here, and a line each in ``sciscidata/config.py`` and ``sciscidata/choose_source.py``.
-Read first: ``records.py``.
+A new source is a module or folder here, and a row of ``registry.py``. Read first: ``opened.py``, then ``records.py``.
 """

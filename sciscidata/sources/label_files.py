@@ -11,56 +11,49 @@ import polars as pl
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.own_label import OwnLabel, check_classes
 from sciscidata.records.ids import MISSING, number_ids, without_missing
-from sciscidata.sources.labelled import IDS, LabelledConfig, find_labelled_files, find_texts, name_texts
+from sciscidata.sources.labelled import name_texts
+from sciscidata.sources.opened import NO_FILES, LabelFiles
 from sciscidata.sources.record_files import printable_name
-from sciscidata.sources.tables.columns import OF_WORKS
 from sciscidata.sources.tables.files import TableFile
-from sciscidata.sources.tables.source import TablesConfig, find_table_files
 from sciscidata.storage import expand_home
 from sciscidata.terminal.messages import counted, suggest
 
 _IDS: Final = ("work_id", "openalex_id", "id")
 
 
-def find_label_files(label: OwnLabel, source: object, there: Sequence[str]) -> tuple[list[Path], tuple[str, ...]]:
-    """Name the files that hold the label's column, and the names of the column of ids; none if it is in ``there``.
+def find_label_files(label: OwnLabel, of_source: LabelFiles, there: Sequence[str]) -> LabelFiles:
+    """Name the files that hold the label's column; none if it is in ``there``, the columns of works and scores.
 
-    ``there`` are the columns of works and scores. Labelled files and tables may hold the column themselves.
+    ``of_source`` are the files of the source that may hold the column themselves.
     """
     if label.column is None:
-        return [], ()
+        return NO_FILES
     if label.file is not None:
         path = Path(expand_home(str(label.file)))
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "does not exist"
             msg = f"OwnLabel.file {str(label.file)!r} {what}. Give a file of ids and classes."
             raise InputNotFoundError(msg)
-        return [path], (label.id,) if label.id else _IDS
-    if label.column in there:
-        return [], ()
-    if isinstance(source, LabelledConfig):
-        return find_labelled_files(source.inputs), IDS
-    if isinstance(source, TablesConfig):
-        given = source.columns["id"]
-        return find_table_files(source)["works"], (given,) if isinstance(given, str) else tuple(
-            given or (OF_WORKS["id"],)
-        )
-    return [], ()
+        return LabelFiles([path], (label.id,) if label.id else _IDS)
+    return NO_FILES if label.column in there else of_source
 
 
-def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str], source: object) -> pl.DataFrame:
-    """Read ``work_id`` and the label from files, without works that have none. A text of ``source`` may be the id.
+def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
+    """Read ``work_id`` and the label from files, without works that have none.
 
     A SchemaMismatchError says that a column is missing or a value is no class; a WorkIdError, that a work has two
     classes. Other errors are those of ``TableFile``.
     """
     column = label.column or label.name
     tables: list[pl.DataFrame] = []
-    for path in files:
+    for path in where.files:
         table = TableFile(path)
-        at = next((name for name in ids if name in table.columns), None)
-        texts = find_texts(table.columns, source) if isinstance(source, LabelledConfig) and label.file is None else {}
-        for name, needed in ((at or texts, " or ".join(ids)), (column if column in table.columns else None, column)):
+        at = next((name for name in where.ids if name in table.columns), None)
+        texts = where.find_texts(table.columns)
+        for name, needed in (
+            (at or texts, " or ".join(where.ids)),
+            (column if column in table.columns else None, column),
+        ):
             if not name:
                 msg = (
                     f"{printable_name(path)} has no column {needed}; it has {', '.join(table.columns)}. Name it: "
@@ -78,7 +71,7 @@ def read_label_files(label: OwnLabel, files: Sequence[Path], ids: Sequence[str],
     if len(twice):
         msg = (
             f"{counted(twice.n_unique(), 'work has', 'works have')} two classes in "
-            f"{', '.join(map(printable_name, files))}, for example the one with number {twice.min()}. "
+            f"{', '.join(map(printable_name, where.files))}, for example the one with number {twice.min()}. "
             "Keep one row for each work."
         )
         raise WorkIdError(msg)

@@ -49,14 +49,17 @@ from sciscidata.records.ids import (
 )
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
-from sciscidata.sampling.draw_before_texts import STRUCTURE
-from sciscidata.sampling.eligibility import EligibilityConfig
-from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS
+from sciscidata.sampling.filter import EligibilityConfig, names_read
+from sciscidata.sampling.late_texts import STRUCTURE
+from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS
+from sciscidata.sources.dry_run import ToRead
+from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest
 from sciscidata.sources.record_files import find_record_files, printable_name, read_values, state_files
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED, is_parquet
 from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
@@ -495,3 +498,66 @@ def _check_vocabularies(rows: pl.LazyFrame) -> None:
             work_id, label = strange.row(0)
             msg = f"labelled files: {name} of W{work_id} is {label!r}, needs one of {', '.join(words)}, or null."
             raise LabelMismatchError(msg)
+
+
+def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSource:
+    """Take scores and labels from the files; they are drawn before their texts are read."""
+    if request.only_corpus:
+        msg = "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
+        raise ConfigError(msg)
+    files = find_labelled_files(config.inputs)
+    with progress_bar("read labelled works", sum(file.stat().st_size for file in files), unit="bytes") as advance:
+        is_scored = request.label is None
+        rows, columns, report = read_labelled_files(config, request.cache_dir, advance, is_scored=is_scored)
+    eligibility, left_out = leave_out_filters(request.eligibility, columns)
+    has_cd_index = "cd_index" in columns
+    if not has_cd_index and request.split.balance not in ("label", "none"):
+        msg = (
+            f"SplitConfig.balance is {request.split.balance!r}, and the labelled files have no cd_index, so no work "
+            "has such a label. Set SplitConfig.balance='label'."
+        )
+        raise ConfigError(msg)
+    if left_out:  # texts with a label are not expected to have them
+        level = logging.WARNING if has_cd_index else logging.INFO
+        logger.log(level, "labelled files lack the columns for %s: not applied", ", ".join(left_out))
+    if n_repeated := report.get("repeated_texts"):
+        texts = counted(n_repeated, "repeated text")
+        logger.warning("labelled files: %s; only the first of equal texts is read", texts)
+    if request.novelty is None:
+        rows = rows.with_columns(pl.lit(None, EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS)
+    judged, contradicting = judge_labels(rows, config.labels, request.thresholds)
+    if contradicting:
+        found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
+        logger.warning("labels that contradict their scores, taken as they are: %s", found)
+    works, structure = make_works(rows), make_structure(judged, names_read(eligibility))
+
+    def read_works(work_ids: pl.Series) -> pl.DataFrame:
+        return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect(engine="streaming").sort("work_id")
+
+    made_by = {"kind": "labelled", "labels": config.labels, "contradicting": contradicting}
+    return OpenedSource(
+        works=works,
+        citations=pl.LazyFrame(schema=CITATIONS),
+        provenance={**made_by, **report, "filters_left_out": left_out},
+        eligibility=eligibility,
+        left_out=tuple(left_out),
+        read_works=read_works,
+        names=works.select("work_id", "title", "doi"),
+        scores=structure,
+        has_labels=True,
+        checked=structure.drop({"n_references", "n_citers"} - columns) if "publication_year" in columns else None,
+        label_files=LabelFiles(files, IDS, partial(find_texts, config=config)),
+        text_options=("LabelledConfig.text",),
+    )
+
+
+def measure_labelled(config: LabelledConfig, _: SourceRequest) -> ToRead:
+    """Say how large the files are."""
+    files = find_labelled_files(config.inputs)
+    n_bytes = sum(file.stat().st_size for file in files)
+    name = f"{counted(len(files), 'file')} of labelled works, {n_bytes:,} bytes"
+    return ToRead(name, None, 0, n_bytes, describe_classes=_describe_classes)
+
+
+def _describe_classes(_: LabelThresholds) -> str:
+    return "classes: those of the files, which are read in a build"

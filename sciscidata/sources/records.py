@@ -30,7 +30,9 @@ from sciscidata.records.work_row import (
     works_frame,
 )
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
+from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
     find_record_files,
@@ -51,6 +53,8 @@ _BATCH_WORKS = 2_048
 _PART_WORKS = 16_384
 _PART_BYTES = 256 << 20  # of text; 16,384 real works have 100 MB
 _HEAVY_BYTES = _PART_BYTES // _PART_WORKS  # a part of works below this size stays below _PART_BYTES
+#: Compressed, of real records; plain files take five times as many.
+_BYTES_PER_WORK, _PLAIN = 2_400, 5
 _EXAMPLE = "inputs=('works.jsonl',)"
 
 
@@ -414,3 +418,21 @@ def _sha256(file: Path) -> str:
     for chunk in raw_chunks(file):
         digest.update(chunk)
     return digest.hexdigest()
+
+
+def open_records(config: RecordsConfig, request: SourceRequest) -> OpenedSource:
+    """Parse the files into the cache, once."""
+    n_bytes = sum(file.stat().st_size for file in find_record_files(config.inputs))
+    with progress_bar("read records", n_bytes, unit="bytes") as advance:
+        works, citations, provenance = pull_records(config, request.cache_dir, advance)
+    return OpenedSource(works=works, citations=citations, provenance=provenance)
+
+
+def measure_records(config: RecordsConfig, _: SourceRequest) -> ToRead:
+    """Estimate the works from the size of the files."""
+    files = find_record_files(config.inputs)
+    n_bytes = sum(file.stat().st_size for file in files)
+    packed = sum(file.stat().st_size / (1 if file.suffix in (".gz", ".zst") else _PLAIN) for file in files)
+    works = round(packed / _BYTES_PER_WORK)
+    name = f"{counted(len(files), 'file')} of records, {n_bytes:,} bytes: about {works:,} works"
+    return ToRead(name, works, works * REFERENCES_PER_WORK, packed)

@@ -7,12 +7,15 @@ import math
 import re
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+from sciscidata.cli.dry_run import describe_plan
 from sciscidata.cli.main import main
 from sciscidata.cli.run_settings import render_toml
 from sciscidata.cli.settings import read_toml, resolve
 from sciscidata.config import BuildConfig
+from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from tests.servers.openalex_server import OpenAlexServer
 
@@ -146,6 +149,12 @@ def test_a_dry_run_of_a_corpus_counts_what_it_holds(run, tmp_path):
     assert main(["ingest", "--source", "synthetic", "--n-works", "500", "--out", "world"]) == 0
     status, out, _ = run("--corpus", "world", "--n-train", "30", "--n-test", "3", "--dry-run")
     assert (status, "the corpus world: 500 works, " in out) == (0, True)
+
+
+def test_a_dry_run_of_frames_reads_no_row(tmp_path):
+    works, citations = (pl.defer(pytest.fail, schema=schema) for schema in (WORKS, CITATIONS))
+    config = BuildConfig(source=Corpus(works, citations, {}), out=tmp_path / "slice")
+    assert "would read: a source of the kind Corpus" in describe_plan(config)
 
 
 @pytest.fixture(scope="module")

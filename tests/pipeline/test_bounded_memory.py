@@ -21,11 +21,10 @@ from sciscidata.label_thresholds import (
     conventionality_cut,
     find_conventionality_cut,
 )
-from sciscidata.novelty.atypicality import rank_on_disk
+from sciscidata.novelty.atypicality import rank_on_disk, rescore
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build
 from sciscidata.sampling.split import SplitConfig
-from sciscidata.sources.sciscinet.published_scores import rescore
 from sciscidata.sources.sciscinet.source import SciSciNetConfig
 from sciscidata.storage.spill import RowSpool
 

@@ -18,12 +18,12 @@ from sciscidata.label_thresholds import (
     PRESETS,
     LabelThresholds,
     compute_disruption_labels,
+    compute_labels,
     compute_novelty_labels,
     compute_uzzi_cells,
     count_labels,
 )
 from sciscidata.release.verify import _check_labels
-from sciscidata.scoring import compute_labels
 from sciscidata.sources.labelled import judge_labels
 
 finite = st.floats(allow_nan=False, allow_infinity=False)

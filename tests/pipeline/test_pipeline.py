@@ -28,8 +28,14 @@ from sciscidata.errors import (
     ReleaseExistsError,
     SchemaMismatchError,
 )
-from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds, compute_novelty_labels, count_labels
-from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.label_thresholds import (
+    DISRUPTION_LABELS,
+    LabelThresholds,
+    compute_labels,
+    compute_novelty_labels,
+    count_labels,
+)
+from sciscidata.novelty.atypicality import compute_atypicality, join_atypicality
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.pipeline import build, write_background
 from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, NOVELTY_COLUMNS, SCORES_FILE
@@ -37,10 +43,9 @@ from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.draw import DrawRules, draw_after_text
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import BALANCED, SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
-from sciscidata.scoring import compute_labels, join_atypicality
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic

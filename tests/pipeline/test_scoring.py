@@ -7,12 +7,11 @@ import pytest
 
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.label_thresholds import LabelThresholds
-from sciscidata.novelty.atypicality import compute_atypicality
+from sciscidata.label_thresholds import LabelThresholds, compute_labels
+from sciscidata.novelty.atypicality import compute_atypicality, join_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
-from sciscidata.scoring import compute_labels, join_atypicality
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 
 

@@ -19,7 +19,6 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.make_sciscinet import make as make_sciscinet
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
-from sciscidata.choose_source import score_structure
 from sciscidata.cli.main import main
 from sciscidata.config import BuildConfig
 from sciscidata.corpus import folder as corpus_folder
@@ -38,6 +37,7 @@ from sciscidata.pipeline import build
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.scoring import Measures, score_structure
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
@@ -559,12 +559,12 @@ def test_scores_are_not_written_under_the_name_of_another_format(world, tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-def test_structure_counts_what_the_filters_ask_for(world):
-    from sciscidata.sampling.eligibility import count_references
+def test_structure_counts_what_the_filters_ask_for(world, tmp_path):
+    from sciscidata.sampling.filter import count_references
 
     works, citations, _ = scan_corpus(world)
-    config = BuildConfig(source=SyntheticConfig(), out="slices")
-    found = score_structure(build_graph(works, citations), works, config)
+    measures = Measures(cd=CDConfig(), novelty=NoveltyConfig(), background=None, cache_dir=tmp_path)
+    found = score_structure(build_graph(works, citations), works, measures)
     listed = dict(count_references(citations).collect().rows())
     assert found["n_references"].to_list() == [listed.get(work_id, 0) for work_id in found["work_id"]]
     cd = compute_cd_index(works, citations).collect()

@@ -32,7 +32,7 @@ from sciscidata.errors import (
     VerificationError,
     WorkIdError,
 )
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.release.manifest import (
@@ -46,10 +46,9 @@ from sciscidata.release.manifest import (
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import _check_labels, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
-from sciscidata.scoring import compute_labels
 
 REPOSITORY = Path(__file__).parents[2]
 SPLIT = SplitConfig(n_train=60, n_test=15)

@@ -23,7 +23,7 @@ from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, SCORES_FILE
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import _check_labels, verify
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.eligibility import count_references
+from sciscidata.sampling.filter import count_references
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import SCORES, WORKS
 from sciscidata.sources.labelled import LabelledConfig

@@ -10,12 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import NotEnoughWorksError
-from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds, compute_labels
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import BALANCED, SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, WORKS
-from sciscidata.scoring import compute_labels
 
 #: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.
 SCORES = st.tuples(

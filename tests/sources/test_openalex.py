@@ -43,7 +43,7 @@ from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig

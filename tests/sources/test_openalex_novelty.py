@@ -14,7 +14,7 @@ import pytest
 from sciscidata.config import BuildConfig
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
-from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds, compute_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
@@ -24,10 +24,9 @@ from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build, open_source
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import SplitConfig
-from sciscidata.scoring import compute_labels
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import REFERENCE_WORKS
 from sciscidata.sources.openalex.source import pull_openalex

@@ -15,6 +15,7 @@ from sciscidata.records.work_columns import SPARE, rows_of_lines
 from sciscidata.records.work_row import parse_work
 from sciscidata.sources.label_files import read_label_files
 from sciscidata.sources.labelled import read_labelled_files
+from sciscidata.sources.opened import LabelFiles
 from sciscidata.sources.tables.columns import split_references
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 
@@ -249,5 +250,5 @@ def test_labelled_files_read_ids_dois_and_missing_values_by_the_same_rules(kind,
 def test_a_class_of_an_own_label_may_be_called_none(tmp_path):
     (tmp_path / "labels.csv").write_text("id,impact\nW1,None\nw2,NA\n003,top\n")
     label = ssd.OwnLabel(name="impact_label", classes=("top", "None"), column="impact", file=tmp_path / "labels.csv")
-    rows = read_label_files(label, [tmp_path / "labels.csv"], ["id"], ssd.SyntheticConfig())
+    rows = read_label_files(label, LabelFiles([tmp_path / "labels.csv"], ("id",)))
     assert sorted(rows.rows()) == [(1, "None"), (3, "top")]

@@ -51,13 +51,11 @@ from sciscidata.release.release import check_target
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl, render_lines
 from sciscidata.sampling.draw import DrawRules
-from sciscidata.sampling.draw_before_texts import STRUCTURE, Queue, draw_before_text
-from sciscidata.sampling.eligibility import EligibilityConfig, count_removals, mark_removals
+from sciscidata.sampling.filter import EligibilityConfig, count_removals, mark_removals
+from sciscidata.sampling.late_texts import STRUCTURE, Queue, draw_before_text
 from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, EXAMPLE, WORKS
-from sciscidata.sources.sciscinet import chosen_parquet_rows as parquet_pages
 from sciscidata.sources.sciscinet import order as sciscinet_order
-from sciscidata.sources.sciscinet.chosen_parquet_rows import parse_struct, write_struct
 from sciscidata.sources.sciscinet.published_scores import (
     compare_scores,
     compare_z,
@@ -405,21 +403,12 @@ def test_parts_with_another_type_of_a_column_are_refused(tmp_path, change, shown
         scan_sciscinet(SciSciNetConfig(folder=str(tmp_path)))
 
 
-def test_texts_of_a_few_works_are_read_without_those_of_the_others(tmp_path, monkeypatch):
+def test_texts_of_a_few_works_are_those_of_all_works(tmp_path):
     make(tmp_path, 20_000, n_bytes=2_800)
-    found, n_read, read_at = tables(tmp_path), [], parquet_pages._read_at
-
-    def count(file, at, length):
-        data = read_at(file, at, length)
-        n_read.append(len(data))
-        return data
-
-    monkeypatch.setattr(parquet_pages, "_read_at", count)
+    found = tables(tmp_path)
     some = found.papers.select("work_id").collect()["work_id"].sort()[[77, 9_000]]
-    texts = tmp_path / "sciscinet_papertitleabstract.parquet"
     works = found.read_works(some)
     assert works.equals(found.works.filter(pl.col("work_id").is_in(some.implode())).collect().sort("work_id"))
-    assert 0 < sum(n_read) < texts.stat().st_size / 4  # two of its nineteen pages of texts
 
 
 def test_texts_may_lie_elsewhere(made, tmp_path):
@@ -456,16 +445,14 @@ def test_a_part_that_is_not_parquet_is_named_and_hidden_files_are_ignored(made, 
         tables(tmp_path)
 
 
-@pytest.mark.parametrize("change", [lambda footer: footer, lambda footer: footer[4][1][1][0]], ids=["file", "group"])
-def test_papers_that_count_themselves_wrong_are_refused(tmp_path, change):
+# The number of rows, 300 of the file or 200 of its first group, as Thrift writes it.
+@pytest.mark.parametrize("stated", [b"\x16\xd8\x04", b"\x16\x90\x03"], ids=["file", "group"])
+def test_papers_that_count_themselves_wrong_are_refused(tmp_path, stated):
     path = tmp_path / "sciscinet_papers.parquet"
     pl.DataFrame({"paperid": range(300), "year": [2000] * 300}).write_parquet(path, row_group_size=200)
-    whole = path.read_bytes()
-    start = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    footer, _ = parse_struct(whole[start:-8])
-    change(footer).update({3: (6, 100)})
-    changed = write_struct(footer)
-    path.write_bytes(whole[:start] + changed + len(changed).to_bytes(4, "little") + b"PAR1")
+    before, number, after = path.read_bytes().rpartition(stated)
+    assert number
+    path.write_bytes(before + b"\x16\xc8\x01" + after)  # 100
     found = tables(tmp_path)
     with (
         pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet is damaged: it has another number"),

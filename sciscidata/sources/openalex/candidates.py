@@ -21,7 +21,7 @@ from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.records.work_row import Work
-from sciscidata.sampling.eligibility import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
 from sciscidata.terminal.messages import suggest
 

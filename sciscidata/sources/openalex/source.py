@@ -23,16 +23,16 @@ import polars as pl
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import NOVELTY_LABELS
+from sciscidata.novelty.atypicality import join_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.records.work_row import Work, rows_from_works
-from sciscidata.sampling.eligibility import join_candidates, mark_removals
+from sciscidata.sampling.filter import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
 from sciscidata.sampling.split import draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
-from sciscidata.scoring import join_atypicality
 from sciscidata.sources.openalex.candidates import Candidates
 from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
-from sciscidata.novelty.atypicality import add_scores
+from sciscidata.novelty.atypicality import Score, rescore
 from sciscidata.schemas import ATYPICALITY, CD_SCORES
-
-Score: TypeAlias = Literal["sigmoid", "rank"]
 
 
 def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
@@ -62,19 +60,6 @@ def published_z() -> list[pl.Expr]:
     has_pairs = pl.col("n_pairs").fill_null(0) > 0
     values = [pl.col(name).cast(pl.Float64) for name in ("z_p10", "z_median")]
     return [pl.when(has_pairs & value.is_finite()).then(value) for value in values]
-
-
-def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
-    """Compute the two scores from ``z_p10`` and ``z_median``; a ``"rank"`` needs ``publication_year``."""
-    scores = {name: ATYPICALITY[name] for name in ("novelty_score", "conventionality_score")}
-    # A sigmoid needs only its row; a rank needs all rows of a year.
-    return rows.map_batches(
-        lambda frame: add_scores(frame, score),
-        schema={**rows.collect_schema(), **scores},
-        predicate_pushdown=False,
-        projection_pushdown=False,
-        streamable=score == "sigmoid",
-    )
 
 
 def compare_scores(

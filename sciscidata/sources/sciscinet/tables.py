@@ -19,7 +19,6 @@ import pyarrow.parquet as pq
 from sciscidata._support.parallel import read_ahead
 from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, SciSciDataError, WorkIdError
 from sciscidata.remote.object_store import check_store, is_url, store_remedy
-from sciscidata.sources.sciscinet.chosen_parquet_rows import read_rows
 from sciscidata.sources.sciscinet.config import LAYOUTS, NEEDED, Kind, Version, convert_column, fits, is_text
 from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import is_special
@@ -28,7 +27,6 @@ logger = logging.getLogger(__name__)
 
 #: Errors of reading a damaged file. A panic of Polars is no Exception.
 UNREADABLE: Final = (OSError, pl.exceptions.PolarsError, pl.exceptions.PanicException, pa.ArrowException)
-_ROW: Final = "sciscidata_row"
 _PROBED_ROWS: Final = 8_192
 _STORE_ERROR: Final = "object-store error"  # in messages of Polars
 #: Polars' error for a file that the Hugging Face hub does not have, which it takes for a folder.
@@ -90,10 +88,7 @@ class Table:
         return None
 
     def holding(self, work_ids: pl.Series) -> Table:
-        """Keep only the rows of some works. Of texts in local Parquet only these rows are read, immediately.
-
-        Of other tables whole columns are read; row groups and pages without these works are not decoded.
-        """
+        """Keep only the rows of some works. Row groups and pages without these works are not decoded."""
         name = self.columns["work_id"][0]
         dtype = self.raw.collect_schema()[name]
         if is_text(dtype):
@@ -102,17 +97,7 @@ class Table:
         else:
             spelt = work_ids.cast(dtype)
         value = pl.col(name) if dtype == spelt.dtype else pl.col(name).cast(spelt.dtype)
-        is_wanted = value.is_in(spelt.implode())
-        files = self.files if self.name == "texts" and self.location.endswith(".parquet") else []
-        if not files:
-            return replace(self, raw=self.raw.filter(is_wanted))
-        columns = list(dict.fromkeys(name for name, _ in self.columns.values()))
-        parts: list[pl.DataFrame] = []
-        for path in files:
-            ids = pl.scan_parquet(path, glob=False, row_index_name=_ROW).select(_ROW, name)
-            rows = ids.filter(is_wanted).collect(engine="streaming")[_ROW].sort().to_numpy().astype(np.int64)
-            parts.append(read_rows(path, columns, rows))
-        return replace(self, raw=pl.concat(parts, how="vertical_relaxed").lazy())
+        return replace(self, raw=self.raw.filter(value.is_in(spelt.implode())))
 
 
 def find_table(

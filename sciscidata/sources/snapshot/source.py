@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import logging
+import os
 import shutil
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -35,19 +37,23 @@ from sciscidata.options.checks import FolderOrUrl, Megabytes, PositiveInt, check
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
+from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import Corpus
+from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
+from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
 from sciscidata.sources.snapshot.plausibility import find_implausible
 from sciscidata.sources.snapshot.reading import line_blocks
-from sciscidata.storage import expand_home, hash_file
+from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.terminal.messages import counted
-from sciscidata.terminal.progress import Advance
+from sciscidata.terminal.progress import Advance, progress_bar
 
 _LOG = logging.getLogger(__name__)
 _KIND = "openalex snapshot"
+_BYTES_PER_WORK = 1_300  # compressed, of a whole snapshot
 #: Without date or options: a newer copy, or one with other options, replaces the older one part by part.
 _MADE_OF = json.dumps({"format_version": 1, "source": {"kind": _KIND}}, indent=1, sort_keys=True) + "\n"
 _COUNTS = (
@@ -412,3 +418,30 @@ def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_work
             pl.DataFrame({"part": names, "work_id": ids[removed], "is_deleted": is_deleted[removed]}, schema=REMOVED)
         )
     return pl.concat(frames).sort("part", "work_id")
+
+
+def open_snapshot(config: SnapshotConfig, request: SourceRequest) -> OpenedSource:
+    """Read the snapshot into a corpus in the cache: one folder each, where later runs read only what has changed."""
+    place = config.folder if is_url(config.folder) else real_path(config.folder)
+    folder = request.cache_dir / f"snapshot-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
+    with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
+        return open_large(ingest_snapshot(config, folder, advance), names_read(request.eligibility))
+
+
+def write_snapshot(
+    config: SnapshotConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
+) -> Corpus:
+    """Write the snapshot as a corpus on disk, with a progress bar."""
+    if not texts:
+        msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
+        raise ConfigError(msg)
+    with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
+        return ingest_snapshot(config, out, advance, overwrite=overwrite, engine=engine)
+
+
+def measure_snapshot(config: SnapshotConfig, _: SourceRequest) -> ToRead:
+    """Estimate the works from the size of the parts."""
+    n_bytes = snapshot_bytes(config)
+    works = round(n_bytes / _BYTES_PER_WORK)
+    name = f"the snapshot {config.folder}, {n_bytes:,} bytes: about {works:,} works"
+    return ToRead(name, works, works * REFERENCES_PER_WORK, n_bytes)

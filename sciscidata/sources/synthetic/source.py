@@ -19,11 +19,14 @@ from polars.io.plugins import register_io_source
 
 from sciscidata.options.checks import checked_config
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.sources.dry_run import ToRead
+from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.synthetic.config import SyntheticConfig
 
 GENERATOR_VERSION = 1
 
 _CHUNK = 50_000  # works whose texts are in memory together while a query streams
+_SHARES = {"disruptive": 0.3, "consolidating": 0.37, "neutral": 0.22}
 
 
 def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
@@ -86,3 +89,16 @@ def _citations(config: SyntheticConfig) -> pl.DataFrame:
     ids = work_ids(config.n_works, config.seed)
     citing = np.repeat(ids, np.diff(lists.offsets))
     return pl.DataFrame({"citing_id": citing, "cited_id": ids[lists.references]}, schema=CITATIONS)
+
+
+def open_synthetic(config: SyntheticConfig, _: SourceRequest) -> OpenedSource:
+    """Open a synthetic world."""
+    works, citations, provenance = scan_synthetic(config)
+    return OpenedSource(works=works, citations=citations, provenance=provenance)
+
+
+def measure_synthetic(config: SyntheticConfig, _: SourceRequest) -> ToRead:
+    """Say how large the world is."""
+    name = f"a synthetic world of {config.n_works:,} works"
+    citations = round(config.n_works * config.mean_references)
+    return ToRead(name, config.n_works, citations, shares=(_SHARES, "as in a world of 5,000 works"))

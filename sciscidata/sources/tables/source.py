@@ -16,11 +16,15 @@ import polars as pl
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
+from sciscidata.engines.engine import Engine
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
+from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, open_large
 from sciscidata.sources.record_files import matches_of, printable_name
 from sciscidata.sources.tables.columns import (
     GAPS,
@@ -39,6 +43,7 @@ from sciscidata.sources.tables.frames import check_citations_given
 from sciscidata.sources.tables.presets import PRESETS
 from sciscidata.storage import hash_file, real_path, scratch_folder
 from sciscidata.storage.spill import sort_on_disk
+from sciscidata.terminal.progress import progress_bar
 
 _Files = tuple[str, ...]
 _Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
@@ -272,3 +277,32 @@ def _find_columns(files: Sequence[TableFile], roles: Any, config: TablesConfig, 
             msg = f"{file.path} has no column {missing[0]!r}, which {files[0].path} has. Give files of one layout."
             raise SchemaMismatchError(msg)
     return found
+
+
+def open_tables(config: TablesConfig, request: SourceRequest) -> OpenedSource:
+    """Read the files into a corpus in the cache, once."""
+    with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
+        corpus = cached_tables(config, request.cache_dir, advance)
+    named = config.columns["id"]
+    ids = (named,) if isinstance(named, str) else tuple(named or (OF_WORKS["id"],))
+    return open_large(
+        corpus,
+        names_read(request.eligibility),
+        label_files=LabelFiles(find_table_files(config)["works"], ids),
+        text_options=("TablesConfig.title", "TablesConfig.abstract"),
+    )
+
+
+def write_tables(
+    config: TablesConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
+) -> Corpus:
+    """Write the files as a corpus on disk, with a progress bar."""
+    _ = engine
+    with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
+        return ingest_tables(config, out, advance, texts=texts, overwrite=overwrite)
+
+
+def measure_tables(config: TablesConfig, _: SourceRequest) -> ToRead:
+    """Say how large the files are."""
+    n_bytes, n_files = table_bytes(config), sum(map(len, find_table_files(config).values()))
+    return ToRead(f"{n_files:,} tables, {n_bytes:,} bytes", parsed_bytes=n_bytes)

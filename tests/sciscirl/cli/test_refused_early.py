@@ -6,13 +6,13 @@ import json
 import re
 
 import pytest
-from sciscirl.lab.studies.sweep_options import SweepOptions
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.lab.studies.repro.settings import ReproConfig
+from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, find_preset, make_preset
 from sciscirl.task.rules import check_max_tokens, find_shortest_answers

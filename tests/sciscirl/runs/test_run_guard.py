@@ -13,7 +13,6 @@ import httpx
 import polars as pl
 import pytest
 import tinker
-from sciscirl.lab.studies.sweep_options import SweepOptions
 
 from sciscidata.errors import ChangedFileError, StorageError
 from sciscidata.storage.sums import SUMS
@@ -27,6 +26,7 @@ from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.lab.report.runs import name_folders
 from sciscirl.lab.studies.repro.sweep import ReproConfig
 from sciscirl.lab.studies.sweep import plan_sweep
+from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
 from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe

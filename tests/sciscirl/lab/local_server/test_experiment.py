@@ -13,7 +13,6 @@ from pathlib import Path
 import polars as pl
 import pytest
 import torch
-from sciscirl.lab.studies.sweep_options import SweepOptions
 from tinker_cookbook.tokenizer_utils import get_tokenizer
 
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
@@ -21,6 +20,7 @@ from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.studies.sweep import plan_sweep
+from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import list_weights

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import polars as pl
 import pytest
-from sciscirl.lab.studies.sweep_options import SweepOptions
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollouts import do_group_rollout
@@ -25,6 +24,7 @@ from sciscirl.lab.report.report import ReportConfig, make_sections
 from sciscirl.lab.report.runs import find_repeated, judge_baselines, read_run, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
+from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.lab.studies.training_steps import STEPS, plot_training, read_steps, summarize_steps
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import TinkerSftOptions, TrainOptions

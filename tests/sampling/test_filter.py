@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.sampling.eligibility import (
+from sciscidata.sampling.filter import (
     CANDIDATES,
     FILTERS,
     EligibilityConfig,

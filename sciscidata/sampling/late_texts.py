@@ -22,7 +22,7 @@ from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
-from sciscidata.sampling.eligibility import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
+from sciscidata.sampling.filter import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
 from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import (
     SplitConfig,

@@ -1,0 +1,121 @@
+"""The table of all sources: a new one is its own module or folder, and a row here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any, Final, NamedTuple
+
+from sciscidata.corpus.folder import CorpusConfig
+from sciscidata.schemas import Corpus
+from sciscidata.sources.corpora import measure_corpus, open_corpus, open_frames
+from sciscidata.sources.dry_run import ToAsk, ToRead, name_only
+from sciscidata.sources.labelled import LabelledConfig, measure_labelled, open_labelled
+from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.sources.openalex.open import measure_openalex, open_openalex
+from sciscidata.sources.opened import OpenedSource, SourceRequest
+from sciscidata.sources.records import RecordsConfig, measure_records, open_records
+from sciscidata.sources.sciscinet.config import SciSciNetConfig
+from sciscidata.sources.sciscinet.open import measure_sciscinet, open_sciscinet, write_sciscinet
+from sciscidata.sources.snapshot.source import SnapshotConfig, measure_snapshot, open_snapshot, write_snapshot
+from sciscidata.sources.synthetic.source import SyntheticConfig, measure_synthetic, open_synthetic
+from sciscidata.sources.tables.source import TablesConfig, measure_tables, open_tables, write_tables
+
+SourceConfig = (
+    RecordsConfig
+    | TablesConfig
+    | SyntheticConfig
+    | OpenAlexConfig
+    | SciSciNetConfig
+    | SnapshotConfig
+    | CorpusConfig
+    | LabelledConfig
+)
+
+
+class Reason(NamedTuple):
+    """Why an option has no effect, and what would give it one."""
+
+    reason: str
+    remedy: str
+
+
+class Source(NamedTuple):
+    """What a build knows of a kind of source before it opens one.
+
+    ``open`` takes the configuration and a SourceRequest. ``measure`` takes them too, and says what a build would read.
+    ``is_sample``: it gives no whole corpus. ``own_scores`` says of a configuration why its scores are taken as they are
+    (None: they are computed), ``no_novelty`` why there is no novelty. ``can_be_ingested``
+    says whether it can be written as a corpus on disk, ``ingest`` does it in its own way, and ``has_tasks`` says
+    whether an engine may help. ``corpus_folder`` is where it is a corpus on disk already.
+    """
+
+    config: type
+    open: Callable[[Any, SourceRequest], OpenedSource]
+    measure: Callable[[Any, SourceRequest], ToRead | ToAsk] = name_only
+    is_sample: bool = False
+    own_scores: Callable[[Any], Reason | None] = lambda _: None
+    no_novelty: Callable[[Any], Reason | None] = lambda _: None
+    ingest: Callable[..., Corpus] | None = None
+    can_be_ingested: bool = True
+    has_tasks: bool = False
+    corpus_folder: Callable[[Any], str | None] = lambda _: None
+
+
+_LABELLED = Reason(
+    "labelled files hold the scores, so none are computed", "name the files that the scores come from as another source"
+)
+_PUBLISHED = Reason(
+    "the scores of SciSciNet are taken as published",
+    "compute them from the references with SciSciNetConfig.recompute=True",
+)
+_NO_VENUES = Reason("the venues of references are not fetched", "set OpenAlexConfig.venues=True")
+
+
+def _labelled(_: LabelledConfig) -> Reason:
+    return _LABELLED
+
+
+def _folder(config: CorpusConfig) -> str:
+    return config.folder
+
+
+def _published(config: SciSciNetConfig) -> Reason | None:
+    return None if config.recompute else _PUBLISHED
+
+
+def _without_venues(config: OpenAlexConfig) -> Reason | None:
+    return None if config.venues else _NO_VENUES
+
+
+SOURCES: Final = (
+    Source(RecordsConfig, open_records, measure_records),
+    Source(TablesConfig, open_tables, measure_tables, ingest=write_tables),
+    Source(SyntheticConfig, open_synthetic, measure_synthetic),
+    Source(
+        OpenAlexConfig,
+        open_openalex,
+        measure_openalex,
+        is_sample=True,
+        no_novelty=_without_venues,
+        can_be_ingested=False,
+    ),
+    Source(SciSciNetConfig, open_sciscinet, measure_sciscinet, own_scores=_published, ingest=write_sciscinet),
+    Source(SnapshotConfig, open_snapshot, measure_snapshot, ingest=write_snapshot, has_tasks=True),
+    Source(CorpusConfig, open_corpus, measure_corpus, can_be_ingested=False, corpus_folder=_folder),
+    Source(LabelledConfig, open_labelled, measure_labelled, own_scores=_labelled, can_be_ingested=False),
+    Source(Corpus, open_frames),
+)
+
+
+def find_source(config: SourceConfig | Corpus) -> Source:
+    """Find the row of a configuration, or of a Corpus of Python."""
+    return next(source for source in SOURCES if isinstance(config, source.config))
+
+
+@contextmanager
+def open_source(config: SourceConfig | Corpus, request: SourceRequest) -> Generator[OpenedSource]:
+    """Open any source for the time of a block."""
+    opened = find_source(config).open(config, request)
+    with opened.open_until_end:
+        yield opened
