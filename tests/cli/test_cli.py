@@ -154,7 +154,6 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
     [
         (["build", "--offline"], "offline"),
         (["build", "--offline", "--email", "you@example.org"], "offline"),
-        (["build", "--email", "you"], "email is 'you'"),
         (
             ["build", "--source", "synthetic", "--input", "no-such-file"],
             "--input has no effect: the source is synthetic. Leave it out, or set --source records.",
@@ -163,9 +162,6 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
             ["build", "--input", "f", "--n-works", "5", "--synthetic-seed", "3"],
             "--n-works, --synthetic-seed have no effect: the source is records.",
         ),
-        (["build", "--n-works", "5"], "--n-works has no effect: the source is openalex."),
-        (["build", *SMALL, "--email", "you@example.org"], "--email has no effect: the source is synthetic."),
-        (["build", *SMALL, "--min-year", "1" + "0" * 23], "--min-year is 1000"),
         (["build", *SMALL, "--out", "o\0a"], "--out is 'o\\x00a', needs text without a NUL character"),
         (["build", "--config", "a-file/c.toml"], "a-file/c.toml cannot be read: Not a directory"),
         (["build", "--config", "."], "cannot be read: Is a directory"),
@@ -181,8 +177,6 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", *SMALL, "--balance", "joint", "--no-novelty"], "--balance is 'joint', but novelty is switched off"),
         (["build", *SMALL, "--no-novelty", "--null", "analytic"], "--null has no effect: novelty is switched off"),
         (["build", *SMALL, "--no-novelty", "--background", "f"], "background is given, but novelty is switched off"),
-        (["build", *SMALL, "--n-shuffles", "1"], "--n-shuffles is 1, needs a whole number from 2 to 10,000."),
-        (["build", *SMALL, "--novelty-margin", "-1"], "--novelty-margin is -1.0, needs a number from 0."),
         (["build", *SMALL, "--n-shuffles", "100"], "--n-shuffles has no effect: the closed form draws no shuffles"),
         (["build", *SMALL, "--novelty-rule", "uzzi", "--novelty-margin", "0.1"], "novelty rule uzzi does not read it"),
         (
@@ -223,9 +217,7 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         ),
         (["background", "--source", "synthetic", "--out", "a-file"], "a-file already exists"),
         (["background", "--source", "synthetic", "--out", "a-file", "--overwrite"], "a-file is no background"),
-        (["background", "--input", "no-such-file", "--out", "table"], "no-such-file"),
         (["background", "--source", "synthetic", "--n-works", "9", "--out", "/proc/nowhere/table"], "/proc/nowhere"),
-        (["build", *SMALL, "--out", "/proc/nowhere/slice"], "/proc/nowhere"),
         (["build", "--config", "missing.toml"], "missing.toml cannot be read: No such file"),
         (["verify", "nowhere"], "does not exist. Give the path of a release, a corpus"),
         (["describe", "."], "not a release"),
@@ -341,35 +333,23 @@ def test_flags_go_over_the_configuration_file(tmp_path):
         ("source = 'wos'\n", "BuildConfig.source is 'wos', needs one of records, tables, synthetic"),
         ("[split\n", "not a TOML file"),
         ("[split]\nn_train = '3'\n", "SplitConfig.n_train is '3', needs a whole number"),
-        ("[split]\nn_train = -3\n", "n_train is -3"),
         ("[split.balance]\na = 1\n", "SplitConfig.balance is {'a': 1}, needs one of disruption"),
-        ("[split]\nbalance = 'every'\n", "balance is 'every', needs one of disruption"),
         ("[split]\nbalance = 'noveltyy'\n", r"needs one of .*\. Did you mean novelty\?"),
-        ("[cd.compat]\na = 1\n", "CDConfig.compat is {'a': 1}, needs one of cdindex"),
         ("[cd]\nsame_year = 'no'\n", "CDConfig.same_year is 'no', needs True or False"),
         ("[cd]\nwindow_years = 2147483647\n", "window_years"),
         ("[thresholds]\npreset = ['wide']\n", r"LabelThresholds.preset is \['wide'\], needs one of default, wide"),
         ("[novelty]\nnul = 'analytic'\n", r"\[novelty\] .* has no setting 'nul'. Did you mean null\?"),
-        ("[novelty]\nnull = 'exact'\n", "NoveltyConfig.null is 'exact', needs one of analytic, permutation"),
-        ("[novelty]\ncompat = 'mine'\n", "NoveltyConfig.compat is 'mine', needs one of sciscinet_v1"),
         ("[novelty]\nyears = [1990]\n", r"NoveltyConfig.years is \[1990\], needs two whole numbers"),
         (
             "novelty = true\n[novelty]\nseed = 1\n",
             "A name may be a value or a section, not both. Mend the line it names",
         ),
         ("source = 'openalex'\n[openalex]\nmax_references = 'all'\n", "max_references is 'all', needs a whole number"),
-        ("novelty = 'no'\n", "BuildConfig.novelty is 'no', needs True or False"),
-        ("[thresholds]\nnovelty_rule = 'median'\n", "novelty_rule is 'median', needs one of margin, uzzi"),
-        ("[records]\ninputs = ['f']\nstrict = 'no'\n", "RecordsConfig.strict is 'no', needs True or False"),
         ("[eligibility]\nlanguages = 5\n", "EligibilityConfig.languages is 5, needs a list of texts"),
-        ("[api]\ntimeout_s = 'long'\n", "ApiConfig.timeout_s is 'long', needs a number above 0"),
         ("overwrite = 'false'\n", "BuildConfig.overwrite is 'false', needs True or False"),
         ("out = 5\n", "BuildConfig.out is 5, needs a path"),
-        ("out = ['a']\n", r"BuildConfig.out is \['a'\], needs a path"),
         ('out = "o\\u0000a"\n', "without a NUL character"),
         ("[synthetic]\nn_works = 5\n", "SyntheticConfig.n_works has no effect: the source is openalex"),
-        ("source = 'synthetic'\n[cd]\nwindow_years = 'five'\n", "window_years"),
-        ("source = 'synthetic'\n[cd]\ncompat = 'mine'\n", "CDConfig.compat is 'mine'"),
         ("source = 'synthetic'\nsplit = 3\n", "no setting 'split'"),
     ],
 )
@@ -506,10 +486,10 @@ _MODULE = "run_module('sciscidata', run_name='__main__', alter_sys=True)"
 @pytest.mark.parametrize(
     ("run", "words", "seconds"),
     [
-        *((_MODULE, ["build"], seconds) for seconds in (0.2, 0.5, 0.9, 1.5)),
+        *((_MODULE, ["build"], seconds) for seconds in (0.2, 0.9)),
         (f"run_path({str(REPOSITORY / 'scripts' / 'build_slice.py')!r}, run_name='__main__')", [], 0.5),
     ],
-    ids=["0.2", "0.5", "0.9", "1.5", "script"],
+    ids=["0.2", "0.9", "script"],
 )
 def test_one_interrupt_ends_a_build_at_any_time_with_one_line_and_130(tmp_path, run, words, seconds):
     # What Python loads before it runs a line of ours takes the longer, the more the machine has to do.
@@ -557,26 +537,16 @@ cli.main()
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["build"],
-        ["background"],
-        ["ingest"],
-        ["graph"],
-        ["cd"],
-        ["novelty"],
-        ["export"],
-        ["verify"],
-        ["describe"],
-        ["completion"],
-    ],
+    "command",
+    ["", "build", "background", "ingest", "graph", "cd", "novelty", "export", "verify", "describe", "completion"],
 )
-def test_every_help_page_prints(tmp_path, arguments):
-    done = program.run(*arguments, "--help", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    assert b"usage: sciscidata" in done.stdout
-    assert done.stderr == b""
+def test_every_help_page_prints(run, capsys, command):
+    with pytest.raises(SystemExit) as ended:
+        run(*command.split(), "--help")
+    assert ended.value.code in (0, None)
+    printed = capsys.readouterr()
+    assert "usage: sciscidata" in printed.out
+    assert printed.err == ""
 
 
 def test_the_script_and_the_command_are_the_same():

@@ -134,12 +134,12 @@ STAGES = (
 
 
 def moments(stage: str, duration: float, touches: list[str]) -> Iterator[tuple[float | None, int]]:
-    """Spread kills over a run: before the last rename, and at random in either half of its time and of its touches."""
+    """Spread kills over a run: before the last rename, at random touches in either half, and at a random time."""
     draw = random.Random(stage)
     yield None, len(touches) - 1 - touches[::-1].index("os.rename")
     for half in range(2):
         yield None, int((half + draw.random()) / 2 * len(touches))
-        yield (half + draw.random()) / 2 * duration, NEVER
+    yield draw.random() * duration, NEVER
     yield None, len(touches) - 1
 
 

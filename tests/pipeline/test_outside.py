@@ -281,14 +281,16 @@ def _own_part(kind: str) -> str:
 
 
 _WITH_FILES = ("above", "above, with a name of ours", "absolute", "through a link")
+#: The report of a corpus is tried with all names, other documents with these: the rule for names is one.
+_FEW_NAMES = ("above", "absolute", "through a link, with a name of ours", "dots", "null byte")
 
 
-@pytest.mark.parametrize("kind", ["world", "snapshot"])
 @pytest.mark.parametrize(
-    ("name", "truth"),
+    ("kind", "name", "truth"),
     [
-        *((name, "with another hash") for name in NAMES),
-        *((name, truth) for name in _WITH_FILES for truth in ("with its own hash", "beside our files")),
+        *(("world", name, "with another hash") for name in NAMES),
+        *(("world", name, truth) for name in _WITH_FILES for truth in ("with its own hash", "beside our files")),
+        *(("snapshot", name, "with its own hash") for name in _WITH_FILES),
     ],
 )
 def test_the_report_of_a_corpus_names_a_file_elsewhere(site, inputs, kind, truth, name):
@@ -316,7 +318,7 @@ def test_the_report_of_a_corpus_names_a_file_elsewhere(site, inputs, kind, truth
     check(site, inputs, kind, attack, *commands)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", _FEW_NAMES)
 def test_the_removed_rows_are_said_to_be_of_a_part_elsewhere(site, inputs, name):
     def attack(site: Site) -> None:
         _link_inside(site)
@@ -334,7 +336,7 @@ def test_the_removed_rows_are_said_to_be_of_a_part_elsewhere(site, inputs, name)
     check(site, inputs, "snapshot", attack, "ingest", "ingest over")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", _FEW_NAMES)
 def test_a_receipt_names_a_table_elsewhere(site, inputs, name):
     def attack(site: Site) -> None:
         _link_inside(site)
@@ -350,7 +352,7 @@ def test_a_receipt_names_a_table_elsewhere(site, inputs, name):
     check(site, inputs, "snapshot", attack, "ingest", "ingest over")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", _FEW_NAMES)
 def test_the_manifest_of_a_snapshot_names_a_part_elsewhere(site, inputs, name):
     def attack(site: Site) -> None:
         source = site.home / "snapshot"
@@ -367,7 +369,7 @@ def test_the_manifest_of_a_snapshot_names_a_part_elsewhere(site, inputs, name):
     check(site, inputs, "snapshot", attack, "snapshot")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", _FEW_NAMES)
 def test_the_manifest_of_a_release_names_a_file_elsewhere(site, inputs, name):
     def attack(site: Site) -> None:
         folder = site.lend("slice")
@@ -383,7 +385,7 @@ def test_the_manifest_of_a_release_names_a_file_elsewhere(site, inputs, name):
     check(site, inputs, "world", attack, "describe slice", "verify slice", "build", "build over")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", _FEW_NAMES)
 def test_the_sums_of_a_cache_name_a_file_elsewhere(site, inputs, name):
     def attack(site: Site) -> None:
         sums = site.graph() / "SHA256SUMS"
@@ -445,7 +447,11 @@ _JSON: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+#: The report of a corpus is tried with all shapes; these are one for each way in which reading can fail.
+_FEW_SHAPES = ("nothing", "a list of numbers", "object", "deep", "not UTF-8", "huge number")
+
+
+@pytest.mark.parametrize("shape", _FEW_SHAPES)
 @pytest.mark.parametrize("which", _JSON)
 def test_any_other_json_of_another_shape(site, inputs, which, shape):
     kind, name, commands = _JSON[which]
@@ -463,7 +469,7 @@ def test_any_other_json_of_another_shape(site, inputs, which, shape):
     check(site, inputs, kind, attack, *commands)
 
 
-@pytest.mark.parametrize("n_known", [-1, 0, 10**6, 10**30, 1.5, "5", None, [1]])
+@pytest.mark.parametrize("n_known", [-1, 10**6, 10**30, "5", None])
 def test_a_graph_that_claims_other_numbers(site, inputs, n_known):
     def attack(site: Site) -> None:
         _edit(site.graph() / "graph.json", lambda facts: facts.update(n_known=n_known))
@@ -472,7 +478,7 @@ def test_a_graph_that_claims_other_numbers(site, inputs, n_known):
     check(site, inputs, "world", attack, "describe corpus/cache/graph-*", "verify corpus/cache/graph-*")
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", _FEW_SHAPES)
 @pytest.mark.parametrize("which", ["cd.parquet", "pairs.parquet"])
 def test_facts_in_a_parquet_file_of_another_shape(site, inputs, which, shape):
     def attack(site: Site) -> None:
@@ -516,16 +522,19 @@ def _without_report(attack: Callable[[Site], None]) -> Callable[[Site], None]:
 _TMP = ".{}.tmp-0123456789abcdef"
 _ALL = ("ingest", "ingest over", "cd", "export", "describe corpus", "verify corpus")
 LINKS: dict[str, tuple[str, Callable[[Site], None], tuple[str, ...]]] = {
-    **{f"{kind}: {name} is a link": (kind, _link(f"corpus/{name}", target), _ALL)
-       for kind in ("world", "snapshot")
-       for name, target in (("works", "works"), ("texts", "."), ("citations", "empty"), ("works", "."),
-                            ("receipts", "."), ("corpus.json", "thesis.tex"), ("made_of.json", "thesis.tex"),
-                            ("removed.parquet", "thesis.tex"), (".lock", "thesis.tex"))},
-    **{f"{kind}: {name} is a link, unfinished": (kind, _without_report(_link(f"corpus/{name}", target)), _ALL[:2])
-       for kind in ("world", "snapshot")
-       for name, target in (("works", "."), (".lock", "thesis.tex"), (".corpus.json.tmp", "thesis.tex"),
-                            (".removed.parquet.tmp", "thesis.tex"), (".made_of.json.tmp", "thesis.tex"),
-                            (".unfinished", "."), (".unfinished", "empty"))},
+    **{f"{kind}: {name} is a link to {target}": (kind, _link(f"corpus/{name}", target), _ALL)
+       for kind, name, target in (
+           ("world", "works", "works"), ("world", "texts", "."), ("world", "citations", "empty"),
+           ("world", "corpus.json", "thesis.tex"), ("world", "made_of.json", "thesis.tex"),
+           ("world", ".lock", "thesis.tex"), ("snapshot", "works", "."), ("snapshot", "receipts", "."),
+           ("snapshot", "removed.parquet", "thesis.tex"))},
+    **{f"{kind}: {name} is a link to {target}, unfinished": (
+        kind, _without_report(_link(f"corpus/{name}", target)), _ALL[:2])
+       for kind, name, target in (
+           ("world", "works", "."), ("world", ".lock", "thesis.tex"), ("world", ".corpus.json.tmp", "thesis.tex"),
+           ("snapshot", "works", "."), ("snapshot", ".removed.parquet.tmp", "thesis.tex"),
+           ("snapshot", ".made_of.json.tmp", "thesis.tex"), ("snapshot", ".unfinished", "."),
+           ("snapshot", ".unfinished", "empty"))},
     "a part is a link": ("world", _link("corpus/works/part-000000.parquet", "thesis.tex"), _ALL),
     "a part is a link, unfinished": (
         "world", _without_report(_link("corpus/works/part-000000.parquet", "thesis.tex")), _ALL[:2]),
@@ -701,16 +710,12 @@ SPECIAL: dict[str, tuple[str, ...]] = {
 }
 
 
-_OFTEN = ("a pipe", "a link to /dev/zero")
-_SELDOM = ("a link to a pipe", "a folder", "a socket")
+_SELDOM = ("a link to /dev/zero", "a link to a pipe", "a folder", "a socket")
 
 
 @pytest.mark.parametrize(
     ("name", "how"),
-    [
-        *((name, how) for name in SPECIAL for how in _OFTEN),
-        *((name, how) for name in list(SPECIAL)[::3] for how in _SELDOM),
-    ],
+    [*((name, "a pipe") for name in SPECIAL), *((name, how) for name in list(SPECIAL)[::4] for how in _SELDOM)],
 )
 def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(site, inputs, name, how):
     def attack(site: Site) -> None:
@@ -730,7 +735,7 @@ def test_what_is_no_file_is_neither_waited_for_nor_read_without_end(site, inputs
     assert not any(told.values()), "\n".join(f"{command}: {what}" for command, what in told.items() if what)
 
 
-@pytest.mark.parametrize("path", ["/dev/zero", "/dev/null", "/", "", ".", "none"])
+@pytest.mark.parametrize("path", ["/dev/zero", "", ".", "none"])
 @pytest.mark.parametrize("verb", ["verify", "describe"])
 def test_any_path_can_be_asked_about(site, verb, path):
     outcome = site.commands.run(verb, path)

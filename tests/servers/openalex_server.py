@@ -2,68 +2,120 @@
 
 By hand::
 
-    python -m tests.servers.openalex_server --records works.jsonl.gz --port 8080 --key secret --fault-rate 0.2
+    python -m tests.servers.openalex_server --records works.jsonl.gz --port 8080
 
 In a test::
 
     with OpenAlexServer(records, key="secret", fault_rate=0.2) as server:
         run(base_url=server.base_url, api_key="secret")
     assert server.credits == 12 and not server.repeated()
-
-What it serves, refuses and words differently is in ``tests.servers.openalex``; the shapes are checked against recorded
-exchanges in ``tests/openalex_api/test_loopback_server.py``. Left out: search, ``group_by`` with several fields, queries
-by POST, compression. What OpenAlex serves and this does not is answered with 501, never wrongly.
 """
 
 from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
-import logging
+import hashlib
 import math
-import os
-import signal
+import socket
+import struct
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
 
-from tests.servers.openalex import gate
-from tests.servers.openalex.answers import Answer, Api, price
-from tests.servers.openalex.faults import FAULTS, SPOILT, FaultPlan, Faults, partial, refusal
-from tests.servers.openalex.records import Records, read_works
-from tests.servers.openalex.wire import HttpServer, LogEntry
+from tests.servers.openalex_works import HTML, Answer, Params, Records, read_works
 
-logger = logging.getLogger(__name__)
+USD_PER_CREDIT = 0.0001
+#: The limit on the request line, counted after each | is written as %7C.
+MAX_REQUEST_LINE = 8_190
+
+#: Instead of the answer.
+REFUSALS = ("rate429", "daily429", "plan429", "500", "502", "503", "504")
+#: To the answer itself, which is paid for: the connection is reset half-way; the JSON ends half-way under a fitting
+#: Content-Length; it comes late; counts or rows are missing, as after a soft timeout of Elasticsearch.
+SPOILT = ("reset", "truncated", "slow", "partial")
+FAULTS = REFUSALS + SPOILT
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LogEntry:
+    """One exchange. ``request`` is the same for the same question: sorted parameters, no e-mail address."""
+
+    request: str
+    status: int
+    fault: str | None
+    credits: int
+
+    @property
+    def delivered(self) -> bool:
+        """Whether the client got a whole and true answer."""
+        return self.status == 200 and self.fault in (None, "slow")
+
+
+class Account:
+    """One key's day and second, or those of everybody without a key."""
+
+    def __init__(self, daily_credits: int, per_second: float, clock: Callable[[], float]) -> None:
+        self.daily_credits, self.per_second, self.clock = daily_credits, per_second, clock
+        self._lock = threading.Lock()
+        self._day, self._used = -1, 0
+        self._tokens, self._refilled = per_second, clock()
+
+    def admit(self, credits: int) -> Answer | None:
+        """Take a place in this second and reserve the price; the refusal if there is none."""
+        with self._lock:
+            now = self.clock()
+            if now // 86_400 != self._day:
+                self._day, self._used = int(now // 86_400), 0
+            if self.per_second != math.inf:
+                refill = max(0.0, now - self._refilled) * self.per_second
+                self._tokens, self._refilled = min(self.per_second, self._tokens + refill), now
+                if self._tokens < 1:
+                    return too_fast(self.per_second)
+                self._tokens -= 1
+            if self._used + credits > self.daily_credits:
+                return budget_spent(credits, self.daily_credits - self._used, now)
+            self._used += credits
+            return None
+
+    def give_back(self, credits: int) -> None:
+        with self._lock:
+            self._used = max(0, self._used - credits)
+
+    def headers(self, cost: int) -> dict[str, str]:
+        left = self.daily_credits - self._used
+        return {
+            "X-RateLimit-Remaining": str(left),
+            "X-RateLimit-Credits-Used": str(cost),
+            "X-RateLimit-Reset": str(seconds_to_midnight(self.clock())),
+            "X-RateLimit-Remaining-USD": usd(left),
+            "X-RateLimit-Cost-USD": usd(cost),
+        }
 
 
 class OpenAlexServer:
     """Serves from entering the context to leaving it.
 
     Args:
-        records: JSONL file(s) of OpenAlex works (``.gz`` or not), or works as dicts.
+        records: a JSONL file of OpenAlex works (``.gz`` or not), or works as dicts.
         port: 0 takes a free one.
-        key: the key(s) that are accepted; None: any key is wrong, as an unknown one is.
-        daily_credits: a key's budget per day (UTC).
+        key: the key that is accepted; None: any key is wrong.
+        daily_credits: the key's budget per day (UTC).
         keyless_daily_credits: the budget of everybody without a key.
-        per_second: enforced requests per second of each account; None: OpenAlex's 30 with a key and 10 without;
-            ``math.inf``: no limit.
-        keyless_cursor: whether cursor paging works without a key (not so since October 2026, some say).
-        short_page_cursor: a next_cursor after a short page too, as until March 2026.
+        per_second: enforced requests per second; None: OpenAlex's 30 with a key and 10 without.
         language: given to works whose record knows none.
-        merged: merged work ids and where they moved (an id, or a URL), answered with 301.
-        drift: another state of the index: each start orders a seed's sample anew.
         fault_rate: share of requests to fail, 0..1.
         fault_seed: which ones, and how.
         faults: kinds to draw from.
         max_consecutive_faults: how often in a row the same request may fail.
         slow_s: how late a slow answer is.
         retry_after_s: the Retry-After of injected short 429 (otherwise 1) and 503 (otherwise 30).
-        log_path: where to append the log as JSON lines.
         clock: seconds since the epoch, for tests of midnight.
     """
 
@@ -72,53 +124,30 @@ class OpenAlexServer:
         records: Records,
         *,
         port: int = 0,
-        key: str | tuple[str, ...] | None = None,
-        daily_credits: int = gate.DAILY_CREDITS,
-        keyless_daily_credits: int = gate.KEYLESS_DAILY_CREDITS,
+        key: str | None = None,
+        daily_credits: int = 10_000,
+        keyless_daily_credits: int = 1_000,
         per_second: float | None = None,
-        keyless_cursor: bool = True,
-        short_page_cursor: bool = False,
         language: str | None = None,
-        merged: Mapping[str, str] | None = None,
-        drift: bool = False,
         fault_rate: float = 0.0,
         fault_seed: int = 0,
         faults: tuple[str, ...] = FAULTS,
         max_consecutive_faults: int = 3,
         slow_s: float = 1.0,
         retry_after_s: int | None = None,
-        log_path: str | Path | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        works, sources = read_works(records, language=language)
-        self.n_works = len(works.ids)
-        self.api = Api(
-            works,
-            sources,
-            merged=dict(merged or {}),
-            drift=os.urandom(8).hex() if drift else "",
-            short_page_cursor=short_page_cursor,
-        )
-        self.clock = clock
-        self.keyless_cursor = keyless_cursor
-        keyless_rate = gate.KEYLESS_PER_SECOND if per_second is None else per_second
-        keyed_rate = gate.PER_SECOND if per_second is None else per_second
-        self.keyless = gate.Account(keyless_daily_credits, keyless_rate, clock)
-        keys = (key,) if isinstance(key, str) else key or ()
-        self.accounts = {name: gate.Account(daily_credits, keyed_rate, clock) for name in keys}
-        self.fault_plan = FaultPlan(
-            rate=fault_rate,
-            seed=fault_seed,
-            kinds=faults,
-            consecutive=max_consecutive_faults,
-            slow_s=slow_s,
-            retry_after_s=retry_after_s,
-        )
-        self.faults = Faults(self.fault_plan)
+        self.api = read_works(records, language)
+        self.clock, self.kinds = clock, faults
+        self.accounts: dict[str | None, Account] = {None: Account(keyless_daily_credits, per_second or 10, clock)}
+        self.accounts |= {key: Account(daily_credits, per_second or 30, clock)} if key else {}
         self.log: list[LogEntry] = []
-        self._log_path = Path(log_path) if log_path else None
-        self._log_lock = threading.Lock()
-        self._http = HttpServer(("127.0.0.1", port), self)
+        self._fault_rate, self._fault_seed, self._most_in_a_row = fault_rate, fault_seed, max_consecutive_faults
+        self._slow_s, self._retry_after_s = slow_s, retry_after_s
+        self._attempts: Counter[str] = Counter()
+        self._in_a_row: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._http = _HttpServer(("127.0.0.1", port), self)
         self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     @property
@@ -128,129 +157,206 @@ class OpenAlexServer:
     @property
     def credits(self) -> int:
         """The bill so far, in credits of $0.0001."""
-        with self._log_lock:
-            return sum(entry.credits for entry in self.log)
+        return sum(entry.credits for entry in self.log[:])
 
     @property
     def cost_usd(self) -> float:
-        return self.credits * gate.USD_PER_CREDIT
+        return self.credits * USD_PER_CREDIT
 
     def repeated(self) -> dict[str, int]:
         """Requests that were answered in full more than once, and how often."""
-        with self._log_lock:
-            delivered = Counter(entry.request for entry in self.log if entry.delivered)
+        delivered = Counter(entry.request for entry in self.log[:] if entry.delivered)
         return {request: n for request, n in delivered.items() if n > 1}
 
     def __enter__(self) -> OpenAlexServer:
         self._thread.start()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._http.shutdown()
         self._thread.join()
         self._http.hang_up()
         self._http.server_close()
 
-    def record(self, entry: LogEntry) -> None:
-        with self._log_lock:
-            self.log.append(entry)
-            if self._log_path is not None:
-                with self._log_path.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(dataclasses.asdict(entry)) + "\n")
-
-    def respond(
-        self, path: str, params: list[tuple[str, str]], headers: Mapping[str, str], request: str
-    ) -> tuple[Answer, str | None, int]:
+    def respond(self, path: str, params: Params, headers: Message, request: str) -> tuple[Answer, str | None, int]:
         """The answer to a GET, the fault dealt to it, and its price."""
-        key = gate.key_of(params, headers)
-        if key is not None and key not in self.accounts:
-            return gate.bad_key(), None, 0
-        account = self.accounts[key] if key is not None else self.keyless
-        if path.strip("/") == "rate-limit":
-            if key is None:
-                return gate.key_needed("You must provide a valid API key to check rate limit status"), None, 0
-            return account.status(key), None, 0
-        if key is None and not self.keyless_cursor and any(name == "cursor" for name, _ in params):
-            return gate.key_needed("Cursor paging needs an API key. Get one free at https://openalex.org"), None, 0
-
-        credits = price(path, params)
+        scheme, _, key = headers.get("Authorization", "").partition(" ")
+        account = self.accounts.get(key if scheme.lower() == "bearer" else None)
+        if account is None:
+            return Answer(401, {"error": "Invalid or missing API key", "message": "API key not found"}), None, 0
+        credits = 0 if path.startswith("/works/") else 1  # a single work is free
         refused = account.admit(credits)
         if refused is not None:
             refused.headers |= account.headers(0)
             return refused, None, 0
-        fault = self.faults.deal(request)
+        fault = self._deal(request)
         if fault is None or fault in SPOILT:
-            answer = self._answer(path, [pair for pair in params if pair[0] not in gate.KEY_NAMES])
-            answer, fault = self._spoil(answer, fault, request)
+            answer = self.api.answer(path, params)
+            if answer.status != 200:
+                fault = None
+            elif fault == "partial":
+                payload = self._partial(answer.payload, request)
+                answer.payload, fault = (answer.payload, None) if payload is None else (payload, fault)
+            elif fault == "slow":
+                time.sleep(self._slow_s)
         else:
-            answer = refusal(fault, self.fault_plan, credits=credits, per_second=account.per_second, now=self.clock())
-        cost = account.settle(answer, credits)
-        if answer.status == 200 and isinstance(answer.payload, dict) and "meta" in answer.payload:
-            answer.payload["meta"]["cost_usd"] = round(cost * gate.USD_PER_CREDIT, 4)
+            answer = refusal(fault, credits, account.per_second, self.clock())
+            if self._retry_after_s is not None and fault in ("rate429", "503"):
+                answer.headers["Retry-After"] = str(self._retry_after_s)
+        cost = credits if answer.status == 200 else 0
+        account.give_back(credits - cost)
         answer.headers = account.headers(cost) | answer.headers
         if fault == "daily429":
             answer.headers |= {"X-RateLimit-Remaining": "0", "X-RateLimit-Remaining-USD": "0"}
         return answer, fault, cost
 
-    def _answer(self, path: str, params: list[tuple[str, str]]) -> Answer:
-        try:
-            return self.api.answer(path, params)
-        except Exception:  # a bug here must not look like a fault on demand
-            logger.exception("no answer to %s", path)
-            return Answer(500, {"error": "Bug in the loopback server", "message": "see its log"})
+    def _deal(self, request: str) -> str | None:
+        """Deal a fault, or none: a function of the seed, the request and how often it was asked."""
+        with self._lock:
+            attempt = self._attempts[request]
+            self._attempts[request] += 1
+            share, kind = _draw(self._fault_seed, request, attempt)
+            if share >= self._fault_rate or self._in_a_row[request] >= self._most_in_a_row:
+                self._in_a_row[request] = 0
+                return None
+            self._in_a_row[request] += 1
+            return self.kinds[kind % len(self.kinds)]
 
-    def _spoil(self, answer: Answer, fault: str | None, request: str) -> tuple[Answer, str | None]:
-        """Apply what changes the content; an error or an empty answer has nothing to spoil."""
-        if fault is None or answer.status != 200:
-            return answer, None
-        if fault == "partial":
-            payload = partial(answer.payload, request, self.fault_plan.seed)
-            if payload is None:
-                return answer, None
-            answer.payload = payload
-        if fault == "slow":
-            time.sleep(self.fault_plan.slow_s)
-        return answer, fault
+    def _partial(self, payload: Any, request: str) -> Any | None:
+        """The answer with something missing that its own numbers give away; None where nothing can be missing."""
+        meta = payload.get("meta")
+        if not meta or not meta["count"]:
+            return None
+        groups, rows = payload.get("group_by"), payload.get("results")
+        if _draw("partial", self._fault_seed, request)[1] % 2 or not (groups or rows):
+            return payload | {"meta": meta | {"count": meta["count"] - max(1, meta["count"] // 3)}}
+        if groups:
+            fewer = [group | {"count": group["count"] - (group["count"] + 2) // 3} for group in groups]
+            fewer = [group for group in fewer if group["count"]]
+            return payload | {"meta": meta | {"groups_count": len(fewer)}, "group_by": fewer}
+        return payload | {"results": rows[: len(rows) - (len(rows) + 2) // 3]}
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m tests.servers.openalex_server", description=(__doc__ or "").split("\n")[0]
+def _draw(*key: Any) -> tuple[float, int]:
+    digest = hashlib.sha256(":".join(map(str, key)).encode()).digest()
+    return int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16])
+
+
+def seconds_to_midnight(now: float) -> int:
+    return math.ceil(86_400 - now % 86_400)
+
+
+def usd(credits: int) -> str:
+    return f"{credits * USD_PER_CREDIT:.4f}".rstrip("0").rstrip(".")
+
+
+def too_fast(per_second: float) -> Answer:
+    message = f"Rate limit exceeded: {per_second:g} requests per second. Please slow down."
+    payload = {"error": "Rate limit exceeded", "message": message, "retryAfter": 1}
+    return Answer(429, payload, headers={"Retry-After": "1"})
+
+
+def budget_spent(credits: int, left: int, now: float) -> Answer:
+    wait = seconds_to_midnight(now)
+    message = (
+        f"Insufficient budget. This request costs ${usd(credits)} but you only have ${usd(left)} remaining. "
+        "Resets at midnight UTC. Need more? See https://openalex.org/pricing"
     )
-    parser.add_argument("--records", nargs="+", required=True, metavar="FILE", help="JSONL of works, .gz or not")
+    payload = {"error": "Rate limit exceeded", "message": message, "retryAfter": wait}
+    payload |= {"creditsRequired": credits, "creditsRemaining": left, "dailyRemainingUsd": float(usd(left))}
+    return Answer(429, payload, headers={"Retry-After": str(wait)})
+
+
+def refusal(kind: str, credits: int, per_second: float, now: float) -> Answer:
+    """The answer that stands in for the real one."""
+    page = "<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
+    plan = {"error": "Plan upgrade required", "message": "from_updated_date needs a plan with the daily snapshot."}
+    busy = {"error": "Service Unavailable", "message": "Please try again shortly."}
+    return {
+        "rate429": too_fast(per_second),
+        "daily429": budget_spent(credits, 0, now),
+        "plan429": Answer(429, plan),
+        "500": Answer(500, {"error": "Internal Server Error", "message": "Something went wrong."}),
+        "502": Answer(502, page, content_type=HTML),
+        "503": Answer(503, busy, headers={"Retry-After": "30"}),
+        "504": Answer(504, {"error": "Gateway timeout", "reason": "query_timeout"}),
+    }[kind]
+
+
+class _HttpServer(ThreadingHTTPServer):
+    """Threads per connection, and a way to end connections that clients keep open."""
+
+    daemon_threads = False  # so that closing waits for them
+    request_queue_size = 128
+
+    def __init__(self, address: tuple[str, int], openalex: OpenAlexServer) -> None:
+        self.openalex = openalex
+        self._open: set[socket.socket] = set()
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        self._open.discard(request)
+        super().shutdown_request(request)
+
+    def hang_up(self) -> None:
+        for connection in list(self._open):
+            try:
+                connection.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                continue  # the client was quicker
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that went away."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
+    wbufsize = 1 << 16  # headers and body leave in one piece
+    server: _HttpServer
+
+    def do_GET(self) -> None:
+        parts = urlsplit(self.path)
+        params = parse_qsl(parts.query, keep_blank_values=True)
+        kept = sorted(pair for pair in params if pair[0] != "mailto")
+        request = f"GET {parts.path}?" + "&".join(f"{name}={value}" for name, value in kept)
+        fault, credits = None, 0
+        if len(self.requestline) + 2 * self.requestline.count("|") > MAX_REQUEST_LINE:
+            answer = Answer(400, {"error": "Bad Request", "message": "Request Line is too large"})
+        else:
+            answer, fault, credits = self.server.openalex.respond(parts.path, params, self.headers, request)
+        body = answer.body()
+        sent = body[: len(body) // 2] if fault in ("reset", "truncated") else body
+        entry = LogEntry(request=request, status=answer.status, fault=fault, credits=credits)
+        self.server.openalex.log.append(entry)  # first: a client that has its answer finds it in the log
+        self.send_response(answer.status)
+        self.send_header("Content-Type", answer.content_type)
+        self.send_header("Content-Length", str(len(body if fault == "reset" else sent)))
+        for name, value in answer.headers.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(sent)
+        self.wfile.flush()
+        if fault == "reset":  # the peer sees a reset, not an end: what is unsent goes, and RST stands for FIN
+            self.close_connection = True
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            socket.close(self.connection.detach())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silence the access log on stderr; there is a better one."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.servers.openalex_server")
+    parser.add_argument("--records", type=Path, required=True, metavar="FILE", help="JSONL of works, .gz or not")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
-    parser.add_argument("--key", action="append", help="an accepted key; may be repeated")
-    parser.add_argument("--daily-credits", type=int, default=gate.DAILY_CREDITS)
-    parser.add_argument("--keyless-daily-credits", type=int, default=gate.KEYLESS_DAILY_CREDITS)
-    parser.add_argument("--per-second", type=float, help="enforced rate; OpenAlex's by default, 0 for none")
-    parser.add_argument("--no-keyless-cursor", dest="keyless_cursor", action="store_false")
-    parser.add_argument("--short-page-cursor", action="store_true", help="a cursor after a short page too")
-    parser.add_argument("--language", help="for works whose record knows none, for example en")
-    parser.add_argument("--merged", action="append", default=[], metavar="W1=W2", help="W1 was merged into W2")
-    parser.add_argument("--drift", action="store_true", help="samples change with each start")
-    parser.add_argument("--fault-rate", type=float, default=0.0)
-    parser.add_argument("--fault-seed", type=int, default=0)
-    parser.add_argument("--faults", default=",".join(FAULTS), help="comma list (default: %(default)s)")
-    parser.add_argument("--max-consecutive-faults", type=int, default=3)
-    parser.add_argument("--slow-s", type=float, default=1.0)
-    parser.add_argument("--retry-after-s", type=int, help="of injected short 429 and 503")
-    parser.add_argument("--log", dest="log_path", metavar="FILE", help="append a JSON line per request")
-    return parser.parse_args(arguments)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    options = vars(_parse(arguments))
-    options["key"] = tuple(options["key"] or ())
-    options["faults"] = tuple(options["faults"].split(","))
-    options["merged"] = dict(pair.split("=", 1) for pair in options["merged"])
-    options["per_second"] = math.inf if options["per_second"] == 0 else options["per_second"]
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
-    with OpenAlexServer(options.pop("records"), **options) as server, suppress(KeyboardInterrupt):
-        print(f"{server.n_works} works at {server.base_url}", flush=True)
+    with OpenAlexServer(**vars(parser.parse_args())) as server:
+        print(f"{len(server.api.ids)} works at {server.base_url}", flush=True)
         threading.Event().wait()
-    print(f"{len(server.log)} requests, ${server.cost_usd:.4f}", flush=True)
 
 
 if __name__ == "__main__":

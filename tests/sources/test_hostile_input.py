@@ -11,14 +11,12 @@ import struct
 import subprocess
 import sys
 import threading
-import time
 import tracemalloc
 import zlib
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import repeat
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -46,8 +44,7 @@ from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, split
 from sciscidata.release import export as labelled
 from sciscidata.release.manifest import read_manifest
 from sciscidata.sources import record_files, records
-from sciscidata.sources import records as record_reading
-from sciscidata.sources.record_files import read_pieces, works_of
+from sciscidata.sources.record_files import works_of
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, read_deleted_ids
@@ -146,8 +143,10 @@ def test_a_line_of_exactly_the_limit_is_read(tmp_path):
     assert (report["works"], [problem["line"] for problem in report["first_corrupt_lines"]]) == (2, [2])
 
 
-@pytest.mark.parametrize("block", [b"a" * MB, b"\n" * MB, b" \n\r\n" * (MB // 4), bytes(MB)])
-@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
+@pytest.mark.parametrize(
+    ("pack", "block"),
+    [(gzipped, b"a" * MB), (zstandarded, b"\n" * MB), (gzipped, b" \n\r\n" * (MB // 4)), (PACKERS["plain"], bytes(MB))],
+)
 def test_a_file_that_goes_on_and_on_without_a_work_is_given_up_with_one_clear_error(tmp_path, pack, block):
     with pytest.raises(EmptyInputError, match=r"works, line .*8 MB or 8,000 lines in a row hold no work.*max_gap_mb"):
         pull(tmp_path, pack(block, 20), **SMALL)
@@ -162,7 +161,7 @@ def test_lines_that_hold_no_work_are_given_up_by_their_number(tmp_path):
     assert pull(tmp_path, ONE + b"\n" + b"x\n" * 7_999 + TWO, **SMALL)["works"] == 2
 
 
-@pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
+@pytest.mark.parametrize("pack", [gzipped, zstandarded])
 def test_empty_lines_are_counted_right_and_quickly(tmp_path, pack):
     content = pack(ONE + b"\n" + b"\n" * (6 * MB) + b" \n" + TWO + b"\noops", 1)
     report = pull(tmp_path, content, **SMALL)
@@ -232,7 +231,7 @@ def test_large_works_are_not_held_together(tmp_path):
 
 
 @pytest.mark.parametrize("limit", ["max_line_mb", "max_document_mb", "max_gap_mb"])
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "8", None, 1 << 30])
+@pytest.mark.parametrize("value", [0, True, 1 << 30])
 def test_a_limit_that_is_none_is_refused(limit, value):
     with pytest.raises(ConfigError, match=limit):
         RecordsConfig(inputs=("x",), **{limit: value})
@@ -249,7 +248,7 @@ def test_a_part_with_a_line_that_is_too_long_is_corrupt_or_read_without_it(tmp_p
     assert (report["works"], report["corrupt_lines"]) == (2, 1)
 
 
-@pytest.mark.parametrize("block", [b"a" * MB, b"\n" * MB, b" \n" * (MB // 2), b"x\n" * (MB // 2)])
+@pytest.mark.parametrize("block", [b"a" * MB, b"\n" * MB, b"x\n" * (MB // 2)])
 def test_a_part_that_goes_on_without_a_work_is_given_up(tmp_path, block):
     content = gzip.compress(ONE + b"\n" + block * 20)
     options = {"max_line_mb": 1, "max_gap_mb": 8}
@@ -377,21 +376,6 @@ def test_entries_equal_those_of_json_for_every_window(entries, indent, size, cut
         broken = text[: int(cut * (len(text) - 1))]
         with pytest.raises(CorruptRecordError, match="JSON"):
             list(entries_one_by_one(broken))
-
-
-def test_works_just_below_a_megabyte_are_not_held_together_either():
-    heavy = dict.fromkeys(range(1, 16_385), 1_000_000)
-    assert len(list(records._ranges(np.arange(1, 16_385), heavy))) == 62
-    assert record_reading._HEAVY_BYTES * records._PART_WORKS <= records._PART_BYTES
-
-
-def test_ranges_are_cut_in_one_pass_where_all_works_are_large():
-    n = 1_000_000
-    start = time.process_time()
-    ranges = list(records._ranges(np.arange(1, n + 1), dict.fromkeys(range(1, n + 1), 200)))
-    assert len(ranges) == -(-n // 16_384)
-    assert ranges[-1][1] == n
-    assert time.process_time() - start < 10
 
 
 BATCHES = """
@@ -609,19 +593,6 @@ def test_a_kept_answer_that_claims_another_size_is_not_decompressed(tmp_path):
         with ResponseStore(tmp_path) as store, pytest.raises(StorageError, match=r"is damaged \(/works/W1"):
             store.get("/works/W1")
     database.close()
-
-
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, 1_025])
-def test_a_limit_of_answers_that_is_none_is_refused(value):
-    with pytest.raises(ConfigError, match="max_answer_mb"):
-        ApiConfig(max_answer_mb=value)
-
-
-def test_pieces_of_a_file_are_bounded_by_its_longest_line(tmp_path):
-    path = tmp_path / "lines"
-    path.write_bytes((b"x" * 1_000 + b"\n") * 5_000)
-    limits = ReadLimits(max_line_mb=1)
-    assert max(len(piece) for _, piece in read_pieces(path, limits=limits)) == 1_000
 
 
 @pytest.mark.parametrize("extra", ["", '"a\\ud800": [0], '], ids=["by the loop", "exactly"])

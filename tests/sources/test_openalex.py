@@ -59,8 +59,7 @@ from sciscidata.sources.openalex.citer_counts import (
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
 from tests import program
-from tests.servers.openalex.wire import LogEntry
-from tests.servers.openalex_server import OpenAlexServer
+from tests.servers.openalex_server import LogEntry, OpenAlexServer
 
 KEY = "a-secret-key-1234"
 YEARS = {"from_year": 1960, "to_year": 2022, "max_references": 5_000}
@@ -540,7 +539,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
         kinds = {entry.fault for entry in faulty.log if entry.fault}
         repeated = faulty.repeated()
     assert killed == 5
-    assert kinds == set(faulty.fault_plan.kinds)
+    assert kinds == set(faulty.kinds)
     assert "Traceback" not in (chaos / "log.txt").read_text()
     assert hashes(chaos / "slice") == hashes(clean / "slice")
     # An answer on its way to a process that is killed, or in the middle of a thread's work, is lost; no other one.
