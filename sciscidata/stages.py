@@ -11,7 +11,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -166,36 +166,38 @@ def write_cd_index(
     if shard is not None:
         facts |= {"shard": f"{number}/{n_shards}"}
 
-    def score() -> Iterator[pl.DataFrame]:
-        graph = _open_graph(folder, cache_dir, config.time)
+    def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         focal = shard_range(graph, number - 1, n_shards)
         parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
         return by_work_id(parts, graph.work_ids[focal.start : focal.stop])
 
-    return _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite)
+    return _score_to_file(_Measure(facts, score, config.time), folder, out, cache_dir, overwrite=overwrite)
 
 
-def _write_once(
-    score: Callable[[], Iterator[pl.DataFrame]],
-    folder: str | Path,
-    out: str | Path,
-    facts: Mapping[str, Any],
-    cache_dir: str | Path,
-    *,
-    overwrite: bool,
-    tasks: Path | None = None,
-) -> str | Path:
-    """Write the scores of a corpus into ``out``, if they are not there; every stage ends here.
+class _Measure(NamedTuple):
+    """What a file of scores states, and how its rows come from a graph, by work_id.
 
-    ``score`` gives the rows by work_id. ``tasks`` is a folder of tasks that is needed until the scores are written.
+    ``time`` is that of the graph. ``tasks`` is a folder of tasks that is needed until the scores are written.
     """
+
+    facts: Mapping[str, Any]
+    score: Callable[[CitationGraph], Iterator[pl.DataFrame]]
+    time: Time = "publication_year"
+    tasks: Path | None = None
+
+
+def _score_to_file(
+    measure: _Measure, folder: str | Path, out: str | Path, cache_dir: str | Path, *, overwrite: bool
+) -> str | Path:
+    """Score a corpus by its graph into ``out``, if the scores are not there. Every stage ends here."""
+    facts, tasks = measure.facts, measure.tasks
     refuse_url(out, "out")
     if is_url(out):
         url = str(out)
         place = find_place(url, facts, overwrite=overwrite)
         if place is not None:
             file = Path(cache_dir) / f"upload-{hash_facts({'url': url, **facts})[:32]}.parquet"
-            _write_once(score, folder, file, facts, cache_dir, overwrite=True, tasks=tasks)
+            _score_to_file(measure, folder, file, cache_dir, overwrite=True)
             upload_scores(file, place)
         return url
     out = Path(out)
@@ -207,7 +209,8 @@ def _write_once(
             if is_done(out, facts, overwrite=overwrite):  # by the run that this one has waited for
                 return out
         replace = out.exists()  # another result, or a damaged one
-        rows = original_ids_beside(watch_scores(score(), facts["stage"]), scan_corpus(folder).works)
+        scores = measure.score(_open_graph(folder, cache_dir, measure.time))
+        rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(folder).works)
         write_scores(rows, out, facts, replace=replace)
         if tasks is not None:
             remove_folder(tasks)
@@ -276,11 +279,10 @@ def write_null_cd_index(
     facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | given)
     home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | given | {"n_draws": None}})
 
-    def score() -> Iterator[pl.DataFrame]:
-        graph = _open_graph(folder, cache_dir)
+    def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         return iter([score_null(graph, config, **given, engine=engine, home=home).sort("work_id")])
 
-    return _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite, tasks=home)
+    return _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
 
 
 def write_atypicality(
@@ -326,14 +328,14 @@ def write_atypicality(
     stated = describe_background(None if background is None else Path(background), config)
     facts = state_facts("novelty", folder, asdict(config)) | {"background": stated}
 
-    def score() -> Iterator[pl.DataFrame]:
-        graph, works = _open_graph(folder, cache_dir), scan_corpus(folder).works
+    def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
+        works = scan_corpus(folder).works
         table = None if background is None else read_background(background).for_venues_of(works)
         venues = venue_numbers(graph, works)
         parts = cache_atypicality(graph, venues, cache_dir, config, background=table, engine=engine)
         return by_work_id(parts, graph.work_ids[: graph.n_known])
 
-    return _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite)
+    return _score_to_file(_Measure(facts, score), folder, out, cache_dir, overwrite=overwrite)
 
 
 def write_cd_sweep(
@@ -391,8 +393,7 @@ def write_cd_sweep(
     facts = state_facts("cd_sweep", folder, stated)
     home = _tasks_folder(cache_dir, facts | {"config": stated | {"n_draws": None}})
 
-    def score() -> Iterator[pl.DataFrame]:
-        graph = _open_graph(folder, cache_dir)
+    def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         parts = {name: cache_cd_index(graph, cache_dir, config, engine=engine) for name, config in configs.items()}
         nulls: dict[tuple[str, str], pl.DataFrame] = {}
         if n_draws is not None:
@@ -402,7 +403,7 @@ def write_cd_sweep(
         spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
-    file = _write_once(score, folder, out, facts, cache_dir, overwrite=overwrite, tasks=home)
+    file = _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
     if isinstance(file, Path):
         plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
     return file
@@ -470,7 +471,7 @@ def warn_of_graph(graph: CitationGraph, folder: str | Path) -> None:
     log_warnings(diagnose_graph(graph, scan_corpus(folder).works, None, window_years=None))
 
 
-def _open_graph(folder: str | Path, cache_dir: str | Path, time: Time = "publication_year") -> CitationGraph:
+def _open_graph(folder: str | Path, cache_dir: str | Path, time: Time) -> CitationGraph:
     """Open the graph of a corpus. Where it is built now, warn as ``sciscidata graph`` does."""
     known = {path.name for path in Path(cache_dir).glob("graph-*")}
     graph = open_corpus_graph(folder, cache_dir=cache_dir, time=time)

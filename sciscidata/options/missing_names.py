@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
+
+from sciscidata._support.terminal import find_close
 
 _PARTS: Final = ("", ".indicators", ".plots", ".errors", ".schemas")
 
@@ -24,8 +25,8 @@ def missing_name(module: str, name: str, parts: Sequence[str] = _PARTS) -> Attri
     # Python asks for private names, and for a module before it imports it.
     if not name.startswith("_") and (module != package or find_spec(f"{module}.{name}") is None):
         known = {word: f"{package}{part}.{word}" for part in parts[::-1] for word in _names(package + part)}
-        close = get_close_matches(name, known, n=1)
-        msg += f" Did you mean {known[close[0]]}?" if close else ""
+        close = find_close(name, known)
+        msg += f" Did you mean {known[close]}?" if close else ""
     return AttributeError(msg, name=name, obj=None)
 
 
