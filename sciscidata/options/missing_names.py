@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Final
 
-from sciscidata._support.terminal import find_close
+from sciscidata.terminal.messages import find_close
 
 _PARTS: Final = ("", ".indicators", ".plots", ".errors", ".schemas")
 
