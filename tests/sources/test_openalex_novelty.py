@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.config import BuildConfig
+from sciscidata.config import BuildConfig, source_request
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels
@@ -21,7 +21,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore
-from sciscidata.pipeline import build, open_source
+from sciscidata.pipeline import build
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.filter import EligibilityConfig
@@ -31,6 +31,7 @@ from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import REFERENCE_WORKS
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
+from sciscidata.sources.registry import open_source
 from tests.servers.openalex_server import OpenAlexServer
 
 KEY = "a-secret-key-1234"
@@ -87,7 +88,8 @@ def offline(settings: BuildConfig, **changes) -> BuildConfig:
 
 def judged_by(settings: BuildConfig) -> tuple[pl.DataFrame, pl.DataFrame]:
     """What an offline run judges: scores and works."""
-    with open_source(offline(settings)) as source:
+    settings = offline(settings)
+    with open_source(settings.source, source_request(settings)) as source:
         return source.scores.collect(), source.works.collect()
 
 
