@@ -57,6 +57,9 @@ SCORES = WORKS.select(
     "work_id",
     "publication_year",
     "primary_field",
+    n_i=pl.lit(3, pl.UInt32),
+    n_j=pl.lit(1, pl.UInt32),
+    n_k=pl.lit(0, pl.UInt32),
     cd_index=pl.lit(0.5),
     z=pl.lit(1.0),
     null_mean=pl.lit(0.1),
@@ -106,6 +109,7 @@ OF_CORPUS: dict[str, Callable[[Any, Any], Any]] = {
 OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "compute_embedding_disruptiveness": (WORKS, lambda frame: compute_embedding_disruptiveness(frame).collect()),
     "compute_labels": (SCORES, lambda frame: ssd.compute_labels(frame).collect()),
+    "compute_label_confidence": (SCORES, lambda frame: ssd.compute_label_confidence(frame).collect()),
     "compute_disruption_labels": (SCORES, lambda frame: compute_disruption_labels(frame).collect()),
     "compute_uzzi_cells": (SCORES, lambda frame: compute_uzzi_cells(frame).collect()),
     "count_labels": (SCORES, count_labels),
