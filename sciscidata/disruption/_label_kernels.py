@@ -21,6 +21,7 @@ _FEWEST = 64  # values on each side of the mode; a geometric tail of ratio 1/2 e
 _EXACT_K = 4_096  # a larger mean of n_k takes an Edgeworth series, off by less than 1e-6
 _KEPT_BITS = 14
 _KEPT = 1 << _KEPT_BITS
+_GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
 _MOST_STEPS, _STILL, _LARGEST_PRIOR = 2_000, 1e-6, 1e3
 
 
@@ -237,12 +238,12 @@ def fit_shares(counts, prior):
 
 
 @njit(nogil=True)
-def _chances(i, j, n, a, b, is_shrunk, cuts, scratch, has_say):
+def _chances(u, a, b, n, form, cuts, scratch, has_say):
     """Return the probabilities of disruptive and of consolidating; ``has_say``: n_k has."""
     low, high, inclusive = cuts
     s_chance, k_below = scratch
-    g, scale, v, least = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
-    first, size = _fill((i + j) * scale, v, least, s_chance)
+    g, scale, v, least = form
+    first, size = _fill(u * scale, v, least, s_chance)
     totals = first, size, s_chance
     if not has_say:
         k = np.int64(0), np.int64(1), k_below, 0.0, v
@@ -259,6 +260,20 @@ def _chances(i, j, n, a, b, is_shrunk, cuts, scratch, has_say):
     return up, _any_reached(totals, k, b, a, g, -low, inclusive)
 
 
+@njit(nogil=True)
+def _narrow_total(cuts):
+    """Return the largest total whose neutral band holds n_i = n_j only: below it, n_k has no say."""
+    low, high, inclusive = cuts
+    if low < 0 < high:
+        return min(_largest_total(1, high, inclusive), _largest_total(1, -low, inclusive))
+    return np.int64(0)
+
+
+@njit(nogil=True)
+def _most_likely_total(mean, v):
+    return mean + 12 * math.sqrt(mean / (1 - v)) + 2 * _FEWEST
+
+
 @kernel
 def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, inclusive, found):
     """Write into ``found`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
@@ -266,17 +281,15 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
     Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out;
     where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
     """
-    v = 0.5 if is_shrunk else 0.0
+    form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
+    v = form[2]
     most = np.int64(0)
     for row in range(n_i.size):
         most = max(most, np.int64(n_i[row]) + np.int64(n_j[row]))
     scratch = np.empty(2 * _reach(most, v) + 4), np.empty(2 * _reach(_EXACT_K, v) + 4)
     cuts = low, high, inclusive
     keys, kept = np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2))  # most works share their counts with many others
-    # The largest total whose neutral band holds n_i = n_j only: below it, n_k has no say.
-    narrow = np.int64(0)
-    if low < 0 < high:
-        narrow = min(_largest_total(1, high, inclusive), _largest_total(1, -low, inclusive))
+    narrow = _narrow_total(cuts)
     zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
     for row in range(n_i.size):
         if np.isnan(cd_index[row]):
@@ -284,7 +297,7 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
             continue
         i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), np.int64(cell[row])
         total = i + j + n
-        has_say = total + 12 * math.sqrt(total / (1 - v)) + 2 * _FEWEST >= narrow
+        has_say = _most_likely_total(total, v) >= narrow
         key, slot = np.int64(-1), 0
         if i < 64 and j < 64 and n < 1 << 20 and c < 1 << 30:
             key = (c << 33) | ((n + 1 if has_say else 0) << 12) | (i << 6) | j
@@ -293,7 +306,7 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
             up, down = kept[slot]
         else:
             a, b = i + prior[c, 0], j + prior[c, 1]
-            up, down = _chances(i, j, n, a, b, is_shrunk, cuts, scratch, has_say)
+            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, has_say)
             if key >= 0:
                 keys[slot] = key
                 kept[slot, 0], kept[slot, 1] = up, down
@@ -309,3 +322,70 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
         elif cd_index[row] < low or (inclusive and cd_index[row] == low):
             label = 1
         found[0, row] = found[label, row]
+
+
+@njit(nogil=True)
+def _quantile(below, wanted):
+    """Return the place in a running sum at which it reaches the wanted part of the whole."""
+    wanted *= below[-1]
+    at = np.searchsorted(below, wanted)
+    before = below[at - 1] if at else 0.0
+    return at - 0.5 + (wanted - before) / (below[at] - before)
+
+
+@kernel
+def chances_by_rate(rates, n_k, low, high, inclusive, found):
+    """Write how likely a redraw with a citer is consolidating, neutral and disruptive into ``found`` (works, 3).
+
+    The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k.
+    """
+    most = 0.0
+    for row in range(n_k.size):
+        most = max(most, rates[row, 0] + rates[row, 1])
+    scratch = np.empty(2 * _reach(most, 0.0) + 4), np.empty(2 * _reach(_EXACT_K, 0.0) + 4)
+    cuts = low, high, inclusive
+    narrow = _narrow_total(cuts)
+    for row in range(n_k.size):
+        a, b, n = rates[row, 0], rates[row, 1], np.int64(n_k[row])
+        has_say = _most_likely_total(a + b + n, 0.0) >= narrow
+        up, down = _chances(a + b, a, b, n, (0, 1.0, 0.0, 1), cuts, scratch, has_say)
+        up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
+        found[row, 0], found[row, 1], found[row, 2] = down, max(1 - up - down, 0.0), up
+
+
+@kernel
+def spread_rates(n_i, n_j, cell, prior, rates):
+    """Write rates of n_i and n_j that the counts of a work with a citer leave possible into ``rates`` (works, m, 2).
+
+    The sum is gamma with shape n_i + n_j and rate 1, the share of n_i beta. Both are cut into m parts of equal
+    probability, m a power of 2. Reversed bits say which part of one goes with which of the other: nothing is drawn.
+    """
+    share_below, sum_below = np.empty(_GRID), np.empty(_GRID)
+    m = rates.shape[1]
+    for row in range(n_i.size):
+        a, b = n_i[row] + prior[cell[row], 0], n_j[row] + prior[cell[row], 1]
+        total = float(n_i[row]) + float(n_j[row])
+        # The logarithms of odds and of sum: there, both are smooth and have one peak.
+        middle, top = math.log(a / b), math.log(total)
+        width, height = _WIDTH * math.sqrt(1 / a + 1 / b), _WIDTH / math.sqrt(total)
+        peak = a * math.log(a / (a + b)) + b * math.log(b / (a + b))
+        for x in range(_GRID):
+            odds = middle + width * ((x + 0.5) / _GRID - 0.5)
+            size = top + height * ((x + 0.5) / _GRID - 0.5)
+            fall = math.log1p(math.exp(-abs(odds)))
+            share_below[x] = math.exp(a * (min(odds, 0.0) - fall) - b * (max(odds, 0.0) + fall) - peak)
+            sum_below[x] = math.exp(total * (size - top) - (math.exp(size) - total))
+            if x:
+                share_below[x] += share_below[x - 1]
+                sum_below[x] += sum_below[x - 1]
+        for place in range(m):
+            other, rest, bit = 0, place, m >> 1
+            while bit:
+                other += bit * (rest & 1)
+                rest >>= 1
+                bit >>= 1
+            odds = middle + width * ((_quantile(share_below, (place + 0.5) / m) + 0.5) / _GRID - 0.5)
+            size = top + height * ((_quantile(sum_below, (other + 0.5) / m) + 0.5) / _GRID - 0.5)
+            share = 1 / (1 + math.exp(-odds))
+            rates[row, place, 0] = math.exp(size) * share
+            rates[row, place, 1] = math.exp(size) * (1 - share)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -12,13 +12,15 @@ import polars as pl
 from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._support.parallel import run_all
 from sciscidata._support.validate import check_value, checked_config
+from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
 from sciscidata.schemas import CD_SCORES, require_columns
 
-_STAGE = "compute_label_confidence"
+_COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
+_PAIRS = 16
 _COLUMNS: Final = ("label_confidence", "p_consolidating", "p_neutral", "p_disruptive")
-_FEWEST_WORKS = 500  # with a citer: a smaller cell takes the prior of a wider one
+_FEWEST_WORKS = 100  # with a citer: a smaller cell takes the prior of a wider one
 _MOST_CITERS = 64  # of works from which a prior is estimated; the few others say most about themselves
 _ROWS_AT_ONCE = 1 << 17
 _DIGITS: Final = 10 ** np.arange(10)
@@ -43,7 +45,7 @@ def compute_label_confidence(
         thresholds: ``LabelThresholds()`` when None.
         shrink: whether small counts shrink towards those of all works.
         by: columns within whose values the prior is estimated, such as ``["primary_field", "publication_year"]``.
-            Groups of fewer than 500 works with a citer take the prior of all.
+            Groups of fewer than 100 works with a citer take the prior of all.
 
     Returns:
         The rows of ``scores`` in their order. ``label_confidence`` (Float64, 0 to 1) is the probability of the work's
@@ -65,21 +67,147 @@ def compute_label_confidence(
         >>> compute_label_confidence(scores, shrink=False).select(pl.col("^label.*|p_.*$").round(3)).collect().rows()
         [(0.632, 0.632, 0.368, 0.0), (1.0, 1.0, 0.0, 0.0)]
     """
-    counts = ["n_i", "n_j", "n_k", "cd_index"]
-    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=_STAGE, columns=counts)
+    stage = "compute_label_confidence"
+    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
-    columns = check_value("by", list(by), list[str])
-    there = frame.collect_schema()
-    require_columns(
-        frame, there | {name: there.get(name, pl.String()) for name in columns}, frame_name="scores", stage=_STAGE
-    )
+    columns = _check_groups(frame, by, stage)
     result = pl.Struct(dict.fromkeys(_COLUMNS, pl.Float64))
 
     def score(rows: pl.Series) -> pl.Series:
         return _score(rows.struct.unnest(), cut, shrink, columns).to_struct(rows.name)
 
-    chances = pl.struct(*dict.fromkeys([*counts, *columns])).map_batches(score, return_dtype=result)
+    chances = pl.struct(*dict.fromkeys([*_COUNTS, *columns])).map_batches(score, return_dtype=result)
     return frame.drop(_COLUMNS, strict=False).with_columns(chances.struct.unnest())
+
+
+class LabelCeiling(NamedTuple):
+    """The most that a predictor of labels can reach, as ``find_label_ceiling`` finds it.
+
+    ``accuracy`` and ``macro_f1`` are 0 to 1; ``works`` is how many works were read.
+    """
+
+    accuracy: float
+    macro_f1: float
+    works: int
+
+
+def find_label_ceiling(
+    scores: AnyFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    by: Sequence[str] = (),
+    shares: Mapping[str, float] | None = None,
+) -> LabelCeiling:
+    """Find the highest expected accuracy and macro-F1 of any predictor of disruption labels, however good.
+
+    A label is a draw: of two works that are cited at the same rates, one may be disruptive and one neutral. The best
+    predictor knows both rates of each work, of n_i and of n_j, and still errs. Rates are not known. So each work counts
+    with 16 pairs of rates that its counts leave possible, by the same prior as in ``compute_label_confidence``; their
+    labels come from Poisson counts with at least one citer, and n_k as observed for a rate.
+
+    The highest accuracy is that of the likeliest label of each pair of rates. The highest macro-F1 is searched: the
+    best predictor adds a handicap to each label, and the handicaps are improved until no step helps. Both are those of
+    expectations: a set of n works scatters around them by about 0.5 / sqrt(n).
+
+    Args:
+        scores: CD_SCORES of all works that may be drawn. Works without an index or a citer are left out.
+        thresholds: ``LabelThresholds()`` when None.
+        by: as in ``compute_label_confidence``.
+        shares: the share of each label among the works to be predicted, if they are drawn by label:
+            ``{"disruptive": 1 / 3, ...}`` for a balanced release. None: as in ``scores``.
+
+    Raises:
+        SchemaMismatchError: if a column is missing or has another type.
+        EmptyInputError: if no work has an index and a citer.
+        ConfigError: if ``shares`` names another label, or one that no work has.
+
+    Source: this project's.
+
+    Example:
+        >>> scores = pl.DataFrame({"n_i": [0, 1, 9], "n_j": [40, 2, 0], "n_k": [9, 9, 9], "cd_index": [-.8, -.1, .5]},
+        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
+        >>> find_label_ceiling(scores).accuracy > 0.8
+        True
+    """
+    from sciscidata.disruption import _label_kernels as kernels
+
+    stage = "find_label_ceiling"
+    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    columns = _check_groups(frame, by, stage)
+    labelled = compute_disruption_labels(frame.filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0), cut)
+    rows = (
+        labelled.drop_nulls("disruption_label")
+        .select("disruption_label", *dict.fromkeys([*_COUNTS, *columns]))
+        .collect()
+    )
+    if rows.is_empty():
+        msg = f"{stage}: no work has a CD index and a citer in the window. Give all scored works."
+        raise EmptyInputError(msg)
+    n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
+    cell, prior = _estimate_prior(rows, n_i, n_j, n_k, columns)
+    chances = np.empty((rows.height, _PAIRS, 3))
+
+    def work(span: tuple[int, int]) -> None:
+        part = slice(*span)
+        rates = np.empty((span[1] - span[0], _PAIRS, 2))
+        kernels.spread_rates(n_i[part], n_j[part], cell[part], prior, rates)
+        cuts = cut.consolidating_max, cut.disruptive_min, cut.inclusive
+        kernels.chances_by_rate(rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), *cuts, chances[part].reshape(-1, 3))
+
+    run_all(work, pairwise([*range(0, rows.height, 1 << 12), rows.height]), pl.thread_pool_size())
+    weights = np.ones(3)
+    if shares is not None:
+        weights = _weigh(rows["disruption_label"], check_value("shares", dict(shares), dict[str, float]))
+    return LabelCeiling(*best_expected(chances.reshape(-1, 3) * weights), rows.height)
+
+
+def best_expected(chances: Float64Array) -> tuple[float, float]:
+    """Find the highest expected accuracy and macro-F1 for rows of class probabilities, which need not add up to 1.
+
+    Accuracy is exact. Macro-F1 is that of the expected table of labels and predictions. The best rule for any function
+    of this table is linear in the probabilities; each step takes the rule that the slope at the last one asks for.
+
+    Example:
+        >>> best_expected(np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]]))[0]
+        0.9
+    """
+    total, actual = chances.sum(axis=1), chances.sum(axis=0)
+    classes = np.arange(chances.shape[1])
+    known, highest = actual > 0, 0.0
+    for power in (0, 0.5, 1):
+        gain = known / np.maximum(actual, actual.max() * 1e-9) ** power
+        reached, offset = -1.0, np.zeros(classes.size)
+        while True:
+            said = (chances * gain - np.outer(total, offset)).argmax(axis=1)
+            right = np.bincount(said, chances[np.arange(len(said)), said], classes.size)
+            size = np.bincount(said, total, classes.size) + actual
+            f1 = 2 * right / np.maximum(size, 1e-300)
+            if not f1[known].mean() > reached:
+                break
+            reached = float(f1[known].mean())
+            gain, offset = 2 / np.maximum(size, 1e-300), f1 / np.maximum(size, 1e-300)
+        highest = max(highest, reached)
+    return float(chances.max(axis=1).sum() / total.sum()), highest
+
+
+def _check_groups(frame: pl.LazyFrame, by: Sequence[str], stage: str) -> list[str]:
+    columns = [*check_value("by", tuple(by), tuple[str, ...])]
+    there = frame.collect_schema()
+    needed = {name: there.get(name, pl.String()) for name in columns}
+    require_columns(frame, needed, frame_name="scores", stage=stage)
+    return columns
+
+
+def _weigh(labels: pl.Series, shares: Mapping[str, float]) -> Float64Array:
+    """Return by how much more often a work of each label is drawn than it occurs, in the order of the chances."""
+    counts = dict(labels.value_counts().iter_rows())
+    unknown = [label for label, share in shares.items() if share and label not in counts]
+    if unknown or not sum(shares.values()) > 0:
+        msg = f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."
+        raise ConfigError(msg)
+    order = ("consolidating", "neutral", "disruptive")
+    return np.array([shares.get(label, 0) / counts.get(label, 1) for label in order])
 
 
 def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]) -> pl.DataFrame:
