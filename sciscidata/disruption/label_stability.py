@@ -71,12 +71,12 @@ def find_label_stability(
         [(1, 'all', 1, 0.0), (3, 'all', 1, 1.0)]
     """
     stage = "find_label_stability"
+    years = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=["work_id", "publication_year"])
+    years = years.select("work_id", "publication_year")
     ages = sorted(set(check_value("ages", tuple(ages), _Ages)))
     last_year = check_value("last_year", last_year, int | None)
     config = replace(checked_config(config, CDConfig), window_years=None, windows=tuple(ages), family=True)
     scores = compute_cd_index(works, citations, config, cache_dir=cache_dir)
-    frame = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=["work_id", "publication_year"])
-    years = frame.select("work_id", "publication_year")
     if last_year is None:
         last_year = years.select(pl.col("publication_year").max()).collect().item()
     counted = scores.join(years, on="work_id").filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0).collect()
