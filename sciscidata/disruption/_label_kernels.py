@@ -17,8 +17,11 @@ from sciscidata._kernels.compile import kernel
 
 _NEGLIGIBLE = 1e-14  # of the mode: what lies beyond changes no probability by 1e-11
 _DEVIATIONS = 9.0  # as far out, in standard deviations
+_CERTAIN = 6.5  # standard deviations, beyond which the series says 0 or 1
 _FEWEST = 64  # values on each side of the mode; a geometric tail of ratio 1/2 ends before
 _EXACT_K = 4_096  # a larger mean of n_k takes an Edgeworth series, off by less than 1e-6
+_SERIES_K = 256  # from here on, s + n_k takes the series where only differences up to _NEAR can be neutral
+_NEAR, _MANY = 6, 1_024
 _KEPT_BITS = 14
 _KEPT = 1 << _KEPT_BITS
 _GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
@@ -53,17 +56,25 @@ def _fill(u, v, least, chance):
 
 
 @njit(nogil=True)
-def _series_below(most, mean, v):
-    """Return the probability of at most ``most``, by an Edgeworth series for whole numbers."""
-    variance = mean / (1 - v)
-    skew = (1 + v) / (1 - v) / math.sqrt(variance)
-    excess = (1 + 4 * v + v * v) / (1 - v) ** 2 / variance
+def _series_below(most, mean, variance, third, fourth):
+    """Return the probability of at most ``most`` from four cumulants, by an Edgeworth series for whole numbers."""
     z = (most + 0.5 - mean) / math.sqrt(variance)
-    z2 = z * z
+    if abs(z) > _CERTAIN:
+        return 1.0 if z > 0 else 0.0
+    z2, skew = z * z, third / (variance * math.sqrt(variance))
     terms = skew / 6 * (z2 - 1) + z * (
-        excess / 24 * (z2 - 3) + skew * skew / 72 * (z2 * z2 - 10 * z2 + 15) - 1 / (24 * variance)
+        fourth / (variance * variance) / 24 * (z2 - 3)
+        + skew * skew / 72 * (z2 * z2 - 10 * z2 + 15)
+        - 1 / (24 * variance)
     )
     return 0.5 * math.erfc(-z / math.sqrt(2.0)) - terms * math.exp(-z2 / 2) / math.sqrt(2 * math.pi)
+
+
+@njit(nogil=True)
+def _n_k_below(most, mean, v):
+    """Return the probability of at most ``most`` of n_k by the series."""
+    w = 1 / (1 - v)
+    return _series_below(most, mean, mean * w, mean * (1 + v) * w * w, mean * (1 + 4 * v + v * v) * w * w * w)
 
 
 @njit(nogil=True)
@@ -128,12 +139,21 @@ def _reached(totals, k, a, b, g, cut, inclusive):
         return 0.0
     found = 0.0
     x, here, from_here = np.int64(0), 0.0, 0.0
+    # From the difference ``sure`` on every n_k will do, and below ``least`` none; they grow with s.
+    least = sure = np.int64(0 if inclusive else 1)
+    least_until = sure_until = np.int64(1) << 60
+    if cut > 0:
+        least = _least_difference(first + k_first, cut, inclusive)
+        sure = _least_difference(first + k_first + k_size - 1, cut, inclusive)
+        least_until = _largest_total(least, cut, inclusive) if least else np.int64(0)
+        sure_until = _largest_total(sure, cut, inclusive) if sure else np.int64(0)
     for s in range(first, first + size):
-        # From the difference ``sure`` on every n_k will do, and below ``least`` none.
-        least = sure = np.int64(0 if inclusive else 1)
-        if cut > 0:
-            least = _least_difference(s + k_first, cut, inclusive)
-            sure = _least_difference(s + k_first + k_size - 1, cut, inclusive)
+        while s + k_first > least_until:
+            least += 1
+            least_until = _largest_total(least, cut, inclusive)
+        while s + k_first + k_size - 1 > sure_until:
+            sure += 1
+            sure_until = _largest_total(sure, cut, inclusive)
         lowest, wanted = (s + least + 1) // 2, (s + sure + 1) // 2
         at = min(wanted, s)
         if here > 0:
@@ -154,7 +174,7 @@ def _reached(totals, k, a, b, g, cut, inclusive):
                 most = _largest_total(2 * at - s, cut, inclusive) - s
                 below = 0.0
                 if k_mean > _EXACT_K:
-                    below = _series_below(most, k_mean, v)
+                    below = _n_k_below(most, k_mean, v)
                 elif most >= k_first:
                     below = k_below[min(most - k_first, k_size - 1)]
                 part += now * below
@@ -174,7 +194,7 @@ def _reached_by_all_of_one(totals, k, is_i, cut, inclusive):
         most = (_largest_total(s, cut, inclusive) if cut > 0 else np.int64(1) << 60) - s
         below = 1.0
         if k_mean > _EXACT_K:
-            below = _series_below(min(most, k_first + k_size), k_mean, v)
+            below = _n_k_below(min(most, k_first + k_size), k_mean, v)
         elif most < k_first + k_size - 1:
             below = k_below[most - k_first] if most >= k_first else 0.0
         found += chance[s - first] * below
@@ -238,6 +258,28 @@ def fit_shares(counts, prior):
 
 
 @njit(nogil=True)
+def _sides_of_a_tie(totals, a, b, g):
+    """Return the probabilities of n_i > n_j and of n_i < n_j.
+
+    One more citer changes the side only from or to a tie, and half of the ways to a tie come from each side.
+    """
+    first, size, chance = totals
+    up = found = ties = 0.0
+    tie = 1.0
+    for s in range(first + size if a + b > 0 else 0):
+        if s >= first:
+            found += chance[s - first] * up
+            ties += chance[s - first] * (tie if s % 2 == 0 else 0.0)
+        m = s // 2
+        if s % 2 == 0:
+            up += tie * (a + g * m) / (a + b + g * s)
+        else:
+            tie *= 2 * s / (m + 1.0) * ((a + g * m) / (a + b + g * (s - 1))) * ((b + g * m) / (a + b + g * s))
+            up -= tie / 2
+    return found, 1 - found - ties if a + b > 0 else 0.0
+
+
+@njit(nogil=True)
 def _chances(u, a, b, n, form, cuts, scratch, has_say):
     """Return the probabilities of disruptive and of consolidating; ``has_say``: n_k has."""
     low, high, inclusive = cuts
@@ -246,8 +288,7 @@ def _chances(u, a, b, n, form, cuts, scratch, has_say):
     first, size = _fill(u * scale, v, least, s_chance)
     totals = first, size, s_chance
     if not has_say:
-        k = np.int64(0), np.int64(1), k_below, 0.0, v
-        return _any_reached(totals, k, a, b, g, 0.0, False), _any_reached(totals, k, b, a, g, 0.0, False)
+        return _sides_of_a_tie(totals, a, b, g)
     if n > _EXACT_K:
         k_size = 2 * _reach(n, v)
         k_first = n - k_size // 2
@@ -261,17 +302,66 @@ def _chances(u, a, b, n, form, cuts, scratch, has_say):
 
 
 @njit(nogil=True)
-def _narrow_total(cuts):
-    """Return the largest total whose neutral band holds n_i = n_j only: below it, n_k has no say."""
+def _tops(cuts):
+    """Return the largest total for which a difference of 1, 2, ... still is disruptive, and consolidating."""
     low, high, inclusive = cuts
+    tops = np.zeros((2, _NEAR + 2), np.int64)
     if low < 0 < high:
-        return min(_largest_total(1, high, inclusive), _largest_total(1, -low, inclusive))
-    return np.int64(0)
+        for d in range(1, _NEAR + 2):
+            tops[0, d], tops[1, d] = _largest_total(d, high, inclusive), _largest_total(d, -low, inclusive)
+    return tops
 
 
 @njit(nogil=True)
-def _most_likely_total(mean, v):
-    return mean + 12 * math.sqrt(mean / (1 - v)) + 2 * _FEWEST
+def _far_total(mean, v):
+    """Return a total that a redraw with this mean passes with a probability below 1e-9."""
+    return mean + 8 * math.sqrt(mean / (1 - v)) + 40
+
+
+@njit(nogil=True)
+def _moments(u, a, b, d, form, s_chance, entry):
+    """Write the probability that n_i - n_j is d, and mean, variance and third cumulant of s where it is."""
+    g, scale, v, least = form
+    first, size = _fill(u * scale, v, least, s_chance)
+    here = 1.0 if a + b > 0 else 0.0
+    for x in range(d if a + b > 0 else 0):
+        here *= (a + g * x) / (a + b + g * x)
+    x, y, s = d, 0, d
+    n = one = two = three = 0.0
+    while s < first + size and here > 0:
+        if s >= first:
+            weight, gap = here * s_chance[s - first], s - u
+            n += weight
+            one += weight * gap
+            two += weight * gap * gap
+            three += weight * gap * gap * gap
+        here *= (s + 2.0) * (s + 1) * (a + g * x) * (b + g * y)
+        here /= (x + 1.0) * (y + 1) * (a + b + g * s) * (a + b + g * (s + 1))
+        x, y, s = x + 1, y + 1, s + 2
+    entry[:] = 0
+    if n > 0:
+        mean, square = one / n, two / n
+        entry[0], entry[1], entry[2] = n, u + mean, max(square - mean * mean, 0.0)
+        entry[3] = three / n - 3 * mean * square + 2 * mean**3
+
+
+@njit(nogil=True)
+def _without_large_totals(up, moments, u, a, b, tops, n, form, s_chance):
+    """Return the probability of n_i > n_j less that of the redraws whose total makes them neutral."""
+    v = form[2]
+    w = 1 / (1 - v)
+    far = _far_total(n + u, v)
+    for d in range(1, _NEAR + 1):
+        if far <= tops[d]:
+            break
+        entry = moments[d - 1]
+        if np.isnan(entry[0]):
+            _moments(u, a, b, d, form, s_chance, entry)
+        if entry[0] > 0:
+            mean, variance = entry[1] + n, entry[2] + n * w
+            third, fourth = entry[3] + n * (1 + v) * w * w, n * (1 + 4 * v + v * v) * w * w * w
+            up -= entry[0] * (1 - _series_below(tops[d], mean, variance, third, fourth))
+    return up
 
 
 @kernel
@@ -288,8 +378,10 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
         most = max(most, np.int64(n_i[row]) + np.int64(n_j[row]))
     scratch = np.empty(2 * _reach(most, v) + 4), np.empty(2 * _reach(_EXACT_K, v) + 4)
     cuts = low, high, inclusive
-    keys, kept = np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2))  # most works share their counts with many others
-    narrow = _narrow_total(cuts)
+    # Most works share n_i and n_j with many others.
+    keys, kept, moments = np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((_KEPT, 2, _NEAR, 4))
+    tops = _tops(cuts)
+    narrow, nearly = min(tops[0, 1], tops[1, 1]), min(tops[0, _NEAR + 1], tops[1, _NEAR + 1])
     zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
     for row in range(n_i.size):
         if np.isnan(cd_index[row]):
@@ -297,19 +389,21 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
             continue
         i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), np.int64(cell[row])
         total = i + j + n
-        has_say = _most_likely_total(total, v) >= narrow
-        key, slot = np.int64(-1), 0
-        if i < 64 and j < 64 and n < 1 << 20 and c < 1 << 30:
-            key = (c << 33) | ((n + 1 if has_say else 0) << 12) | (i << 6) | j
+        far = _far_total(float(total), v)
+        a, b = i + prior[c, 0], j + prior[c, 1]
+        if i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K)):
+            key = (c << 20) | (i << 10) | j
             slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _KEPT_BITS))
-        if key >= 0 and keys[slot] == key:
+            if keys[slot] != key:
+                keys[slot], moments[slot] = key, np.nan
+                kept[slot, 0], kept[slot, 1] = _chances(float(i + j), a, b, n, form, cuts, scratch, False)
             up, down = kept[slot]
+            if far >= narrow:
+                u, m, last = float(i + j), moments[slot], scratch[0]
+                up = _without_large_totals(up, m[0], u, a, b, tops[0], float(n), form, last)
+                down = _without_large_totals(down, m[1], u, b, a, tops[1], float(n), form, last)
         else:
-            a, b = i + prior[c, 0], j + prior[c, 1]
-            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, has_say)
-            if key >= 0:
-                keys[slot] = key
-                kept[slot, 0], kept[slot, 1] = up, down
+            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, True)
         if not is_shrunk and 0 < total < _FEWEST:
             empty = math.exp(-total)
             up = (up - (empty if zero_is_up else 0.0)) / (1 - empty)
@@ -344,10 +438,11 @@ def chances_by_rate(rates, n_k, low, high, inclusive, found):
         most = max(most, rates[row, 0] + rates[row, 1])
     scratch = np.empty(2 * _reach(most, 0.0) + 4), np.empty(2 * _reach(_EXACT_K, 0.0) + 4)
     cuts = low, high, inclusive
-    narrow = _narrow_total(cuts)
+    tops = _tops(cuts)
+    narrow = min(tops[0, 1], tops[1, 1])
     for row in range(n_k.size):
         a, b, n = rates[row, 0], rates[row, 1], np.int64(n_k[row])
-        has_say = _most_likely_total(a + b + n, 0.0) >= narrow
+        has_say = _far_total(a + b + n, 0.0) >= narrow
         up, down = _chances(a + b, a, b, n, (0, 1.0, 0.0, 1), cuts, scratch, has_say)
         up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
         found[row, 0], found[row, 1], found[row, 2] = down, max(1 - up - down, 0.0), up
