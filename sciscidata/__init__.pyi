@@ -9,6 +9,8 @@ from .diagnostics.checks import diagnose as diagnose
 from .diagnostics.picture import plot_diagnostics as plot_diagnostics
 from .disruption.config import CDConfig as CDConfig
 from .disruption.index import compute_cd_index as compute_cd_index
+from .disruption.label_confidence import compute_label_confidence as compute_label_confidence
+from .disruption.label_confidence import find_label_ceiling as find_label_ceiling
 from .engines.engine import engine as engine
 from .errors import SciSciDataError as SciSciDataError
 from .label_thresholds import LabelThresholds as LabelThresholds

@@ -1,6 +1,7 @@
 """Rarer indicators, beside those at the top: ``sciscidata.indicators.compute_cd_trajectory`` and others."""
 
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
+from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
@@ -16,6 +17,7 @@ __all__ = [
     "compute_null_cd_index",
     "compute_shibayama_novelty",
     "find_communities",
+    "find_label_stability",
 ]
 
 

@@ -19,6 +19,7 @@ from sciscidata.indicators import (
     compute_foster_novelty,
     compute_null_cd_index,
     compute_shibayama_novelty,
+    find_label_stability,
 )
 from sciscidata.label_thresholds import compute_disruption_labels, compute_uzzi_cells, count_labels
 from sciscidata.plots import (
@@ -57,6 +58,9 @@ SCORES = WORKS.select(
     "work_id",
     "publication_year",
     "primary_field",
+    n_i=pl.lit(3, pl.UInt32),
+    n_j=pl.lit(1, pl.UInt32),
+    n_k=pl.lit(0, pl.UInt32),
     cd_index=pl.lit(0.5),
     z=pl.lit(1.0),
     null_mean=pl.lit(0.1),
@@ -94,6 +98,7 @@ OF_CORPUS: dict[str, Callable[[Any, Any], Any]] = {
     "compute_cd_index": ssd.compute_cd_index,
     "compute_cd_variants": compute_cd_variants,
     "compute_cd_trajectory": lambda w, c: compute_cd_trajectory(w, c, ages=[1, 3], last_year=2010),
+    "find_label_stability": lambda w, c: find_label_stability(w, c, ages=[3]).lazy(),
     "compute_null_cd_index": lambda w, c: compute_null_cd_index(w, c, n_draws=2),
     "compute_atypicality": lambda w, c: ssd.compute_atypicality(w, c, focal=w),
     "compute_commonness": ssd.compute_commonness,
@@ -106,6 +111,8 @@ OF_CORPUS: dict[str, Callable[[Any, Any], Any]] = {
 OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "compute_embedding_disruptiveness": (WORKS, lambda frame: compute_embedding_disruptiveness(frame).collect()),
     "compute_labels": (SCORES, lambda frame: ssd.compute_labels(frame).collect()),
+    "compute_label_confidence": (SCORES, lambda frame: ssd.compute_label_confidence(frame).collect()),
+    "find_label_ceiling": (SCORES, lambda frame: ssd.find_label_ceiling(frame)._asdict()),
     "compute_disruption_labels": (SCORES, lambda frame: compute_disruption_labels(frame).collect()),
     "compute_uzzi_cells": (SCORES, lambda frame: compute_uzzi_cells(frame).collect()),
     "count_labels": (SCORES, count_labels),

@@ -1,0 +1,270 @@
+"""How sure disruption labels are on real graphs, how well this is predicted, and how fast.
+
+python benchmarks/label_confidence.py                        every graph of the shared data: four tables
+python benchmarks/label_confidence.py --picture FILE.png     the reliability diagram, too
+python benchmarks/label_confidence.py --size M               time beside that of CD_5
+
+No text of a work is read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+import sciscidata as ssd
+from benchmarks.graphs import scan_graph, shared_data
+from sciscidata.indicators import find_label_stability
+
+LABELS = ("consolidating", "neutral", "disruptive")
+COUNTS = ("n_i", "n_j", "n_k")
+FORMS: dict[str, dict[str, Any]] = {"plain": {"shrink": False}, "default": {}, "by field": {"by": ["primary_field"]}}
+CITERS = (("1-2", 1, 2), ("3-5", 3, 5), ("6-10", 6, 10), ("11-30", 11, 30), ("> 30", 31, 1 << 40))
+SPLITS = 5
+
+
+class Graph(NamedTuple):
+    """Works and citations."""
+
+    works: pl.LazyFrame
+    citations: pl.LazyFrame
+
+
+def read_graph(name: str) -> Graph:
+    """Read one graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
+    data = shared_data()
+    if name == "papers":
+        works = pl.scan_parquet(data / "papers" / "works.parquet")
+        columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
+        return Graph(
+            works.select(*columns, last_year=pl.col("last_full_year") + 1),
+            pl.scan_parquet(data / "papers" / "citations.parquet"),
+        )
+    start = data / "openalex" / "synergy_A." if name == "synergy" else data / f"graph_{name}" / ""
+    nodes, edges = (
+        pl.scan_parquet(f"{start}{'' if name == 'synergy' else '/'}{table}.parquet") for table in ("nodes", "edges")
+    )
+
+    def number(column: pl.Expr) -> pl.Expr:
+        return (column.str.slice(1) if name == "synergy" else column).cast(pl.Int64)
+
+    last = {"hepth": 2003, "handball": 2026, "synergy": 2022}[name]
+    works = nodes.select(
+        work_id=number(pl.nth(0)), publication_year=pl.col("year").cast(pl.Int32), last_year=pl.lit(last)
+    )
+    return Graph(works, edges.select(citing_id=number(pl.nth(0)), cited_id=number(pl.nth(1))))
+
+
+def score(counts: np.ndarray, facts: pl.DataFrame) -> pl.DataFrame:
+    """Make CD_SCORES with their labels from rows of n_i, n_j, n_k."""
+    total = counts.sum(axis=1)
+    index = np.where(total > 0, (counts[:, 0] - counts[:, 1]) / np.maximum(total, 1), np.nan)
+    columns = {name: pl.Series(counts[:, place], dtype=pl.UInt32) for place, name in enumerate(COUNTS)}
+    return ssd.compute_labels(facts.with_columns(**columns, cd_index=pl.Series(index).fill_nan(None))).collect()
+
+
+def is_cited(scores: pl.DataFrame) -> pl.Series:
+    return (scores["n_i"] + scores["n_j"] > 0) & scores["cd_index"].is_not_null()
+
+
+def calibration_error(confidence: np.ndarray, is_same: np.ndarray) -> float:
+    """Return the expected calibration error over ten bins of equal width."""
+    places = np.minimum((confidence * 10).astype(int), 9)
+    return float(np.abs(np.bincount(places, confidence, 10) - np.bincount(places, is_same, 10)).sum() / len(places))
+
+
+def print_by_label_and_citers(graphs: dict[str, pl.DataFrame]) -> None:
+    """Print the mean confidence by label and by number of citers."""
+    print("\n| graph | form | works with a citer | consolidating, neutral, disruptive |", end="")
+    print(" | ".join(f" {name}" for name, *_ in CITERS), "|\n|---|---|---|---|---|---|---|---|---|")
+    for name, scores in graphs.items():
+        for form in ("plain", "default"):
+            rows = ssd.compute_label_confidence(scores, **FORMS[form]).collect()
+            rows = rows.filter(is_cited(rows))
+            confidence, citers = pl.col("label_confidence"), pl.col("n_i") + pl.col("n_j")
+            by_label = [rows.filter(disruption_label=label)["label_confidence"].mean() for label in LABELS]
+            by_citers = [
+                rows.filter(citers.is_between(low, high)).select(confidence.mean()).item() for _, low, high in CITERS
+            ]
+            cells = [", ".join(f"{value:.2f}" for value in by_label), *(f"{value:.2f}" for value in by_citers)]
+            print(f"| {name} | {form} | {rows.height:,} |", " | ".join(cells), "|")
+
+
+def pair_up(kind: str, scores: pl.DataFrame) -> list[tuple[pl.DataFrame, pl.DataFrame]]:
+    """Return pairs of scores of the same works: what is known, and what it is to predict."""
+
+    def counts(rows: pl.DataFrame, ending: str = "") -> np.ndarray:
+        return rows.select(f"{name}{ending}" for name in COUNTS).to_numpy().astype(np.int64)
+
+    facts = [name for name in scores.columns if name in ("work_id", "primary_field")]
+    if kind == "random halves":
+        whole, pairs = counts(scores), []
+        for seed in range(SPLITS):
+            half = np.random.default_rng(seed).binomial(whole, 0.5)
+            pairs.append((score(half, scores.select(facts)), score(whole - half, scores.select(facts))))
+        return pairs
+    years = 6 if kind == "odd and even years" else 10
+    rows = scores.filter(pl.col("publication_year") + years < pl.col("last_year"))
+    if kind == "5 and 10 years":
+        return [(score(counts(rows), rows.select(facts)), score(counts(rows, "_10"), rows.select(facts)))]
+    up_to = [np.zeros((rows.height, 3), np.int64)]
+    up_to += [counts(rows, "" if age == 5 else f"_{age}") for age in range(1, 7)]
+    odd, even = (sum(up_to[age] - up_to[age - 1] for age in ages) for ages in ((1, 3, 5), (2, 4, 6)))
+    halves = [score(part, rows.select(facts)) for part in (odd, even)]
+    return [(halves[0], halves[1]), (halves[1], halves[0])]
+
+
+def print_calibration(graphs: dict[str, pl.DataFrame]) -> dict[tuple[str, str], tuple[np.ndarray, np.ndarray]]:
+    """Print how well the agreement of labels is predicted; return predicted and observed of the random halves."""
+    print(
+        "\n| what | graph | works | agree | form | predicted | error | by chance | consolidating, neutral, disruptive |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|")
+    kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]] = {}
+    for kind in ("random halves", "odd and even years", "5 and 10 years"):
+        for name, scores in graphs.items():
+            pairs = pair_up(kind, scores)
+            for form, options in FORMS.items():
+                if form == "by field" and "primary_field" not in scores.columns:
+                    continue
+                found, errors, chance = [], [], []
+                for known, other in pairs:
+                    rows = ssd.compute_label_confidence(known, **options).collect()
+                    same = rows["disruption_label"] == other["disruption_label"]
+                    both = is_cited(known) & is_cited(other)
+                    confidence, is_same = rows["label_confidence"].filter(both).to_numpy(), same.filter(both).to_numpy()
+                    found.append((confidence, is_same, rows["disruption_label"].filter(both).to_numpy()))
+                    if confidence.size:
+                        errors.append(calibration_error(confidence, is_same))
+                        drawn = np.random.default_rng(0).random((20, confidence.size)) < confidence
+                        chance.append(np.mean([calibration_error(confidence, one) for one in drawn]))
+                confidence, is_same, label = (np.concatenate(parts) for parts in zip(*found, strict=True))
+                if not confidence.size:
+                    continue
+                if kind == "random halves":
+                    kept[form, name] = confidence, is_same
+                by_label = ", ".join(
+                    f"{confidence[label == one].mean():.2f} ({is_same[label == one].mean():.2f})"
+                    for one in LABELS
+                    if (label == one).any()
+                )
+                print(
+                    f"| {kind} | {name} | {confidence.size // len(pairs):,} | {is_same.mean():.3f} | {form} "
+                    f"| {confidence.mean():.3f} | {np.mean(errors):.3f} | {np.mean(chance):.3f} | {by_label} |",
+                    flush=True,
+                )
+    return kept
+
+
+def print_ceilings(graphs: dict[str, pl.DataFrame]) -> None:
+    """Print the highest accuracy and macro-F1, as the labels are and if each label is drawn equally often."""
+    print("\n| graph | labels | works | accuracy | macro-F1 | s |\n|---|---|---|---|---|---|")
+    for name, scores in graphs.items():
+        for kind, shares in (("as they are", None), ("a third each", dict.fromkeys(LABELS, 1 / 3))):
+            start = time.perf_counter()
+            ceiling = ssd.find_label_ceiling(scores, shares=shares)
+            print(
+                f"| {name} | {kind} | {ceiling.works:,} | {ceiling.accuracy:.3f} | {ceiling.macro_f1:.3f} "
+                f"| {time.perf_counter() - start:.1f} |",
+                flush=True,
+            )
+
+
+def print_stability(name: str, graph: Graph) -> None:
+    """Print which share of labels is that of all years."""
+    last = graph.works.select(pl.col("last_year").max()).collect().item()
+    found = find_label_stability(graph.works, graph.citations, last_year=last)
+    print(f"\n| {name} | " + " | ".join(f"{age} years" for age in (3, 5, 10)), "|\n|---|---|---|---|")
+    for group in found["group"].unique(maintain_order=True):
+        cells = []
+        for age in (3, 5, 10):
+            row = found.filter(age=age, group=group)
+            cells.append(f"{row['share_same'].item():.2f} ({row['works'].item():,})" if row.height else "")
+        print(f"| {group} |", " | ".join(cells), "|")
+
+
+def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path) -> None:
+    """Draw observed against predicted agreement of random halves."""
+    import matplotlib as mpl
+
+    mpl.use("agg")
+    import matplotlib.pyplot as plt
+
+    figure, panels = plt.subplots(1, 2, figsize=(8.4, 4.2), sharey=True)
+    for axes, form, title in zip(panels, ("plain", "default"), ("shrink=False", "default"), strict=True):
+        axes.plot([0, 1], [0, 1], color="0.7", lw=1)
+        for name in dict.fromkeys(name for _, name in kept):
+            confidence, is_same = kept[form, name]
+            places = np.minimum((confidence * 10).astype(int), 9)
+            size = np.bincount(places, minlength=10)
+            with np.errstate(invalid="ignore"):
+                x, y = (np.bincount(places, values, 10) / size for values in (confidence, is_same))
+            shown = size >= 25 * SPLITS
+            axes.plot(x[shown], y[shown], "o-", ms=4, lw=1, label=name)
+        axes.set(xlabel="predicted", title=title, xlim=(0, 1), ylim=(0, 1))
+    panels[0].set_ylabel("the other half of the citers agrees")
+    panels[0].legend(frameon=False)
+    figure.tight_layout()
+    figure.savefig(path, dpi=110, pil_kwargs={"optimize": True})
+    print(f"wrote {path}")
+
+
+def measure_speed(size: str) -> None:
+    """Time label confidence beside CD_5, on one thread and on all that Polars has."""
+    from sciscidata.disruption.index import score_graph
+    from sciscidata.graph.graph import build_graph
+
+    graph = build_graph(*scan_graph(size))
+    scores = score_graph(graph)
+    ssd.compute_label_confidence(scores).collect()
+    print(f"{graph}\n| | CPU s | s |\n|---|---|---|")
+    work = {
+        "CD_5": lambda: score_graph(graph),
+        "plain": lambda: ssd.compute_label_confidence(scores, shrink=False).collect(),
+        "default": lambda: ssd.compute_label_confidence(scores).collect(),
+        "default, ±0.1": lambda: ssd.compute_label_confidence(scores, ssd.LabelThresholds.preset("wide")).collect(),
+    }
+    for name, one in work.items():
+        taken = []
+        for _ in range(3):
+            cpu, wall = time.process_time(), time.perf_counter()
+            one()
+            taken.append((time.process_time() - cpu, time.perf_counter() - wall))
+        print(f"| {name} | {min(cpu for cpu, _ in taken):.3f} | {min(wall for _, wall in taken):.3f} |", flush=True)
+
+
+def main() -> None:
+    """Measure what was asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    logging.basicConfig(level=logging.ERROR)
+    if options.size:
+        measure_speed(options.size)
+        return
+    scores: dict[str, pl.DataFrame] = {}
+    sources = {name: read_graph(name) for name in ("hepth", "handball", "synergy", "papers")}
+    windows = ssd.CDConfig(windows=(1, 2, 3, 4, 6, 10))
+    for name, graph in sources.items():
+        counted = ssd.compute_cd_index(graph.works, graph.citations, windows).join(graph.works, on="work_id")
+        scores[name] = ssd.compute_labels(counted.filter(pl.col("cd_index").is_not_null()).sort("work_id")).collect()
+    print_by_label_and_citers(scores)
+    kept = print_calibration(scores)
+    print_ceilings(scores)
+    for name, graph in sources.items():
+        print_stability(name, graph)
+    if options.picture:
+        draw(kept, options.picture)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,486 @@
+"""Compiled loops of label confidence, called by ``label_confidence.py`` only.
+
+A redraw has s citers. Each next one is of n_i with probability (a + g x) / (a + b + g s), where x of the s before are:
+an urn, from which follow the binomial (g = 0) and the beta-binomial distribution (g = 1). The totals s and n_k have
+p(s + 1) / p(s) = (u + v s) / (s + 1): Poisson (v = 0) or negative binomial. So every step costs a few multiplications.
+"""
+
+# pyright: basic
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numba import njit
+
+from sciscidata._kernels.compile import kernel
+
+_NEGLIGIBLE = 1e-14  # of the mode: what lies beyond changes no probability by 1e-11
+_DEVIATIONS = 9.0  # as far out, in standard deviations
+_CERTAIN = 6.5  # standard deviations, beyond which the series says 0 or 1
+_FEWEST = 64  # values on each side of the mode; a geometric tail of ratio 1/2 ends before
+_EXACT_K = 4_096  # a larger mean of n_k takes an Edgeworth series, off by less than 1e-6
+_SERIES_K = 256  # from here on, s + n_k takes the series where only differences up to _NEAR can be neutral
+_NEAR, _MANY = 6, 1_024
+_KEPT_BITS = 14
+_KEPT = 1 << _KEPT_BITS
+_GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of a rate
+_MOST_STEPS, _STILL, _LARGEST_PRIOR = 2_000, 1e-6, 1e3
+
+
+@njit(nogil=True)
+def _reach(mean, v):
+    """Return how many values on each side of the mode count."""
+    return np.int64(_DEVIATIONS * math.sqrt(mean / (1 - v))) + _FEWEST
+
+
+@njit(nogil=True)
+def _fill(u, v, least, chance):
+    """Write the probabilities of the values from ``least`` on; return the first value, and how many there are."""
+    mode = max(np.int64(math.ceil((u - 1) / (1 - v))), least)
+    reach = _reach(u / (1 - v), v)
+    first = max(mode - reach, least)
+    begin = end = mode - first
+    chance[end] = 1.0
+    while begin > 0 and chance[begin] > _NEGLIGIBLE:
+        value = first + begin - 1
+        chance[begin - 1] = chance[begin] * (value + 1) / (u + v * value)
+        begin -= 1
+    while end < mode - first + reach and chance[end] > _NEGLIGIBLE:
+        value = first + end
+        chance[end + 1] = chance[end] * (u + v * value) / (value + 1)
+        end += 1
+    size = end + 1 - begin
+    chance[:size] = chance[begin : end + 1] / np.sum(chance[begin : end + 1])
+    return first + begin, size
+
+
+@njit(nogil=True)
+def _series_below(most, mean, variance, third, fourth):
+    """Return the probability of at most ``most`` from four cumulants, by an Edgeworth series for whole numbers."""
+    z = (most + 0.5 - mean) / math.sqrt(variance)
+    if abs(z) > _CERTAIN:
+        return 1.0 if z > 0 else 0.0
+    z2, skew = z * z, third / (variance * math.sqrt(variance))
+    terms = skew / 6 * (z2 - 1) + z * (
+        fourth / (variance * variance) / 24 * (z2 - 3)
+        + skew * skew / 72 * (z2 * z2 - 10 * z2 + 15)
+        - 1 / (24 * variance)
+    )
+    return 0.5 * math.erfc(-z / math.sqrt(2.0)) - terms * math.exp(-z2 / 2) / math.sqrt(2 * math.pi)
+
+
+@njit(nogil=True)
+def _n_k_below(most, mean, v):
+    """Return the probability of at most ``most`` of n_k by the series."""
+    w = 1 / (1 - v)
+    return _series_below(most, mean, mean * w, mean * (1 + v) * w * w, mean * (1 + 4 * v + v * v) * w * w * w)
+
+
+@njit(nogil=True)
+def _reaches(d, n, cut, inclusive):
+    return d / n > cut or (inclusive and d / n == cut)
+
+
+@njit(nogil=True)
+def _largest_total(d, cut, inclusive):
+    """Return the largest total n for which d / n, as a double, reaches the cut-off; d and cut-off are above 0."""
+    if d >= cut * 2.0**60:
+        return np.int64(1) << 60
+    n = np.int64(d / cut)
+    while _reaches(d, n + 1, cut, inclusive):
+        n += 1
+    while n > 0 and not _reaches(d, n, cut, inclusive):
+        n -= 1
+    return n
+
+
+@njit(nogil=True)
+def _least_difference(n, cut, inclusive):
+    """Return the smallest d for which d / n, as a double, reaches the cut-off, which is 0 to 1."""
+    d = np.int64(n * cut)
+    while d > 0 and _reaches(d - 1, max(n, 1), cut, inclusive):
+        d -= 1
+    while not _reaches(d, max(n, 1), cut, inclusive):
+        d += 1
+    return d
+
+
+@njit(nogil=True)
+def _urn(s, x, a, b, g):
+    """Return the probabilities that x, and that at least x, of the first s drawn are of n_i."""
+    chance = math.lgamma(s + 1) - math.lgamma(x + 1) - math.lgamma(s - x + 1)
+    if g == 0:
+        chance += x * math.log(a / (a + b)) + (s - x) * math.log(b / (a + b))
+    else:
+        chance += math.lgamma(a + x) - math.lgamma(a) + math.lgamma(b + s - x) - math.lgamma(b)
+        chance -= math.lgamma(a + b + s) - math.lgamma(a + b)
+    chance = now = math.exp(chance)
+    others = 0.0
+    if x * (a + b) < s * a:
+        while x > 0 and now > _NEGLIGIBLE * others:
+            now *= x / (s - x + 1) * (b + g * (s - x)) / (a + g * (x - 1))
+            others += now
+            x -= 1
+        return chance, 1 - others
+    while x < s and now > _NEGLIGIBLE * others:
+        now *= (s - x) / (x + 1) * (a + g * x) / (b + g * (s - x - 1))
+        others += now
+        x += 1
+    return chance, chance + others
+
+
+@njit(nogil=True)
+def _reached(totals, k, a, b, g, cut, inclusive):
+    """Return the probability that (n_i - n_j) / (n_i + n_j + n_k) reaches a cut-off of 0 or more; 0 / 0 counts as 0."""
+    first, size, chance = totals
+    k_first, k_size, k_below, k_mean, v = k
+    if cut > 1:
+        return 0.0
+    found = 0.0
+    x, here, from_here = np.int64(0), 0.0, 0.0
+    # From the difference ``sure`` on every n_k will do, and below ``least`` none; they grow with s.
+    least = sure = np.int64(0 if inclusive else 1)
+    least_until = sure_until = np.int64(1) << 60
+    if cut > 0:
+        least = _least_difference(first + k_first, cut, inclusive)
+        sure = _least_difference(first + k_first + k_size - 1, cut, inclusive)
+        least_until = _largest_total(least, cut, inclusive) if least else np.int64(0)
+        sure_until = _largest_total(sure, cut, inclusive) if sure else np.int64(0)
+    for s in range(first, first + size):
+        while s + k_first > least_until:
+            least += 1
+            least_until = _largest_total(least, cut, inclusive)
+        while s + k_first + k_size - 1 > sure_until:
+            sure += 1
+            sure_until = _largest_total(sure, cut, inclusive)
+        lowest, wanted = (s + least + 1) // 2, (s + sure + 1) // 2
+        at = min(wanted, s)
+        if here > 0:
+            step = (b + g * (s - 1 - x)) / (a + b + g * (s - 1)) / (s - x)
+            from_here += here * x * step
+            here *= s * step
+            while x < at:
+                from_here -= here
+                here *= (s - x) / (x + 1) * (a + g * x) / (b + g * (s - x - 1))
+                x += 1
+        if here <= 0:
+            x = at
+            here, from_here = _urn(s, x, a, b, g)
+        part = from_here if wanted <= s else 0.0
+        now, at = here, x
+        while at >= lowest:
+            if at < wanted:
+                most = _largest_total(2 * at - s, cut, inclusive) - s
+                below = 0.0
+                if k_mean > _EXACT_K:
+                    below = _n_k_below(most, k_mean, v)
+                elif most >= k_first:
+                    below = k_below[min(most - k_first, k_size - 1)]
+                part += now * below
+            now *= at / (s - at + 1) * (b + g * (s - at)) / (a + g * (at - 1))
+            at -= 1
+        found += chance[s - first] * part
+    return found
+
+
+@njit(nogil=True)
+def _reached_by_all_of_one(totals, k, is_i, cut, inclusive):
+    """Return the same where every citer is of n_i, or none is."""
+    first, size, chance = totals
+    k_first, k_size, k_below, k_mean, v = k
+    found = chance[0] if first == 0 and cut == 0 and inclusive else 0.0
+    for s in range(max(first, 1), first + size if is_i and cut <= 1 else 0):
+        most = (_largest_total(s, cut, inclusive) if cut > 0 else np.int64(1) << 60) - s
+        below = 1.0
+        if k_mean > _EXACT_K:
+            below = _n_k_below(min(most, k_first + k_size), k_mean, v)
+        elif most < k_first + k_size - 1:
+            below = k_below[most - k_first] if most >= k_first else 0.0
+        found += chance[s - first] * below
+    return found
+
+
+@njit(nogil=True)
+def _any_reached(totals, k, a, b, g, cut, inclusive):
+    """Return the same for any cut-off."""
+    if cut < 0:
+        return 1 - _any_reached_above(totals, k, b, a, g, -cut, not inclusive)
+    return _any_reached_above(totals, k, a, b, g, cut, inclusive)
+
+
+@njit(nogil=True)
+def _any_reached_above(totals, k, a, b, g, cut, inclusive):
+    if a == 0 or b == 0:
+        return _reached_by_all_of_one(totals, k, a > 0, cut, inclusive)
+    return _reached(totals, k, a, b, g, cut, inclusive)
+
+
+@kernel
+def count_shares(n_i, n_j, cell, counts):
+    """Add to ``counts`` (cells, 3, citers) how many works have n_i, n_j, and both, above m.
+
+    A work of more citers than ``counts`` has places is left out.
+    """
+    for row in range(n_i.size):
+        total = np.int64(n_i[row]) + np.int64(n_j[row])
+        if total <= counts.shape[2] and cell[row] >= 0:
+            for m in range(n_i[row]):
+                counts[cell[row], 0, m] += 1
+            for m in range(n_j[row]):
+                counts[cell[row], 1, m] += 1
+            for m in range(total):
+                counts[cell[row], 2, m] += 1
+
+
+@kernel
+def fit_shares(counts, prior):
+    """Write the a and b of the beta-binomial distribution that makes the counts of each cell most likely.
+
+    A work of one citer of each kind is added, so that no share is 0. Source: Minka 2000, "Estimating a Dirichlet
+    distribution", the fixed point for a Polya distribution.
+    """
+    for cell in range(counts.shape[0]):
+        ab = np.full(2, 0.5)
+        for _ in range(_MOST_STEPS):
+            sums = np.array([1 / ab[0], 1 / ab[1], 2 / (ab[0] + ab[1])])
+            for m in range(counts.shape[2]):
+                if counts[cell, 2, m] == 0:
+                    break
+                sums[0] += counts[cell, 0, m] / (ab[0] + m)
+                sums[1] += counts[cell, 1, m] / (ab[1] + m)
+                sums[2] += counts[cell, 2, m] / (ab[0] + ab[1] + m)
+            factor = sums[:2] / sums[2]
+            ab *= factor
+            if np.abs(factor - 1).max() < _STILL or ab.max() > _LARGEST_PRIOR:
+                break
+        prior[cell] = ab
+
+
+@njit(nogil=True)
+def _sides_of_a_tie(totals, a, b, g):
+    """Return the probabilities of n_i > n_j and of n_i < n_j.
+
+    One more citer changes the side only from or to a tie, and half of the ways to a tie come from each side.
+    """
+    first, size, chance = totals
+    up = found = ties = 0.0
+    tie = 1.0
+    for s in range(first + size if a + b > 0 else 0):
+        if s >= first:
+            found += chance[s - first] * up
+            ties += chance[s - first] * (tie if s % 2 == 0 else 0.0)
+        m = s // 2
+        if s % 2 == 0:
+            up += tie * (a + g * m) / (a + b + g * s)
+        else:
+            tie *= 2 * s / (m + 1.0) * ((a + g * m) / (a + b + g * (s - 1))) * ((b + g * m) / (a + b + g * s))
+            up -= tie / 2
+    return found, 1 - found - ties if a + b > 0 else 0.0
+
+
+@njit(nogil=True)
+def _chances(u, a, b, n, form, cuts, scratch, has_say):
+    """Return the probabilities of disruptive and of consolidating; ``has_say``: n_k has."""
+    low, high, inclusive = cuts
+    s_chance, k_below = scratch
+    g, scale, v, least = form
+    first, size = _fill(u * scale, v, least, s_chance)
+    totals = first, size, s_chance
+    if not has_say:
+        return _sides_of_a_tie(totals, a, b, g)
+    if n > _EXACT_K:
+        k_size = 2 * _reach(n, v)
+        k_first = n - k_size // 2
+    else:
+        k_first, k_size = _fill(n * scale, v, 0, k_below)
+        for at in range(1, k_size):
+            k_below[at] += k_below[at - 1]
+    k = k_first, k_size, k_below, float(n), v
+    up = _any_reached(totals, k, a, b, g, high, inclusive)
+    return up, _any_reached(totals, k, b, a, g, -low, inclusive)
+
+
+@njit(nogil=True)
+def _tops(cuts):
+    """Return the largest total for which a difference of 1, 2, ... still is disruptive, and consolidating."""
+    low, high, inclusive = cuts
+    tops = np.zeros((2, _NEAR + 2), np.int64)
+    if low < 0 < high:
+        for d in range(1, _NEAR + 2):
+            tops[0, d], tops[1, d] = _largest_total(d, high, inclusive), _largest_total(d, -low, inclusive)
+    return tops
+
+
+@njit(nogil=True)
+def _far_total(mean, v):
+    """Return a total that a redraw with this mean passes with a probability below 1e-9."""
+    return mean + 8 * math.sqrt(mean / (1 - v)) + 40
+
+
+@njit(nogil=True)
+def _moments(u, a, b, d, form, s_chance, entry):
+    """Write the probability that n_i - n_j is d, and mean, variance and third cumulant of s where it is."""
+    g, scale, v, least = form
+    first, size = _fill(u * scale, v, least, s_chance)
+    here = 1.0 if a + b > 0 else 0.0
+    for x in range(d if a + b > 0 else 0):
+        here *= (a + g * x) / (a + b + g * x)
+    x, y, s = d, 0, d
+    n = one = two = three = 0.0
+    while s < first + size and here > 0:
+        if s >= first:
+            weight, gap = here * s_chance[s - first], s - u
+            n += weight
+            one += weight * gap
+            two += weight * gap * gap
+            three += weight * gap * gap * gap
+        here *= (s + 2.0) * (s + 1) * (a + g * x) * (b + g * y)
+        here /= (x + 1.0) * (y + 1) * (a + b + g * s) * (a + b + g * (s + 1))
+        x, y, s = x + 1, y + 1, s + 2
+    entry[:] = 0
+    if n > 0:
+        mean, square = one / n, two / n
+        entry[0], entry[1], entry[2] = n, u + mean, max(square - mean * mean, 0.0)
+        entry[3] = three / n - 3 * mean * square + 2 * mean**3
+
+
+@njit(nogil=True)
+def _without_large_totals(up, moments, u, a, b, tops, n, form, s_chance):
+    """Return the probability of n_i > n_j less that of the redraws whose total makes them neutral."""
+    v = form[2]
+    w = 1 / (1 - v)
+    far = _far_total(n + u, v)
+    for d in range(1, _NEAR + 1):
+        if far <= tops[d]:
+            break
+        entry = moments[d - 1]
+        if np.isnan(entry[0]):
+            _moments(u, a, b, d, form, s_chance, entry)
+        if entry[0] > 0:
+            mean, variance = entry[1] + n, entry[2] + n * w
+            third, fourth = entry[3] + n * (1 + v) * w * w, n * (1 + 4 * v + v * v) * w * w * w
+            up -= entry[0] * (1 - _series_below(tops[d], mean, variance, third, fourth))
+    return up
+
+
+@kernel
+def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, inclusive, found):
+    """Write into ``found`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
+
+    Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out;
+    where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
+    """
+    form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
+    v = form[2]
+    most = np.int64(0)
+    for row in range(n_i.size):
+        most = max(most, np.int64(n_i[row]) + np.int64(n_j[row]))
+    scratch = np.empty(2 * _reach(most, v) + 4), np.empty(2 * _reach(_EXACT_K, v) + 4)
+    cuts = low, high, inclusive
+    # Most works share n_i and n_j with many others.
+    keys, kept, moments = np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((_KEPT, 2, _NEAR, 4))
+    tops = _tops(cuts)
+    narrow, nearly = min(tops[0, 1], tops[1, 1]), min(tops[0, _NEAR + 1], tops[1, _NEAR + 1])
+    zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
+    for row in range(n_i.size):
+        if np.isnan(cd_index[row]):
+            found[:, row] = np.nan
+            continue
+        i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), np.int64(cell[row])
+        total = i + j + n
+        far = _far_total(float(total), v)
+        a, b = i + prior[c, 0], j + prior[c, 1]
+        if i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K)):
+            key = (c << 20) | (i << 10) | j
+            slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _KEPT_BITS))
+            if keys[slot] != key:
+                keys[slot], moments[slot] = key, np.nan
+                kept[slot, 0], kept[slot, 1] = _chances(float(i + j), a, b, n, form, cuts, scratch, False)
+            up, down = kept[slot]
+            if far >= narrow:
+                u, m, last = float(i + j), moments[slot], scratch[0]
+                up = _without_large_totals(up, m[0], u, a, b, tops[0], float(n), form, last)
+                down = _without_large_totals(down, m[1], u, b, a, tops[1], float(n), form, last)
+        else:
+            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, True)
+        if not is_shrunk and 0 < total < _FEWEST:
+            empty = math.exp(-total)
+            up = (up - (empty if zero_is_up else 0.0)) / (1 - empty)
+            down = (down - (empty if zero_is_down else 0.0)) / (1 - empty)
+        up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
+        found[1, row], found[2, row], found[3, row] = down, max(1 - up - down, 0.0), up
+        label = 2
+        if cd_index[row] > high or (inclusive and cd_index[row] == high):
+            label = 3
+        elif cd_index[row] < low or (inclusive and cd_index[row] == low):
+            label = 1
+        found[0, row] = found[label, row]
+
+
+@njit(nogil=True)
+def _quantile(below, wanted):
+    """Return the place in a running sum at which it reaches the wanted part of the whole."""
+    wanted *= below[-1]
+    at = np.searchsorted(below, wanted)
+    before = below[at - 1] if at else 0.0
+    return at - 0.5 + (wanted - before) / (below[at] - before)
+
+
+@kernel
+def chances_by_rate(rates, n_k, low, high, inclusive, found):
+    """Write how likely a redraw with a citer is consolidating, neutral and disruptive into ``found`` (works, 3).
+
+    The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k.
+    """
+    most = 0.0
+    for row in range(n_k.size):
+        most = max(most, rates[row, 0] + rates[row, 1])
+    scratch = np.empty(2 * _reach(most, 0.0) + 4), np.empty(2 * _reach(_EXACT_K, 0.0) + 4)
+    cuts = low, high, inclusive
+    tops = _tops(cuts)
+    narrow = min(tops[0, 1], tops[1, 1])
+    for row in range(n_k.size):
+        a, b, n = rates[row, 0], rates[row, 1], np.int64(n_k[row])
+        has_say = _far_total(a + b + n, 0.0) >= narrow
+        up, down = _chances(a + b, a, b, n, (0, 1.0, 0.0, 1), cuts, scratch, has_say)
+        up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
+        found[row, 0], found[row, 1], found[row, 2] = down, max(1 - up - down, 0.0), up
+
+
+@kernel
+def spread_rates(n_i, n_j, cell, prior, rates):
+    """Write rates of n_i and n_j that the counts of a work with a citer leave possible into ``rates`` (works, m, 2).
+
+    The sum is gamma with shape n_i + n_j and rate 1, the share of n_i beta. Both are cut into m parts of equal
+    probability, m a power of 2. Reversed bits say which part of one goes with which of the other: nothing is drawn.
+    """
+    share_below, sum_below = np.empty(_GRID), np.empty(_GRID)
+    m = rates.shape[1]
+    for row in range(n_i.size):
+        a, b = n_i[row] + prior[cell[row], 0], n_j[row] + prior[cell[row], 1]
+        total = float(n_i[row]) + float(n_j[row])
+        # The logarithms of odds and of sum: there, both are smooth and have one peak.
+        middle, top = math.log(a / b), math.log(total)
+        width, height = _WIDTH * math.sqrt(1 / a + 1 / b), _WIDTH / math.sqrt(total)
+        peak = a * math.log(a / (a + b)) + b * math.log(b / (a + b))
+        for x in range(_GRID):
+            odds = middle + width * ((x + 0.5) / _GRID - 0.5)
+            size = top + height * ((x + 0.5) / _GRID - 0.5)
+            fall = math.log1p(math.exp(-abs(odds)))
+            share_below[x] = math.exp(a * (min(odds, 0.0) - fall) - b * (max(odds, 0.0) + fall) - peak)
+            sum_below[x] = math.exp(total * (size - top) - (math.exp(size) - total))
+            if x:
+                share_below[x] += share_below[x - 1]
+                sum_below[x] += sum_below[x - 1]
+        for place in range(m):
+            other, rest, bit = 0, place, m >> 1
+            while bit:
+                other += bit * (rest & 1)
+                rest >>= 1
+                bit >>= 1
+            odds = middle + width * ((_quantile(share_below, (place + 0.5) / m) + 0.5) / _GRID - 0.5)
+            size = top + height * ((_quantile(sum_below, (other + 0.5) / m) + 0.5) / _GRID - 0.5)
+            share = 1 / (1 + math.exp(-odds))
+            rates[row, place, 0] = math.exp(size) * share
+            rates[row, place, 1] = math.exp(size) * (1 - share)

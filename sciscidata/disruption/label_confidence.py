@@ -1,0 +1,263 @@
+"""How sure a disruption label is: the probability that the same work, cited anew, gets it again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
+from sciscidata._support.parallel import run_all
+from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.frames import AnyFrame
+from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
+from sciscidata.options.checks import check_value, checked_config
+from sciscidata.schemas import CD_SCORES, require_columns
+
+_COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
+_PAIRS = 16
+_COLUMNS: Final = ("label_confidence", "p_consolidating", "p_neutral", "p_disruptive")
+_FEWEST_WORKS = 100  # with a citer: a smaller cell takes the prior of a wider one
+_MOST_CITERS = 8  # of works from which a prior is estimated: those that need one
+_ROWS_AT_ONCE = 1 << 17
+_DIGITS: Final = 10 ** np.arange(10)
+
+
+def compute_label_confidence(
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shrink: bool = True, by: Sequence[str] = ()
+) -> pl.LazyFrame:
+    """Add the probability that a work gets its disruption label again if it is cited anew, and that of each label.
+
+    By default a redraw has as many citers as one sample says about another: s is negative binomial with mean n_i + n_j
+    and twice that variance, at least 1, and so is n_k, which may be 0. How many of the s are of n_i is beta-binomial:
+    the work's own n_i and n_j, and a beta prior. The prior is estimated from all works whose n_k has as many digits.
+
+    Without ``shrink``, n_i, n_j and n_k are independent Poisson counts whose means are the observed ones. This takes
+    what was observed for the truth, so it is too sure of small counts. Redraws without a later work have no label and
+    are left out.
+
+    Args:
+        scores: CD_SCORES; work_id may be missing, and other columns pass through. Give all scored works, not a sample:
+            the prior is estimated from them. Counts of another window: rename its columns.
+        thresholds: ``LabelThresholds()`` when None.
+        shrink: whether small counts shrink towards those of all works.
+        by: columns within whose values the prior is estimated, such as ``["primary_field", "publication_year"]``.
+            Groups of fewer than 100 works with a citer take the prior of all.
+
+    Returns:
+        The rows of ``scores`` in their order. ``label_confidence`` (Float64, 0 to 1) is the probability of the work's
+        own label, ``p_consolidating``, ``p_neutral`` and ``p_disruptive`` (Float64) that of each; they add up to 1.
+        All are null where ``cd_index`` is null or NaN. Off by less than 1e-9 where n_k is below 256 or
+        has no say in the label, else by less than 1e-5.
+
+    Raises:
+        SchemaMismatchError: when called, if a column is missing or has another type.
+        ConfigError: when called, if ``thresholds`` are none.
+
+    Memory: all rows, since the prior is that of all.
+
+    Source: this project's. See docs/measures/label_confidence.md for what it predicts.
+
+    Example:
+        >>> scores = pl.LazyFrame({"n_i": [0, 0], "n_j": [1, 12], "n_k": [30, 30], "cd_index": [-1 / 31, -12 / 42]},
+        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
+        >>> compute_label_confidence(scores, shrink=False).select(pl.col("^label.*|p_.*$").round(3)).collect().rows()
+        [(0.632, 0.632, 0.368, 0.0), (1.0, 1.0, 0.0, 0.0)]
+    """
+    stage = "compute_label_confidence"
+    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    columns = _check_groups(frame, by, stage)
+    result = pl.Struct(dict.fromkeys(_COLUMNS, pl.Float64))
+
+    def score(rows: pl.Series) -> pl.Series:
+        return _score(rows.struct.unnest(), cut, shrink, columns).to_struct(rows.name)
+
+    chances = pl.struct(*dict.fromkeys([*_COUNTS, *columns])).map_batches(score, return_dtype=result)
+    return frame.drop(_COLUMNS, strict=False).with_columns(chances.struct.unnest())
+
+
+class LabelCeiling(NamedTuple):
+    """The most that a predictor of labels can reach, as ``find_label_ceiling`` finds it.
+
+    ``accuracy`` and ``macro_f1`` are 0 to 1; ``works`` is how many works were read.
+    """
+
+    accuracy: float
+    macro_f1: float
+    works: int
+
+
+def find_label_ceiling(
+    scores: AnyFrame,
+    thresholds: LabelThresholds | None = None,
+    *,
+    by: Sequence[str] = (),
+    shares: Mapping[str, float] | None = None,
+) -> LabelCeiling:
+    """Find the highest expected accuracy and macro-F1 of any predictor of disruption labels, however good.
+
+    A label is a draw: of two works that are cited at the same rates, one may be disruptive and one neutral. The best
+    predictor knows both rates of each work, of n_i and of n_j, and still errs. Rates are not known. So each work counts
+    with 16 pairs of rates that its counts leave possible, by the same prior as in ``compute_label_confidence``; their
+    labels come from Poisson counts with at least one citer, and n_k as observed for a rate.
+
+    The highest accuracy is that of the likeliest label of each pair of rates. The highest macro-F1 is searched: the
+    best predictor adds a handicap to each label, and the handicaps are improved until no step helps. Both are those of
+    expectations: a set of n works scatters around them by about 0.5 / sqrt(n).
+
+    Args:
+        scores: CD_SCORES of all works that may be drawn. Works without an index or a citer are left out.
+        thresholds: ``LabelThresholds()`` when None.
+        by: as in ``compute_label_confidence``.
+        shares: the share of each label among the works to be predicted, if they are drawn by label:
+            ``{"disruptive": 1 / 3, ...}`` for a balanced release. None: as in ``scores``.
+
+    Raises:
+        SchemaMismatchError: if a column is missing or has another type.
+        EmptyInputError: if no work has an index and a citer.
+        ConfigError: if ``shares`` names another label, or one that no work has.
+
+    Source: this project's.
+
+    Example:
+        >>> scores = pl.DataFrame({"n_i": [0, 1, 9], "n_j": [40, 2, 0], "n_k": [9, 9, 9], "cd_index": [-.8, -.1, .5]},
+        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
+        >>> 0.5 < find_label_ceiling(scores).accuracy < 1
+        True
+    """
+    from sciscidata.disruption import _label_kernels as kernels
+
+    stage = "find_label_ceiling"
+    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    columns = _check_groups(frame, by, stage)
+    labelled = compute_disruption_labels(frame.filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0), cut)
+    rows = (
+        labelled.drop_nulls("disruption_label")
+        .select("disruption_label", *dict.fromkeys([*_COUNTS, *columns]))
+        .collect()
+    )
+    if rows.is_empty():
+        msg = f"{stage}: no work has a CD index and a citer in the window. Give all scored works."
+        raise EmptyInputError(msg)
+    n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
+    cell, prior = _estimate_prior(rows, n_i, n_j, n_k, columns)
+    chances = np.empty((rows.height, _PAIRS, 3))
+
+    def work(span: tuple[int, int]) -> None:
+        part = slice(*span)
+        rates = np.empty((span[1] - span[0], _PAIRS, 2))
+        kernels.spread_rates(n_i[part], n_j[part], cell[part], prior, rates)
+        cuts = cut.consolidating_max, cut.disruptive_min, cut.inclusive
+        kernels.chances_by_rate(rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), *cuts, chances[part].reshape(-1, 3))
+
+    run_all(work, pairwise([*range(0, rows.height, 1 << 12), rows.height]), pl.thread_pool_size())
+    weights = np.ones(3)
+    if shares is not None:
+        weights = _weigh(rows["disruption_label"], check_value("shares", dict(shares), dict[str, float]))
+    return LabelCeiling(*best_expected(chances.reshape(-1, 3) * weights), rows.height)
+
+
+def best_expected(chances: Float64Array) -> tuple[float, float]:
+    """Find the highest expected accuracy and macro-F1 for rows of class probabilities, which need not add up to 1.
+
+    Accuracy is exact. Macro-F1 is that of the expected table of labels and predictions. The best rule for any function
+    of this table is linear in the probabilities; each step takes the rule that the slope at the last one asks for.
+
+    Example:
+        >>> best_expected(np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]]))[0]
+        0.9
+    """
+    total, actual = chances.sum(axis=1), chances.sum(axis=0)
+    classes = np.arange(chances.shape[1])
+    known, highest = actual > 0, 0.0
+    for power in (0, 0.5, 1):
+        gain = known / np.maximum(actual, actual.max() * 1e-9) ** power
+        reached, offset = -1.0, np.zeros(classes.size)
+        while True:
+            said = (chances * gain - np.outer(total, offset)).argmax(axis=1)
+            right = np.bincount(said, chances[np.arange(len(said)), said], classes.size)
+            size = np.bincount(said, total, classes.size) + actual
+            f1 = 2 * right / np.maximum(size, 1e-300)
+            if not f1[known].mean() > reached:
+                break
+            reached = float(f1[known].mean())
+            gain, offset = 2 / np.maximum(size, 1e-300), f1 / np.maximum(size, 1e-300)
+        highest = max(highest, reached)
+    return float(chances.max(axis=1).sum() / total.sum()), highest
+
+
+def _check_groups(frame: pl.LazyFrame, by: Sequence[str], stage: str) -> list[str]:
+    columns = [*check_value("by", tuple(by), tuple[str, ...])]
+    there = frame.collect_schema()
+    needed = {name: there.get(name, pl.String()) for name in columns}
+    require_columns(frame, needed, frame_name="scores", stage=stage)
+    return columns
+
+
+def _weigh(labels: pl.Series, shares: Mapping[str, float]) -> Float64Array:
+    """Return by how much more often a work of each label is drawn than it occurs, in the order of the chances."""
+    counts = dict(labels.value_counts().iter_rows())
+    unknown = [label for label, share in shares.items() if share and label not in counts]
+    if unknown or not sum(shares.values()) > 0:
+        msg = f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."
+        raise ConfigError(msg)
+    order = ("consolidating", "neutral", "disruptive")
+    return np.array([shares.get(label, 0) / counts.get(label, 1) for label in order])
+
+
+def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]) -> pl.DataFrame:
+    from sciscidata.disruption import _label_kernels as kernels
+
+    n_i, n_j, n_k = (rows[name].fill_null(0).to_numpy() for name in ("n_i", "n_j", "n_k"))
+    cd_index = rows["cd_index"].fill_null(float("nan")).to_numpy()
+    cell, prior = np.zeros(rows.height, np.int64), np.zeros((1, 2))
+    if shrink:
+        cell, prior = _estimate_prior(rows, n_i, n_j, n_k, by)
+    found = np.empty((len(_COLUMNS), rows.height))
+
+    def work(span: tuple[int, int]) -> None:
+        part = slice(*span)
+        cuts = cut.consolidating_max, cut.disruptive_min, cut.inclusive
+        given = n_i[part], n_j[part], n_k[part], cd_index[part], cell[part]
+        kernels.label_chances(*given, prior, shrink, *cuts, found[:, part])
+
+    n_threads = pl.thread_pool_size()
+    step = max(_ROWS_AT_ONCE, -(-rows.height // n_threads))  # in one piece, works share most of what is computed
+    run_all(work, pairwise([*range(0, rows.height, step), rows.height]), n_threads)
+    return pl.DataFrame(dict(zip(_COLUMNS, found, strict=True))).fill_nan(None)
+
+
+def _estimate_prior(
+    rows: pl.DataFrame, n_i: AnyArray, n_j: AnyArray, n_k: AnyArray, by: list[str]
+) -> tuple[Int64Array, Float64Array]:
+    """Return the cell of every work, and a and b of the beta prior of every cell."""
+    from sciscidata.disruption import _label_kernels as kernels
+
+    digits = np.searchsorted(_DIGITS, n_k, side="right")
+    is_known = rows["cd_index"].is_not_null().to_numpy()
+    cell = digits
+    if by:
+        groups = rows.select(pl.col(by).name.prefix("by_")).with_columns(
+            digits=digits, cited=is_known & (n_i + n_j > 0)
+        )
+        names = [name for name in groups.columns if name != "cited"]
+        large = groups.group_by(names).agg(pl.col("cited").sum()).filter(pl.col("cited") >= _FEWEST_WORKS)
+        numbered = large.drop("cited").with_row_index("cell", offset=_DIGITS.size + 1)
+        joined = groups.join(numbered, on=names, how="left", nulls_equal=True, maintain_order="left")
+        cell = joined.select(pl.coalesce("cell", "digits").cast(pl.Int64)).to_series().to_numpy()
+        wider = numbered["digits"].to_numpy()
+    else:
+        wider = np.empty(0, np.int64)
+    counts = np.zeros((_DIGITS.size + 1 + wider.size, 3, _MOST_CITERS), np.int64)
+    kernels.count_shares(n_i, n_j, np.where(is_known, cell, -1), counts)
+    small = counts[: _DIGITS.size + 1]
+    np.add.at(small, wider, counts[_DIGITS.size + 1 :])
+    small[small[:, 2, 0] < _FEWEST_WORKS] = small.sum(axis=0)
+    prior = np.empty((len(counts), 2))
+    kernels.fit_shares(counts, prior)
+    return cell, prior
