@@ -1,0 +1,559 @@
+"""Train and judge SmolLM2 on the packed slices, several jobs side by side: ``ladder.py work MODEL.gguf PACK OUT``.
+
+Needs PyTorch, tokenizers and scikit-learn, and nothing of this repository beside this folder. So it runs on a bare GPU
+machine. ``pack.py`` writes PACK, ``show.py`` reads OUT. Each line of ``OUT/results_*.jsonl`` is a job that has ended.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import lzma
+import math
+import time
+from collections import Counter, deque
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.multiprocessing as mp
+import torch.nn.functional as F
+from policy import Policy, Rows, read_weights, sample
+from tokenizers import Tokenizer
+
+LABELS = ("disruptive", "consolidating", "neutral")
+MOST_TOKENS = {"two_keys": 40, "probabilities": 48}
+SFT = {"n_epochs": 2, "batch": 32, "lr": 5e-5}
+RL = {"n_steps": 24, "batch": 32, "group": 8, "lr": 1e-5, "eval_every": 12}
+
+
+class Pack:
+    """The papers as token ids, their labels and sides; no text."""
+
+    def __init__(self, path: Path) -> None:
+        with lzma.open(path) as file:
+            held = np.load(file, allow_pickle=False)
+            self.arrays = {name: held[name] for name in held.files}
+        self.settings = json.loads(str(self.arrays["settings"]))
+        self.tokenizer = Tokenizer.from_str(str(self.arrays["tokenizer"]))
+        self.labels, self.soft, self.field = (self.arrays[name] for name in ("label", "soft", "field"))
+        self.answers = [list(map(int, self.arrays[f"answer_{label}"])) for label in LABELS]
+        first = next(at for at, tokens in enumerate(zip(*self.answers, strict=False)) if len(set(tokens)) > 1)
+        self.label_at = first
+        self.label_tokens = [answer[first] for answer in self.answers]
+
+    def prompt(self, view: str, row: int) -> np.ndarray:
+        begin, end = self.arrays[f"{view}_ends"][[row, row + 1]]
+        return self.arrays[f"{view}_tokens"][begin:end]
+
+    def soft_answer(self, row: int) -> list[int]:
+        begin, end = self.arrays["soft_answer_ends"][[row, row + 1]]
+        return self.arrays["soft_answer_tokens"][begin:end].tolist()
+
+    def rows(self, name: str, side: str) -> np.ndarray:
+        """``two``; ``two-archaeology`` tests on a field that neither train nor dev has."""
+        name, _, field = name.partition("-")
+        rows = self.arrays[f"{name}_{side}"]
+        if not field:
+            return rows
+        is_field = self.field[rows] == self.settings["fields"].index(field)
+        return rows[is_field if side == "test" else ~is_field]
+
+
+def read_two_keys(text: str) -> tuple[str, int | None]:
+    value, problem = read_object(text)
+    if problem:
+        return problem, None
+    is_valid = (
+        set(value) == {"disruption_label", "confidence"}
+        and value["disruption_label"] in LABELS
+        and is_share(value["confidence"])
+    )
+    return ("", LABELS.index(value["disruption_label"])) if is_valid else ("broken", None)
+
+
+def read_probabilities(text: str) -> tuple[str, list[float] | None]:
+    value, problem = read_object(text)
+    if problem:
+        return problem, None
+    if set(value) != set(LABELS) or not all(map(is_share, value.values())):
+        return "broken", None
+    said = [value[label] for label in LABELS]
+    if abs(round(math.fsum(said) - 1, 9)) > 1e-3 or said.count(max(said)) > 1:
+        return "broken", None
+    return "", [p / math.fsum(said) for p in said]
+
+
+def read_object(text: str) -> tuple[Any, str]:
+    repeated = False
+
+    def pairs(items):
+        nonlocal repeated
+        repeated |= len(dict(items)) < len(items)
+        return dict(items)
+
+    def refuse(name):
+        raise ValueError(name)
+
+    try:
+        value = json.loads(text, object_pairs_hook=pairs, parse_int=float, parse_constant=refuse)
+    except ValueError:
+        return None, "not_json"
+    return (value, "") if isinstance(value, dict) and not repeated else (None, "broken")
+
+
+def is_share(value: object) -> bool:
+    return isinstance(value, float) and 0 <= value <= 1
+
+
+class Reward:
+    """What an answer earns. The names of sciscirl's rewards give what sciscirl pays; the others are tried here.
+
+    - ``least_recall``: a right answer earns 3 times the dual variable of its class. The variables add up to 1, and grow
+      where the running recall is low (multiplicative weights, rate 0.2 a step).
+    - ``soft``: under probabilities, the quadratic score against the chance of each label instead of the label drawn.
+    """
+
+    def __init__(self, name: str, contract: str, shares: list[float]) -> None:
+        self.name, self.contract, self.shares = name, contract, shares
+        self.dual = [1 / len(LABELS)] * len(LABELS)
+        self.recent: deque[Counter] = deque()
+
+    def pay(self, text: str, gold: int, soft: np.ndarray) -> tuple[float, int | None]:
+        """Return the reward and the label said."""
+        problem, said = read_two_keys(text) if self.contract == "two_keys" else read_probabilities(text)
+        think = -1.0 if "<think>" in text else 0.0
+        if problem:
+            return (-1.0 if problem == "not_json" else -0.75) + think, None
+        weight = 1 / (sum(s > 0 for s in self.shares) * self.shares[gold]) if self.shares[gold] else 1.0
+        label = said if self.contract == "two_keys" else int(np.argmax(said))
+        if self.contract == "probabilities":
+            aim = soft if self.name == "soft" else np.eye(len(LABELS))[gold]
+            score = 1 - sum((p - q) ** 2 for p, q in zip(said, aim, strict=True)) / 2
+            task = score if self.name == "soft" else weight * score
+            return round(0.05 + task + think, 9), label
+        right = label == gold
+        task = {
+            "strong": 1.0 if right else -0.6,
+            "disruptive_x3": (3.0 if gold == 0 else 1.0) if right else -0.6,
+            "balanced": weight * right,
+            "balanced_shares": weight * right - 0.5 * self.excess(label),
+            "least_recall": 3 * self.dual[gold] * right,
+        }[self.name]
+        return round(0.05 + task + think, 9), label
+
+    def excess(self, label: int) -> float:
+        n_said = sum(one.total() for one in self.recent)
+        return sum(one[label] for one in self.recent) / n_said - self.shares[label] if n_said else 0.0
+
+    def end_batch(self, said: list[int | None], golds: list[int]) -> None:
+        self.recent.append(Counter(label for label in said if label is not None))
+        while len(self.recent) > 1 and sum(one.total() for one in self.recent) - self.recent[0].total() >= 256:
+            self.recent.popleft()
+        if self.name == "least_recall":
+            for gold in {*golds}:
+                recall = np.mean([s == g for s, g in zip(said, golds, strict=True) if g == gold])
+                self.dual[gold] *= math.exp(-0.2 * float(recall))
+            self.dual = [one / math.fsum(self.dual) for one in self.dual]
+
+
+class Worker:
+    def __init__(self, number: int, model: Path, pack: Path, out: Path, device: str) -> None:
+        torch.set_num_threads(1)
+        torch.backends.cuda.matmul.allow_tf32 = True
+        self.device, self.out, self.pack, self.number = device, out, Pack(pack), number
+        self.kind = torch.bfloat16 if device == "cuda" else torch.float32
+        self.start = read_weights(model)
+        self.policy = Policy().to(device)
+        self.fast = Policy().to(device, self.kind)  # for answers: the same weights, rounded once a step
+
+    def do(self, job: dict[str, Any]) -> dict[str, Any]:
+        begun = time.monotonic()
+        torch.manual_seed(job["seed"])
+        self.rng = np.random.default_rng(job["seed"])
+        weights = torch.load(self.out / f"{job['after']}.pt") if job.get("after") else self.start
+        self.policy.load_state_dict(weights)
+        result = getattr(self, job["way"])(job)
+        if job.get("keep"):
+            torch.save({n: p.to(torch.bfloat16) for n, p in self.policy.state_dict().items()}, self.out / "part.pt")
+            (self.out / "part.pt").replace(self.out / f"{job['name']}.pt")
+        return {"job": job, **result, "seconds": round(time.monotonic() - begun, 1)}
+
+    def sync(self) -> None:
+        with torch.no_grad():
+            for fast, own in zip(self.fast.parameters(), self.policy.parameters(), strict=True):
+                fast.copy_(own)
+        self.fast.eval()
+
+    # judging
+
+    def judge(self, job: dict[str, Any], side: str, **more) -> dict[str, Any]:
+        """Let the policy answer greedily, and read the probability of each label where the answer names it."""
+        self.sync()
+        rows = self.pack.rows(job.get("test", job["slice"]), side)
+        said, chances = np.full(len(rows), -1), np.zeros((len(rows), len(LABELS)))
+        for part in self.in_parts(job, rows, 192):
+            prompts = [self.pack.prompt(job["view"], row) for row in rows[part]]
+            if job["contract"] == "two_keys":
+                chances[part] = self.label_chances(prompts)
+            answers = sample(self.fast, prompts, 1, MOST_TOKENS[job["contract"]], self.device)
+            for at, answer in zip(part, answers, strict=True):
+                text = self.read_text(answer[0])
+                problem, read = (read_two_keys if job["contract"] == "two_keys" else read_probabilities)(text)
+                if not problem:
+                    said[at] = read if job["contract"] == "two_keys" else int(np.argmax(read))
+                    if job["contract"] == "probabilities":
+                        chances[at] = read
+        return {
+            "side": side, **more, "said": said.tolist(), "chances": np.round(chances, 4).tolist(),
+            "right": float(np.mean(said == self.pack.labels[rows])), "invalid": float(np.mean(said < 0)),
+        }  # fmt: skip
+
+    def in_parts(self, job: dict[str, Any], rows: np.ndarray, size: int) -> list[np.ndarray]:
+        order = np.argsort([len(self.pack.prompt(job["view"], row)) for row in rows], kind="stable")
+        return [order[first : first + size] for first in range(0, len(order), size)]
+
+    @torch.no_grad()
+    def label_chances(self, prompts: list[np.ndarray]) -> np.ndarray:
+        named = Rows(prompts, [[answer[:-2] for answer in self.pack.answers]] * len(prompts), self.device)
+        return named.logprobs(self.fast)[:, :, self.pack.label_at :].sum(-1).softmax(-1).cpu().numpy()
+
+    def read_text(self, tokens: list[int]) -> str:
+        ended = tokens and tokens[-1] == self.pack.settings["end"]
+        text = self.pack.tokenizer.decode(tokens[:-1] if ended else tokens, skip_special_tokens=False)
+        return text if ended else f"{text}…"  # an answer that was cut off is not JSON
+
+    # ways of training
+
+    def zero(self, job: dict[str, Any]) -> dict[str, Any]:
+        return {"judged": [self.judge(job, side) for side in ("dev", "test")]}
+
+    def hidden(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Fit a logistic regression to frozen hidden states; dev chooses layer and strength."""
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.preprocessing import StandardScaler
+
+        self.sync()
+        layers, seen = (10, 20, 25, 30), {}
+        for side in ("train", "dev", "test"):
+            rows = self.pack.rows(job["slice"], side)
+            states = {layer: np.zeros((len(rows), 1152), np.float32) for layer in layers}
+            for part in self.in_parts(job, rows, 64):
+                batch = Rows(
+                    [self.pack.prompt(job["view"], row) for row in rows[part]], [[[2]]] * len(part), self.device
+                )
+                with torch.no_grad():
+                    _, kept = self.fast(batch.tokens, batch.positions, batch.mask, keep=layers)
+                own = batch.mask[:, 0].any(-2) & (batch.mask[:, 0].sum(-2) > 1)
+                for layer, x in zip(layers, kept, strict=True):
+                    mean = (x[:, :-1] * own[:, :-1, None]).sum(1) / own[:, :-1].sum(1, keepdim=True)
+                    states[layer][part] = torch.cat((mean, x[:, -2]), 1).float().cpu().numpy()
+            seen[side] = rows, states
+        best = None
+        for layer in layers:
+            scale = StandardScaler().fit(seen["train"][1][layer])
+            at = {side: scale.transform(states[layer]) for side, (_, states) in seen.items()}
+            for strength in (1e-4, 1e-3, 1e-2):
+                model = LogisticRegression(C=strength, max_iter=300).fit(
+                    at["train"], self.pack.labels[seen["train"][0]]
+                )
+                right = float(np.mean(model.predict(at["dev"]) == self.pack.labels[seen["dev"][0]]))
+                if best is None or right > best[0]:
+                    best = right, layer, strength, model, at["test"]
+        right, layer, strength, model, test = best
+        chances = np.zeros((len(test), len(LABELS)))
+        chances[:, model.classes_] = model.predict_proba(test)
+        said = chances.argmax(1)
+        golds = self.pack.labels[seen["test"][0]]
+        judged = {"side": "test", "said": said.tolist(), "chances": np.round(chances, 4).tolist(), "invalid": 0.0}
+        return {
+            "judged": [judged | {"right": float(np.mean(said == golds))}],
+            "layer": layer,
+            "strength": strength,
+            "dev": right,
+        }
+
+    def sft(self, job: dict[str, Any]) -> dict[str, Any]:
+        """Learn answers. ``target``: the label; the chance of each label (soft); or the answer that writes it down."""
+        chosen = SFT | job
+        rows = self.pack.rows(job["slice"], "train")
+        n_steps = chosen["n_epochs"] * math.ceil(len(rows) / chosen["batch"])
+        optimizer = torch.optim.AdamW(self.policy.parameters(), chosen["lr"], (0.9, 0.95), weight_decay=0.01)
+        warm = max(1, n_steps // 10)
+        judged, losses, step = [], [], 0
+        for epoch in range(chosen["n_epochs"]):
+            order = self.rng.permutation(len(rows))
+            for part in np.array_split(order, math.ceil(len(rows) / chosen["batch"])):
+                rate = min((step + 1) / warm, (1 + math.cos(math.pi * max(0, step - warm) / (n_steps - warm))) / 2)
+                for group in optimizer.param_groups:
+                    group["lr"] = chosen["lr"] * rate
+                loss = self.learn_answers(job, rows[part])
+                self.apply(optimizer, loss)
+                losses.append(float(loss.detach()))
+                step += 1
+            judged.append(self.judge(job, "dev", epoch=epoch + 1))
+        judged.append(self.judge(job, "test", epoch=chosen["n_epochs"]))
+        return {"judged": judged, "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, 12)]}
+
+    def learn_answers(self, job: dict[str, Any], rows: np.ndarray) -> torch.Tensor:
+        self.policy.train()
+        written = job["target"] == "written"
+        labels = self.pack.labels[rows]
+        answers = [
+            [self.pack.soft_answer(row) if written else self.pack.answers[label]]
+            for row, label in zip(rows, labels, strict=True)
+        ]
+        with torch.autocast(self.device, self.kind, enabled=self.device == "cuda"):
+            batch = Rows([self.pack.prompt(job["view"], row) for row in rows], answers, self.device)
+            logits = batch.logits(self.policy)[:, 0]
+        cost = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none").view(len(rows), -1)
+        if job["target"] in ("soft", "quadratic"):
+            at = logits[:, self.pack.label_at]
+            chance = torch.tensor(self.pack.soft[rows], device=self.device)
+            if job["target"] == "soft":
+                cost[:, self.pack.label_at] = -(chance * at.log_softmax(-1)[:, self.pack.label_tokens]).sum(-1)
+            else:
+                forecast = at.softmax(-1)[:, self.pack.label_tokens]
+                cost[:, self.pack.label_at] = ((forecast - chance) ** 2).sum(-1)
+        return (cost * batch.is_answer[:, 0]).sum(-1).mean()
+
+    def apply(self, optimizer, loss: torch.Tensor) -> None:
+        optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(self.policy.parameters(), 1.0)
+        optimizer.step()
+
+    def rl(self, job: dict[str, Any]) -> dict[str, Any]:
+        """GRPO as the cookbook has it: rewards less their group's mean, importance sampling, one update a step."""
+        chosen = RL | job
+        rows = self.pack.rows(job["slice"], "train")
+        shares = [float(np.mean(self.pack.labels[rows] == label)) for label in range(len(LABELS))]
+        reward = Reward(job["reward"], job["contract"], shares)
+        optimizer = torch.optim.AdamW(self.policy.parameters(), chosen["lr"], (0.9, 0.95), weight_decay=0.0)
+        generator = torch.Generator(self.device).manual_seed(job["seed"])
+        order = self.interleave(rows) if job["interleave"] else self.rng.permutation(rows)
+        order = np.resize(order, chosen["n_steps"] * chosen["batch"])
+        paid: dict[tuple[str, int, str], float] = {}
+        judged = [self.judge(job, side, step=0) for side in ("dev", "test")]
+        logged = []
+        for step in range(chosen["n_steps"]):
+            part = order[step * chosen["batch"] : (step + 1) * chosen["batch"]]
+            prompts = [self.pack.prompt(job["view"], row) for row in part]
+            self.sync()
+            answers = sample(self.fast, prompts, chosen["group"], MOST_TOKENS[job["contract"]], self.device, generator)
+            rewards, said, golds = np.zeros((len(part), chosen["group"])), [], []
+            dual = [*reward.dual]
+            for at, row in enumerate(part):
+                for number, answer in enumerate(answers[at]):
+                    text, gold = self.read_text(answer), int(self.pack.labels[row])
+                    rewards[at, number], label = reward.pay(text, gold, self.pack.soft[row])
+                    said.append(label)
+                    golds.append(gold)
+                    if reward.name in ("strong", "disruptive_x3", "balanced") and len(paid) < 4000:
+                        paid[text, gold, reward.name] = float(rewards[at, number])
+            reward.end_batch(said, golds)
+            self.learn_rewards(optimizer, prompts, answers, rewards)
+            logged.append(self.log(rewards, said, golds, dual))
+            if (step + 1) % chosen["eval_every"] == 0:
+                judged += [self.judge(job, side, step=step + 1) for side in ("dev", "test")]
+        return {
+            "judged": judged,
+            "logged": logged,
+            "paid": [[*key, value] for key, value in paid.items()],
+            "shares": shares,
+        }
+
+    def interleave(self, rows: np.ndarray) -> np.ndarray:
+        each = [self.rng.permutation(rows[self.pack.labels[rows] == label]) for label in range(len(LABELS))]
+        each = [one for one in each if len(one)]
+        return np.stack([one[: min(map(len, each))] for one in each], 1).ravel()
+
+    def learn_rewards(self, optimizer, prompts, answers, rewards: np.ndarray) -> None:
+        gains = torch.tensor(rewards - rewards.mean(1, keepdims=True), device=self.device, dtype=torch.float32)
+        batch = Rows(prompts, answers, self.device)
+        with torch.no_grad():
+            before = batch.logprobs(self.fast)
+        self.policy.train()
+        with torch.autocast(self.device, self.kind, enabled=self.device == "cuda"):
+            now = batch.logprobs(self.policy)
+        ratio = (now - before).exp() * batch.is_answer
+        self.apply(optimizer, -(ratio * gains[:, :, None]).sum() / gains.numel())
+
+    @staticmethod
+    def log(rewards: np.ndarray, said: list[int | None], golds: list[int], dual: list[float]) -> dict[str, Any]:
+        shares = [sum(one == label for one in said) / len(said) for label in range(len(LABELS))]
+        named = [share for share in shares if share]
+        recalls = [
+            float(np.mean([s == g for s, g in zip(said, golds, strict=True) if g == label])) if label in golds else None
+            for label in range(len(LABELS))
+        ]
+        return {
+            "reward": round(float(rewards.mean()), 4), "shares": [round(share, 4) for share in shares],
+            "invalid": round(sum(one is None for one in said) / len(said), 4),
+            "entropy": round(-sum(share * math.log(share) for share in named), 4), "recalls": recalls,
+            "uniform_groups": round(float(np.mean(rewards.min(1) == rewards.max(1))), 4), "dual": dual,
+        }  # fmt: skip
+
+
+def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
+    """Return the jobs in the order of their worth; what comes last may be left out for want of time."""
+    seeds = range(3)
+    jobs: list[dict[str, Any]] = []
+
+    def add(
+        name: str, way: str, slice_: str, seed: int = 0, view: str = "text", contract: str = "two_keys", **more
+    ) -> None:
+        view = f"{view}_probabilities" if contract == "probabilities" else view
+        jobs.append(
+            {
+                "name": f"{name}_{seed}",
+                "way": way,
+                "slice": slice_,
+                "seed": seed,
+                "view": view,
+                "contract": contract,
+                **more,
+            }
+        )
+
+    def tune(name: str, slice_: str, target: str, seed: int, **more) -> None:
+        add(name, "sft", slice_, seed, target=target, lr=lr, **more)
+
+    for slice_ in ("three", "two", "two_sure"):
+        add(f"zero_{slice_}", "zero", slice_)
+        add(f"hidden_{slice_}", "hidden", slice_)
+    for seed in seeds:
+        tune("sft_three", "three", "label", seed, keep=True)
+        tune("written_three", "three", "written", seed, contract="probabilities", keep=True)
+        tune("sft_two", "two", "label", seed, keep=True)
+        tune("soft_three", "three", "soft", seed)
+    rewards = [
+        ("exp4", "strong", "two_keys", False), ("exp5", "disruptive_x3", "two_keys", False),
+        ("exp6", "balanced_shares", "two_keys", True), ("exp8", "balanced", "probabilities", True),
+        ("least_recall", "least_recall", "two_keys", True), ("exp8_soft", "soft", "probabilities", True),
+    ]  # fmt: skip
+    for seed in seeds:
+        for name, reward, contract, interleave in rewards:
+            after = f"written_three_{seed}" if contract == "probabilities" else f"sft_three_{seed}"
+            add(
+                f"{name}_three",
+                "rl",
+                "three",
+                seed,
+                contract=contract,
+                reward=reward,
+                interleave=interleave,
+                after=after,
+            )
+        add("exp4_two", "rl", "two", seed, reward="strong", interleave=False, after=f"sft_two_{seed}")
+    for seed in seeds:
+        tune("sft_sure", "two_sure", "label", seed, n_epochs=4)
+        tune("soft_two", "two", "soft", seed)
+        for view in ("title", "abstract", "all"):
+            tune(f"sft_two_{view}", "two", "label", seed, view=view)
+        for field in fields:
+            tune(f"sft_without_{field}", f"two-{field}", "label", seed)
+        tune("quadratic_three", "three", "quadratic", seed)
+        add("just_rl_three", "rl", "three", seed, reward="strong", interleave=False, n_steps=40)
+    return jobs
+
+
+def serve(number: int, model: Path, pack: Path, out: Path, device: str, asked, ended) -> None:
+    worker = Worker(number, model, pack, out, device)
+    with (out / f"results_{number}.jsonl").open("a") as file:
+        while (job := asked.get()) is not None:
+            try:
+                result = worker.do(job)
+            except Exception as error:  # a job that fails must not end the others
+                result = {"job": job, "error": repr(error)[:400], "seconds": 0}
+                if device == "cuda":
+                    torch.cuda.empty_cache()
+            file.write(json.dumps(result) + "\n")
+            file.flush()
+            ended.put((number, result))
+
+
+def find_done(out: Path) -> set[str]:
+    """Return the names of the jobs that have ended: they are not done again."""
+    lines = [json.loads(line) for path in out.glob("results_*.jsonl") for line in path.read_text("utf-8").splitlines()]
+    return {line["job"]["name"] for line in lines if "error" not in line}
+
+
+def work(
+    model: Path, pack: Path, out: Path, n_workers: int, seconds: float, rates: list[float], only: str, device: str
+) -> None:
+    begun = time.monotonic()
+    out.mkdir(parents=True, exist_ok=True)
+    context = mp.get_context("spawn")
+    ended = context.Queue()
+    asked = [context.Queue() for _ in range(n_workers)]
+    crew = [
+        context.Process(target=serve, args=(n, model, pack, out, device, asked[n], ended), daemon=True)
+        for n in range(n_workers)
+    ]
+    for one in crew:
+        one.start()
+    free, done = deque(range(n_workers)), find_done(out)
+    fields = Pack(pack).settings["fields"]
+
+    def run(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        waiting, n_out, results = [job for job in jobs if job["name"] not in done], 0, []
+        while (waiting or n_out) and time.monotonic() - begun < seconds:
+            ready = next((job for job in waiting if not job.get("after") or job["after"] in done), None)
+            if ready and free:
+                waiting.remove(ready)
+                asked[free.popleft()].put(ready)
+                n_out += 1
+                continue
+            if not n_out:
+                break  # what is left waits for a job that failed
+            try:
+                number, result = ended.get(timeout=5)
+            except Exception:
+                continue
+            n_out -= 1
+            free.append(number)
+            results.append(result)
+            name = result["job"]["name"]
+            if "error" not in result:
+                done.add(name)
+            shown = [f"{one['side']} {one['right']:.3f}" for one in result.get("judged", [])]
+            print(
+                f"{time.monotonic() - begun:5.0f} s: {name}, {result['seconds']} s:",
+                result.get("error") or " ".join(shown[-6:]),
+                flush=True,
+            )
+        return results
+
+    rate = SFT["lr"]
+    if len(rates) > 1:
+        first = {"way": "sft", "slice": "two", "seed": 9, "view": "text", "contract": "two_keys", "target": "label"}
+        tried = run([first | {"name": f"rate_{rate:g}", "lr": rate, "n_epochs": 1} for rate in rates])
+        best = max(
+            tried, key=lambda one: max((j["right"] for j in one.get("judged", []) if j["side"] == "dev"), default=0)
+        )
+        rate = best["job"]["lr"]
+    elif rates:
+        rate = rates[0]
+    print("learning rate", rate, flush=True)
+    run([job for job in list_jobs(fields, rate) if only in job["name"]])
+    for one in crew:
+        one.kill()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("step", choices=["work"])
+    parser.add_argument("model", type=Path)
+    parser.add_argument("pack", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=520)
+    parser.add_argument("--rates", type=float, nargs="*", default=[2e-5, 5e-5, 1e-4, 2e-4])
+    parser.add_argument("--only", default="")
+    parser.add_argument("--device", default="cuda")
+    chosen = parser.parse_args()
+    work(
+        chosen.model, chosen.pack, chosen.out, chosen.workers, chosen.seconds, chosen.rates, chosen.only, chosen.device
+    )
