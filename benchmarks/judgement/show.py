@@ -30,14 +30,14 @@ ROWS = {
     "zero_less_mean": "SmolLM2, label log-probabilities less their mean",
     "hidden": "SmolLM2, hidden states, logistic regression",
     "sft": "SmolLM2, SFT",
-    "soft": "SmolLM2, SFT on the chance of each label",
-    "soft_less_mean": "… its log-probabilities less their mean",
-    "written": "SmolLM2, SFT on written chances",
     "title": "SmolLM2, SFT, title alone",
-    "exp4": "… then RL, exp4's reward",
-    "exp5": "… then RL, exp5's reward",
-    "exp6": "… then RL, exp6's reward",
-    "least_recall": "… then RL, dual variable on the least recall",
+    "soft": "SmolLM2, SFT on the chance of each label",
+    "soft_less_mean": "the same, log-probabilities less their mean",
+    "written": "SmolLM2, SFT on written chances",
+    "exp4": "SFT, then RL, exp4's reward",
+    "exp5": "SFT, then RL, exp5's reward",
+    "exp6": "SFT, then RL, exp6's reward",
+    "least_recall": "SFT, then RL, dual variable on the least recall",
 }
 
 
@@ -178,7 +178,7 @@ def draw(rows: list[dict[str, Any]], golds: dict[str, Any]) -> None:
         sure = f", confidence from {held['least_confidence']}" if held["least_confidence"] else ""
         axis.set(title=f"{n_labels} labels{sure}\n{held['papers']['test']:,} test papers", xlabel="accuracy")
         axis.set_yticks(range(len(order)), [ROWS[row] for row in order])
-        axis.legend(loc="lower right")
+        axis.legend(loc="upper right" if n_labels > 2 else "lower left", fontsize=8)
     figure.savefig(IMAGE, dpi=110)
 
 

@@ -276,23 +276,18 @@ def test_the_summary_tells_what_the_manifest_tells(release, capsys):
     assert head.split() == ["works", "number", "disruptive", "consolidating", "neutral"]
 
 
-def test_ingest_and_graph_log_the_warnings(tmp_path, caplog, monkeypatch):
-    works = pl.DataFrame({"work_id": range(1, 101), "publication_year": [1000] * 100}, schema_overrides=YEAR)
-    monkeypatch.setattr("sciscidata.stages.open_corpus", lambda source, _: opened(source, works))
-    ingest(ssd.SyntheticConfig(n_works=100), tmp_path / "world", cache_dir=tmp_path)
+def test_ingest_and_graph_log_the_warnings(tmp_path, caplog):
+    pl.DataFrame({"work_id": range(1, 101), "publication_year": [1000] * 100}).write_parquet(tmp_path / "works.parquet")
+    citations = pl.DataFrame({"citing_id": range(1001, 1101), "cited_id": range(1, 101)})
+    citations.write_parquet(tmp_path / "citations.parquet")
+    source = ssd.TablesConfig(works=tmp_path / "works.parquet", citations=tmp_path / "citations.parquet")
+    ingest(source, tmp_path / "world", cache_dir=tmp_path)
     assert "are dated before 1400" in caplog.text
     caplog.clear()
     assert scan_corpus(tmp_path / "world").works.select("publication_year").collect()["publication_year"].max() == 1000
     assert main(["graph", str(tmp_path / "world")]) == 0
     assert "are dated before 1400" in caplog.text
     assert "citing ids" in caplog.text
-
-
-def opened(source: ssd.SyntheticConfig, works: pl.DataFrame):
-    """The synthetic world, with other works and years: the citing ids are not in works."""
-    world = ssd.scan_synthetic(source)
-    other = world.works.collect().with_columns(works["work_id"], works["publication_year"])
-    return world._replace(works=other.lazy())
 
 
 def test_a_filter_that_costs_one_class_is_named_only_if_it_costs_more_than_its_share():
