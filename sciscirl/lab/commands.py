@@ -282,7 +282,7 @@ def sweep_repro(
 
 
 def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
-    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness, OpenAI evals.
+    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness.
 
     Example:
         sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4

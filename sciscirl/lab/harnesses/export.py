@@ -41,7 +41,7 @@ class ExportConfig:
 
 
 def export_task(config: ExportConfig) -> Path:
-    """Write a folder that verifiers, Inspect, lm-evaluation-harness and OpenAI evals can run.
+    """Write a folder that verifiers, Inspect and lm-evaluation-harness can run.
 
     Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. The tools
     sample as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
@@ -90,9 +90,6 @@ def export_task(config: ExportConfig) -> Path:
         for split, papers in splits.items():
             rows = [_make_row(paper, rules) for paper in papers]
             _write(package / f"{split}.jsonl", _lines(rows))
-            names = {"id": "id", "input": "messages", "ideal": "target", "labels": "labels"}
-            samples = [{name: row[ours] for name, ours in names.items()} for row in rows]
-            _write(folder / "openai_evals" / "data" / f"{split}.jsonl", _lines(samples))
         for path, text in _render_files(name, preset, tuple(splits)).items():
             _write(folder / path, text)
     return out
@@ -124,7 +121,6 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
         "SAMPLES": str(preset.eval_temperature > 0).lower(),
         "SPLIT": "test" if "test" in splits else splits[0],
     }
-    parts = [_OPENAI_SPLIT.replace("@PART@", split) for split in splits]
     texts = {
         "README.md": _README,
         "pyproject.toml": _PYPROJECT,
@@ -133,8 +129,6 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
         "inspect_task.py": _INSPECT,
         f"lm_eval/{name}.yaml": _LM_EVAL,
         "lm_eval/utils.py": _LM_EVAL_UTILS,
-        "openai_eval.py": _OPENAI_EVAL,
-        f"openai_evals/evals/{name}.yaml": "".join([_OPENAI_REGISTRY, *parts]),
     }
     for word, value in words.items():
         texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
@@ -154,9 +148,8 @@ The tools need sciscidata beside them, without its extras: `pip install FOLDER_O
 - verifiers: `pip install .`, then `vf-eval @ID@ -m MODEL --no-push`
 - Inspect: `inspect eval inspect_task.py --model MODEL`
 - lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`
-- OpenAI evals: `PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals`
-- others: `openai_evals/data/*.jsonl` has `input` (messages), `ideal` (the label) and `labels` (by column). Judge an
-  answer as the files here do: `ideal` stands inside the JSON of a right answer, and perhaps in a wrong one.
+- others: `@NAME@/*.jsonl` has `messages`, `target` (the label) and `labels` (by column). Judge an answer as the files
+  here do: `target` stands inside the JSON of a right answer, and perhaps in a wrong one.
 """
 _PYPROJECT: Final = """
 [project]
@@ -339,37 +332,3 @@ def ask(doc):
 def judge(doc, results):
     return score(results[0], doc["labels"], read_rules(HERE))._asdict()
 '''
-_OPENAI_EVAL: Final = '''
-"""The task for OpenAI evals: PYTHONPATH=. oaieval MODEL @NAME@ --registry_path openai_evals."""
-
-from pathlib import Path
-
-from evals import Eval
-from evals.record import record_metrics
-from sciscirl.lab.harnesses.score import Score, read_rules, score
-
-HERE = Path(__file__).parent / "@NAME@"
-SAMPLING = {"max_tokens": @MAX_TOKENS@, "temperature": @TEMPERATURE@, "top_p": @TOP_P@}
-
-
-class Contract(Eval):
-    def eval_sample(self, sample, rng):
-        answers = self.completion_fn(prompt=sample["input"], **SAMPLING).get_completions()
-        record_metrics(**score("".join(answers[:1]), sample["labels"], read_rules(HERE))._asdict())
-
-    def run(self, recorder):
-        self.eval_all_samples(recorder, self.get_samples())
-        found = recorder.get_metrics()
-        return {name: sum(one[name] for one in found) / len(found) for name in Score._fields}
-'''
-_OPENAI_REGISTRY: Final = """
-@NAME@:
-  id: @NAME@.@SPLIT@
-  metrics: [reward, correct, valid]
-"""
-_OPENAI_SPLIT: Final = """
-@NAME@.@PART@:
-  class: openai_eval:Contract
-  args:
-    samples_jsonl: @PART@.jsonl
-"""

@@ -33,12 +33,6 @@ from tests.servers.serving import serving
 N_TEST = 9
 #: The tools are those of this day, with all that they need.
 NEWEST = "2026-11-20"
-#: For single evals of its own, or a database: 200 packages more, with TensorFlow and some that have no wheels.
-UNUSED_BY_OPENAI_EVALS = (
-    *("anthropic", "chess", "docker", "evaluate", "flask", "google-generativeai", "gymnasium", "jiwer", "langchain"),
-    *("langdetect", "mypy", "playwright", "seaborn", "snowflake-connector-python", "spacy-universal-sentence-encoder"),
-    *("networkx", "nltk", "numexpr", "sacrebleu", "statsmodels", "datasets", "fire", "termcolor", "aiolimiter"),
-)
 
 
 @pytest.fixture(scope="module")
@@ -61,10 +55,6 @@ def test_prompts_labels_and_scores_are_those_of_training(release: Path, exported
     assert [row["messages"] for row in rows] == [rules.render(paper.view) for paper in papers]
     assert [row["labels"] for row in rows] == [paper.labels("disruption") for paper in papers]
     assert {*rows[0]} == {"id", "messages", "labels", "target"}
-    samples = rows_of(exported / "openai_evals" / "data" / "test.jsonl")
-    assert samples == [
-        {"id": row["id"], "input": row["messages"], "ideal": row["target"], "labels": row["labels"]} for row in rows
-    ]
     assert "cd_index" not in (exported / "sciscirl_exp4" / "test.jsonl").read_text()
     again = read_rules(exported / "sciscirl_exp4")
     assert again == rules
@@ -116,8 +106,7 @@ def model() -> Generator[ChatServer]:
 def words_of(tool: str, exported: Path, model: str = "model") -> list[str]:
     """Read what the exported README says to type."""
     (line,) = [line for line in (exported / "README.md").read_text().splitlines() if line.startswith(f"- {tool}: ")]
-    words = shlex.split(re.findall("`(.*?)`", line)[-1].replace("MODEL", model))
-    return words[1:] if words[0] == "PYTHONPATH=." else words
+    return shlex.split(re.findall("`(.*?)`", line)[-1].replace("MODEL", model))
 
 
 def check_requests(model: ChatServer, release: Path) -> None:
@@ -135,24 +124,22 @@ def check_requests(model: ChatServer, release: Path) -> None:
 
 def test_the_page_says_to_type_what_the_export_says(exported: Path) -> None:
     page = (REPOSITORY / "docs" / "rl" / "harnesses.md").read_text("utf-8")
-    for tool in ("verifiers", "Inspect", "lm-evaluation-harness", "OpenAI evals"):
+    for tool in ("verifiers", "Inspect", "lm-evaluation-harness"):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| [{tool}]")]
         assert shlex.join(words_of(tool, exported, "MODEL")) in row
 
 
-def run(command: str, *words: object, needs: Sequence[str], cwd: Path, drops: Sequence[str] = ()) -> None:
-    """Run a tool of ``needs[0]`` in an environment that uv makes and keeps, without the packages ``drops``.
+def run(command: str, *words: object, needs: Sequence[str], cwd: Path) -> None:
+    """Run a tool of ``needs[0]`` in an environment that uv makes and keeps.
 
-    Without SCISCI_HARNESSES, only in CI, and only the tools that start quickly.
+    Without SCISCI_HARNESSES, only in CI, and only the tool that starts quickly.
     """
     uv = shutil.which("uv", path=f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
-    is_wanted = "SCISCI_HARNESSES" in os.environ or ("CI" in os.environ and command in ("inspect", "oaieval"))
+    is_wanted = "SCISCI_HARNESSES" in os.environ or ("CI" in os.environ and command == "inspect")
     if not is_wanted or uv is None:
         pytest.skip("the tool needs packages of its own, and uv to fetch them: just harnesses")
-    overrides = cwd / "overrides.txt"
-    overrides.write_text("".join(f"{name}; python_version < '3'\n" for name in drops), "utf-8")
     packages = ["--from", needs[0], *(f"--with={need}" for need in needs[1:]), f"--with-editable={REPOSITORY}"]
-    options = ["--python", sys.executable, "--exclude-newer", NEWEST, "--overrides", str(overrides), *packages]
+    options = ["--python", sys.executable, "--exclude-newer", NEWEST, *packages]
     done = subprocess.run(
         [uv, "tool", "run", *options, command, *map(str, words)],
         cwd=cwd,
@@ -212,19 +199,6 @@ def test_lm_evaluation_harness_runs_the_task_with_our_reward(
     assert {name: found[f"{name},none"] for name in means} == pytest.approx(means)
 
 
-@pytest.mark.slow
-def test_openai_evals_runs_the_task_with_our_reward(
-    release: Path, exported: Path, model: ChatServer, tmp_path: Path
-) -> None:
-    words = words_of("OpenAI evals", exported, "gpt-4-of-the-tests")  # it takes another name for a completion model
-    options = ["--record_path", tmp_path / "log.jsonl", "--completion_args", f"api_base={model.url}"]
-    run(*words, *options, needs=["evals==3.0.1.post1"], cwd=exported, drops=UNUSED_BY_OPENAI_EVALS)
-    check_requests(model, release)
-    (report,) = [row["final_report"] for row in rows_of(tmp_path / "log.jsonl") if "final_report" in row]
-    means = expected(exported)
-    assert {name: report[name] for name in means} == pytest.approx(means)
-
-
 def test_the_files_of_the_tools_can_be_read_without_them(exported: Path) -> None:
     for path in exported.rglob("*.py"):
         compile(path.read_text(), str(path), "exec")
@@ -232,7 +206,5 @@ def test_the_files_of_the_tools_can_be_read_without_them(exported: Path) -> None
     loader.add_constructor("!function", lambda loader, node: loader.construct_scalar(node))
     facts = yaml.load((exported / "lm_eval" / "sciscirl_exp4.yaml").read_text(), loader)
     assert (facts["task"], facts["process_results"]) == ("sciscirl_exp4", "utils.judge")
-    registry = yaml.safe_load((exported / "openai_evals" / "evals" / "sciscirl_exp4.yaml").read_text())
-    assert {*registry} == {f"sciscirl_exp4{split}" for split in ("", ".train", ".test")}
     texts = [path.read_text() for path in exported.rglob("*") if path.suffix in (".py", ".yaml", ".toml", ".md")]
     assert not re.findall("@[A-Z]+@", "".join(texts))
