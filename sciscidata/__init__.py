@@ -1,8 +1,8 @@
 """Labels for scientific impact, computed from the citation record at the scale of all science.
 
 ``scan_records(config)`` reads works and citations. ``compute_cd_index(works, citations)`` and
-``compute_atypicality(works, citations)`` score the works, ``compute_labels(scores)`` labels them, and
-``draw_split(labelled)`` draws train and test works, which more data never moves from one split to the other.
+``compute_atypicality(works, citations)`` score the works, and ``compute_labels(scores)`` labels them.
+``draw_split(labelled)`` draws train and test works. More data never moves them from one split to the other.
 ``build(config)`` does all of this and writes a release; ``read_release(folder)`` reads it.
 
 ``scan_*`` and ``compute_*`` are lazy: nothing runs before ``collect()``. Everything else runs when it is called.

@@ -76,8 +76,8 @@ def with_named_index(frame: Any) -> Any:  # noqa: ANN401 (a frame of pandas)
 def near_cast(name: str, got: pl.DataType, needed: pl.DataType, what: str) -> pl.Expr | None:
     """Return a cast of a column that changes no value, None where there is none.
 
-    Whole numbers of any width, and floats that are whole, become whole numbers; numbers become Float64, categories
-    text, and times days. ``what`` begins the error at collect, if a value does not fit.
+    Whole numbers of any width, and whole floats, become whole numbers. Numbers become Float64, categories text, and
+    times days. ``what`` begins the error at collect, if a value does not fit.
 
     Example:
         >>> years = pl.LazyFrame({"year": [2001.0, None]})
@@ -114,7 +114,7 @@ def _collect_as(method: str, frame: pl.LazyFrame) -> Callable[..., Any]:
     return collect
 
 
-# Scores are lazy, and this is the first thing that users of pandas ask of a result; Polars has it for eager frames.
+# Users of pandas ask this of a result first. Scores are lazy, and Polars has it for eager frames only.
 for _method in ("to_pandas", "to_arrow"):
     if not hasattr(pl.LazyFrame, _method):
         pl.api.register_lazyframe_namespace(_method)(partial(_collect_as, _method))  # pyright: ignore[reportArgumentType]

@@ -29,7 +29,7 @@ VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
 
-#: Bounds how far a difference of doubles lies from that of the printed numbers, as a share of their sizes.
+#: The most by which a difference of doubles misses that of the printed numbers, as a share of their sizes.
 _ROUNDING: Final = 2.0**-50
 
 
@@ -111,11 +111,11 @@ def compute_labels(
 ) -> pl.LazyFrame:
     """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
 
-    Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``, with
-    d = novelty_score - conventionality_score: novel if d > ``novelty_margin``, conventional if d < -``novelty_margin``,
-    else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule ``"uzzi"``: novel is tail novelty
-    (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the median of all rows); conventional is
-    the reverse; balanced is both or neither.
+    Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``: ``d =
+    novelty_score - conventionality_score`` decides. The label is novel if d > ``novelty_margin``, conventional if d <
+    -``novelty_margin``, else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule ``"uzzi"``: novel is
+    tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the median of all rows).
+    Conventional is the reverse; balanced is both or neither.
 
     Args:
         scores: CD_SCORES, ATYPICALITY, or both joined; other columns pass through. For the rule ``"uzzi"`` give all
@@ -125,9 +125,9 @@ def compute_labels(
             None.
 
     Returns:
-        The rows of ``scores`` in their order. ``disruption_label`` (String: disruptive, consolidating, neutral) if
-        there is a ``cd_index``, ``novelty_label`` (String: novel, balanced, conventional) if there are novelty scores
-        or z. A label is null where its score is null or NaN.
+        The rows of ``scores`` in their order. With a ``cd_index`` there is ``disruption_label`` (String: disruptive,
+        consolidating, neutral). With novelty scores or z there is ``novelty_label`` (String: novel, balanced,
+        conventional). A label is null where its score is null or NaN.
 
     Raises:
         SchemaMismatchError: when called, if there is no score, or a score is not Float64.
@@ -178,8 +178,8 @@ def compute_novelty_labels(
     """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values by one of two rules.
 
     ``scoring.compute_labels`` states the rules. By the rule ``"margin"`` most works of a real corpus are conventional,
-    since most pairs that occur occur often. By the rule ``"uzzi"`` the works of high impact in Uzzi et al. have both
-    tail novelty and high conventionality, so they are balanced; compute_uzzi_cells tells them apart. ``cut`` as of
+    since most pairs that occur occur often. The works of high impact in Uzzi et al. have both tail novelty and high
+    conventionality. By the rule ``"uzzi"`` they are balanced; compute_uzzi_cells tells them apart. ``cut`` as of
     find_conventionality_cut: without it, a streaming query holds all rows until it is known.
 
     Example:
@@ -243,10 +243,10 @@ def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
         >>> pl.DataFrame({"z_median": [1.0, 5.0, None, 3.0]}).select(conventionality_cut()).item()
         3.0
     """
-    # The lower of two neighbours in order: what exceeds it also exceeds any number between the two, and it is a
-    # value of the data, so that no rounding of an interpolation can move a label.
+    # The lower of two neighbours in order: what exceeds it also exceeds any number between the two. It is a value of
+    # the data, so no rounding of an interpolation can move a label.
     share = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_median_share
-    # Without the nulls: Polars adds their number to a rank before it rounds it down, and may so round it up.
+    # Drop the nulls: Polars adds their number to a rank before it rounds down, which may raise it.
     return pl.col("z_median").fill_nan(None).drop_nulls().quantile(share, interpolation="lower")
 
 
@@ -264,7 +264,7 @@ def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds |
 def count_labels(
     labelled: AnyFrame, column: str = "disruption_label", labels: tuple[str, ...] | None = None
 ) -> dict[str, int]:
-    """Count the works of every class, in label order; nulls are not counted, and a class without a work counts 0.
+    """Count the works of every class, in label order, without nulls; an empty class counts 0.
 
     ``labels`` are the classes of a column that is not in VOCABULARIES.
 
@@ -293,7 +293,7 @@ def _uzzi_halves(rule: LabelThresholds, cut: float | None = None) -> tuple[pl.Ex
 
 
 def _compare_with_margin(scores: pl.Series, margin: float) -> pl.Series:
-    """Return 1 where novelty is higher by more than the margin, -1 where it is lower by more, else 0; null if unknown.
+    """Return 1 where novelty is higher by more than the margin, -1 where lower, else 0; null if unknown.
 
     Numbers count as printed: in binary, 0.5 - 0.35 is more than 0.15.
     """

@@ -1,4 +1,4 @@
-"""A label of one's own: its classes, and where its values come from: a column, an SQL expression, or one of Polars."""
+"""A label of one's own: its classes, and the column, SQL or Polars expression of its values."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _Class = Annotated[str, msgspec.Meta(min_length=1, title="CLASS")]
 class OwnLabel:
     """A label of your own: 2 to 20 classes, and one way to find the class of every work.
 
-    An expression sees every work of the source, also those that may not be drawn, with the columns of WORKS and their
+    An expression sees every work of the source, also those that may not be drawn. It has the columns of WORKS and their
     scores and labels. Null, from a column or an expression, means that a work has no label; it is never drawn.
 
     Attributes:
@@ -62,8 +62,9 @@ class OwnLabel:
         hidden: released columns that a prompt does not show, because the label follows from them.
 
     Raises:
-        ConfigError: on construction, if a name or a class cannot be used, there is not exactly one of ``column``,
-            ``sql`` and ``expression``, or the label follows from citations that ``hidden`` does not name.
+        ConfigError: on construction, if a name or a class cannot be used, or there is not exactly one of ``column``,
+            ``sql`` and ``expression``. It comes, too, if the label follows from citations that ``hidden`` does not
+            name.
 
     Example:
         >>> OwnLabel(name="impact_label", classes=("top",), column="impact")
@@ -277,7 +278,7 @@ def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
 
 
 def recompute(examples: pl.DataFrame, label: OwnLabel) -> pl.Series | None:
-    """Compute the label again from the rows of a release; None if it reads what they lack, or looks at other works.
+    """Compute the label again from released rows; None if it reads what they lack, or other works.
 
     Example:
         >>> rows = pl.DataFrame({"cited_by_count": [9, 0]})

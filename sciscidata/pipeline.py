@@ -216,12 +216,12 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
             a disk that all see; threads here when None.
 
     Returns:
-        The report that lies beside the lines as ``labelled.json``: ``rows``, ``classes`` (works by label; ``null`` for
-        those without), ``bytes``, ``sha256``, ``source``.
+        The report beside the lines, ``labelled.json``: ``rows``, ``classes``, ``bytes``, ``sha256``, ``source``.
+        ``classes`` counts works by label, ``null`` for those without.
 
     Raises:
-        ConfigError: before anything is read, if the source is the OpenAlex API, which gives a sample; or with
-            ``engine``, if it is no corpus on disk.
+        ConfigError: before anything is read, if the source is the OpenAlex API, which gives a sample. With ``engine``,
+            also if it is no corpus on disk.
         ReleaseExistsError: before anything is read, if ``out`` holds anything.
         SciSciDataError: as the stages raise; nothing is left half-written.
 
@@ -269,7 +269,10 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
 
 
 def _tasks_of_export(config: BuildConfig) -> Path:
-    """Return where the lines of parts lie until all are written: the same for the next run of the same command."""
+    """Return where the lines of parts lie until all are written.
+
+    The next run of the same command finds them there.
+    """
     key = hashlib.sha256(str(config.out.absolute()).encode()).hexdigest()[:32]
     return (config.cache_dir / f"export-{key}.tasks").absolute()
 
@@ -299,8 +302,8 @@ def write_background(
 
     Returns:
         The background; ``.scan()`` gives its rows: PAIR_STATISTICS, sorted by publication_year, source_id_a,
-        source_id_b. n_observed: how many pairs of references of one work lead to the two venues; mean and std: of this
-        count under the null model. ``.counts``: works, references and venue pairs of each year.
+        source_id_b. n_observed says how many pairs of references of one work lead to the two venues. mean and std are
+        those of this count under the null model. ``.counts``: works, references and venue pairs of each year.
 
     Raises:
         ConfigError: before anything is read, if the source is the OpenAlex API or ``path`` is not named as Parquet.

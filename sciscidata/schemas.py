@@ -11,7 +11,7 @@ import polars as pl
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame, near_cast, to_lazy
 
-# Polars 2.1 loads NumPy when it is first needed, and fails where two threads need it at the same moment: load it here.
+# Polars 2.1 loads NumPy late, and fails where two threads need it at the same moment. Load it here.
 pl.Series(np.empty(0))
 
 #: One row per work. Null means unknown; ``is_retracted`` and ``concepts`` are never null.
@@ -136,8 +136,8 @@ EXAMPLE = pl.Schema(
     }
 )
 
-#: What the scores of a released work follow from, and what helps to use it: one row per work of EXAMPLE. Null where
-#: undefined, or not known to the source; n_k also where n_i equals n_j, so that the OpenAlex API was not asked for it.
+#: What the scores of a released work follow from, and what helps to use them: one row per work of EXAMPLE. Null where
+#: undefined, or not known to the source. n_k is also null where n_i equals n_j: the OpenAlex API was not asked.
 SCORES = pl.Schema(
     {
         "openalex_id": EXAMPLE["openalex_id"],
@@ -161,12 +161,12 @@ def require_columns(
     stage: str,
     columns: Iterable[str] | None = None,
 ) -> pl.LazyFrame:
-    """Check the columns that a stage reads, before any row is read, and return the frame as a lazy one of Polars.
+    """Check the columns that a stage reads, before any row, and return the frame as a lazy one.
 
     It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). Extra columns are
-    allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``,
-    the function that needs it, are for the SchemaMismatchError: it names every column that is missing or has another
-    dtype, and the cast that mends it.
+    allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``, the function that
+    needs it, are for the SchemaMismatchError. It names every column that is missing or has another dtype, and the cast
+    that mends it.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})
@@ -205,8 +205,8 @@ def require_columns(
 class Corpus(NamedTuple):
     """The result of every source, the same for the stages after it.
 
-    ``works`` is WORKS and ``citations`` is CITATIONS, both lazy. ``provenance`` states in JSON types what was read
-    (kind, inputs with their SHA-256, rows, skipped records); it goes into the manifest of a release.
+    ``works`` is WORKS and ``citations`` is CITATIONS, both lazy. ``provenance`` states in JSON types what was read:
+    kind, inputs with their SHA-256, rows, skipped records. It goes into the manifest of a release.
     """
 
     works: pl.LazyFrame

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """How works are scored: options of both measures, a saved null model, and a folder for what a run has finished.
+    """How works are scored: options of both measures, a saved null model, and a cache folder.
 
     The measures are as in ``BuildConfig``.
     """
@@ -47,7 +47,7 @@ class Measures:
 class Scored:
     """Scores of all works of a source; ``graph`` is None where they came with the source.
 
-    ``scores`` has CD_SCORES and ATYPICALITY, which is null if novelty is left out; for a draw before texts also
+    ``scores`` has CD_SCORES and ATYPICALITY, which is null if novelty is left out. For a draw before texts it also has
     ``structure`` of the source, ``n_references`` and ``n_citers``. ``concentrations`` are filled when ``scores`` are
     collected; see ``score_atypicality``. ``computed`` has ``cd_index`` of all works where the source has published
     scores too.
@@ -93,8 +93,8 @@ def score_structure(
 ) -> pl.DataFrame:
     """Score every work of a graph, without its text; with ``engine`` by tasks, of a graph in the cache folder.
 
-    The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and the columns of ATYPICALITY
-    (null if ``measures.novelty`` is None), in index order.
+    The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and ATYPICALITY, in index order.
+    ATYPICALITY is null if ``measures.novelty`` is None.
 
     Example:
         >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},

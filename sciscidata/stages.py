@@ -1,6 +1,6 @@
 """One stage at a time, each from disk to disk: corpus, graph, disruption, novelty.
 
-A killed run loses little: the next one uses the finished parts of a corpus, stages of a graph and years of scores.
+A killed run loses little. The next one uses finished parts of a corpus, stages of a graph and years of scores.
 """
 
 from __future__ import annotations
@@ -241,7 +241,7 @@ def write_null_cd_index(
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> str | Path:
-    """Compare the CD index of every work of a corpus on disk with its index in rewired graphs, in one Parquet file.
+    """Compare the CD index of every work of a corpus with that in rewired graphs, in one Parquet file.
 
     Args:
         folder: the corpus.
@@ -350,7 +350,7 @@ def write_cd_sweep(
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> str | Path:
-    """Score every work of a corpus on disk by its CD index in many ways, into one long Parquet file with a picture.
+    """Score every work of a corpus by its CD index in many ways: one long Parquet file and a picture.
 
     The graph is read once, and all windows of a convention are counted in one pass.
 
@@ -367,8 +367,8 @@ def write_cd_sweep(
         engine: who does the scoring and the draws, as in ``write_cd_index``.
 
     Returns:
-        ``out``: CD_SWEEP, with ``n_draws`` also null_mean, null_std and z (Float64); a row for each work, convention
-        and window, sorted by work_id, then in the order in which they were given.
+        ``out``: CD_SWEEP, with ``n_draws`` also null_mean, null_std and z (Float64). There is a row for each work,
+        convention and window, sorted by work_id, then in the order in which they were given.
 
     Raises:
         ConfigError: before anything is read, if an argument is wrong, or a convention knows no such window.

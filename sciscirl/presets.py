@@ -92,8 +92,8 @@ class Preset:
         adversarial: how an answer is challenged, and what it earns instead of ``rules.reward``; None: no challenge.
 
     Raises:
-        SciSciRLError: on construction, if a value is impossible or has no effect, or an adversarial preset has no
-            reasons to challenge or a balanced reward.
+        SciSciRLError: on construction, if a value is impossible or has no effect. Or an adversarial preset has no
+            reasons to challenge, or a balanced reward.
 
     Source: dynamic sampling and clip-higher, Yu et al. 2025, DAPO, arXiv:2503.14476; plain GRPO, Shao et al. 2024,
     DeepSeekMath, arXiv:2402.03300, and JustRL, arXiv:2512.16649; clipped importance weights, MiniMax 2025, CISPO,
@@ -217,8 +217,8 @@ def find_preset(name: str) -> Preset:
 def read_preset_file(path: Path) -> Preset:
     """Read a preset of one's own: a TOML file with ``base`` and what differs from it.
 
-    ``[reward]`` holds the numbers of a reward, over those of its ``base``; ``[prompt]`` the texts ``system`` and
-    ``user`` of a PromptTemplate; ``[adversarial]`` the fields of AdversarialRules. ``name`` is that of the file, unless
+    ``[reward]`` holds the numbers of a reward, over those of its ``base``. ``[prompt]`` holds the texts ``system`` and
+    ``user`` of a PromptTemplate, ``[adversarial]`` the fields of AdversarialRules. ``name`` is that of the file, unless
     it is given.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Compile loops with numba, and give them what Python cannot say: sixteen bytes at a time, memory asked for in advance.
+"""Compile loops with numba, with what Python cannot say: sixteen bytes at a time, and prefetched memory.
 
 Words are short: a loop over their bytes spends its time on mispredicted ends. These are plain LLVM vectors, so the
 result is the same on every processor. Import late: numba loads slowly.
@@ -38,7 +38,7 @@ def kernel(function: Callable[..., Any]) -> Any:
 
 
 class _FirstUse(event.Listener):
-    """Says once what a run waits for when numba really compiles; what is read from the disk makes no such event."""
+    """Says once what a run waits for when numba really compiles; a kernel read from disk makes no event."""
 
     was_told = False
 

@@ -21,7 +21,7 @@ _ZERO, _NINE = np.uint64(ord("0")), np.uint64(9)
 #: Bytes of numbers, and of several in one text.
 _NUMERIC = np.zeros(256, np.bool_)
 _NUMERIC[np.frombuffer(b"0123456789.eE+;| ", np.uint8)] = True
-#: First two bytes, in lower case, of addresses (http, www.), of DOIs (doi, dx.), and of a list of R: c(.
+#: First two bytes, in lower case, of addresses (http, www.), DOIs (doi, dx.), and lists of R: c(.
 _ODD_STARTS = tuple(int.from_bytes(pair, "big") for pair in (b"ht", b"ww", b"do", b"dx", b"c("))
 _MOST_DIGITS = 19  # of a number below 2^62; as many never exceed 64 bits
 
@@ -99,7 +99,7 @@ def _digits_from(data, start, end, letter):
 
 @register_jitable
 def _may_be_odd(data, start, end, letter):
-    """Whether a text may be a number, an OpenAlex id, a DOI or a list in a form that is no number of this loop."""
+    """Whether a text may be a number, an id, a DOI or a list in a form that this loop does not read."""
     first, last = data[start], data[end - 1]
     if first <= 0x20 or first >= 0x7F or last <= 0x20 or last >= 0x7F:
         return True  # a blank, perhaps

@@ -38,9 +38,9 @@ def sigmoid(z: Float64Array) -> Float64Array:
 def natural_log(x: Float64Array) -> Float64Array:
     """Return ln x of normal numbers above 0, within one unit of the last place; NaN stays NaN.
 
-    x = 2^k (1 + f) with 1 + f between 1/sqrt 2 and sqrt 2, and ln (1 + f) = 2 artanh s = 2 (s + s^3 / 3 + ...) with
-    s = f / (2 + f), arranged so that f, which is exact, is the last and largest term. The argument reduction is that of
-    fdlibm, e_log.c (Sun Microsystems 1993).
+    ``x = 2^k (1 + f)`` with 1 + f between 1/sqrt 2 and sqrt 2. ``ln (1 + f) = 2 artanh s = 2 (s + s^3 / 3 + ...)`` with
+    ``s = f / (2 + f)``. It is arranged so that f, which is exact, is the last and largest term. The argument reduction
+    is that of fdlibm, e_log.c (Sun Microsystems 1993).
 
     Example:
         >>> natural_log(np.array([0.1, 1.0, 2.718281828459045])).round(6).tolist()

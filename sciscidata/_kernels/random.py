@@ -4,7 +4,7 @@ The generator of a library may change between versions, and its draws depend on 
 chunks change nothing, and integers give the same bits on every platform.
 
 Functions marked ``register_jitable`` work on NumPy uint64 arrays and, in numba kernels, on scalars. Import this module
-where it is used, not at the top of a module that ``import sciscidata`` loads: numba is slow to import.
+where it is used, not at the top of a module that ``import sciscidata`` loads. numba is slow to import.
 
 Source of the mixer: the finaliser of SplitMix64 (Steele, Lea & Flood 2014, doi:10.1145/2660193.2660195).
 """
@@ -69,7 +69,7 @@ def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any
 
 @register_jitable
 def below(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
-    """Turn 64 uniform bits into an int64 in 0..n-1 (1 <= n <= 2^32); the bias is at most n / 2^32.
+    """Turn 64 uniform bits into an int64 in 0..n-1 (1 <= n <= 2^32), with a bias up to n / 2^32.
 
     Example:
         >>> below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 6)

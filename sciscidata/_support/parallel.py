@@ -17,7 +17,7 @@ _HELD_PER_THREAD: Final = 2  # so that no thread waits for the slowest one
 
 
 class StoppedError(Exception):
-    """Raised by work that sees that it is not needed any more: the error to report is the one that stopped it."""
+    """Raised by work that is not needed any more; the error that stopped it is the one to report."""
 
 
 def map_in_order(
@@ -30,12 +30,12 @@ def map_in_order(
 ) -> Generator[Result]:
     """Yield ``work(item)`` for every item, in order.
 
-    When the work on an item fails, no further item is begun, the results before it are yielded, and then its error is
+    When the work on an item fails, no further item is begun. The results before it are yielded, and then its error is
     raised. No thread is left behind, whether all items are done, one failed, or the caller breaks off (Ctrl-C).
 
     ``work`` runs in a thread, and gains only where it releases the GIL. ``items`` are taken as needed, in the caller's
-    thread. At most ``n_held`` items (2 per thread by default) are begun and not yet yielded: give more where the work
-    on one item may take as long as that on many others. ``stop`` is set on an error and at the end: work that waits for
+    thread. At most ``n_held`` items (2 per thread by default) are begun and not yet yielded. Give more where the work
+    on one item may take as long as that on many others. ``stop`` is set on an error and at the end. Work that waits for
     long looks at it, and raises StoppedError.
 
     Example:

@@ -1,8 +1,9 @@
 """Find exact quantiles of more numbers than memory holds, by counting them.
 
 The bits of a double, read as a whole number, have the order of the doubles. So the numbers of each group are counted by
-their first bits, then the cells with a quantile by some more bits, until few enough numbers are left to sort. The order
-of rows does not matter. Polars' own ``quantile`` holds all numbers of a group: 24 bytes for each of 300 million works.
+their first bits. Then cells with a quantile are counted by some more bits, until few enough numbers are left to sort.
+The order of rows does not matter. Polars' own ``quantile`` holds all numbers of a group: 24 bytes for each of 300
+million works.
 """
 
 from __future__ import annotations
@@ -41,9 +42,9 @@ def counted_quantiles(rows: pl.LazyFrame, by: str, shares: Sequence[float]) -> p
     ``rows`` holds the column ``by``, without null, and columns of numbers, read as Float64; unordered. Null and NaN do
     not count. The query runs twice, or more often where a million numbers are equal or nearly equal.
 
-    The result has ``by``, ``column``, ``share`` (0 to 1), ``n`` (numbers in the group), ``lower`` and ``upper`` (the
-    neighbours of the quantile), and ``quantile``, interpolated linearly between them as Polars does. It is sorted by
-    group, column as in ``rows``, and share. Minus zero counts as zero.
+    The result has ``by``, ``column``, ``share`` (0 to 1), ``n`` (numbers in the group), ``lower``, ``upper`` and
+    ``quantile``. ``lower`` and ``upper`` are the neighbours of the quantile, which is interpolated linearly between
+    them as Polars does. It is sorted by group, column as in ``rows``, and share. Minus zero counts as zero.
 
     Example:
         >>> rows = pl.LazyFrame({"year": [1990, 1990, 1991], "z": [4.0, 1.0, 7.0]})

@@ -29,15 +29,15 @@ _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 class Command(NamedTuple):
     """One command.
 
-    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls
-    the package and prints the result. ``takes`` is its one positional argument, ``writes`` what ``--out`` names
-    ("": nothing, or a default), ``to_store`` whether that may be the URL of an object, ``cache`` where the cache
+    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls the
+    package and prints the result. ``takes`` is its one positional argument. ``writes`` is what ``--out`` names ("":
+    nothing, or a default); ``to_store`` says whether that may be the URL of an object. ``cache`` says where the cache
     lies, if not in the user's cache folder. ``goes_on`` says whether a run that was stopped goes on where it ended.
 
     ``has_engine`` says whether an engine may do its work: then the fields of EngineConfig become options.
 
     ``sections`` of the settings file (None: all of them), without the settings ``without``, and settings ``top`` of the
-    top level become options; so do ``arguments``: of which function ("module:function"), and their names, which no
+    top level become options. So do ``arguments``: a function ("module:function"), and names of its arguments, which no
     settings file has. ``--help`` shows the flags ``main``.
     """
 

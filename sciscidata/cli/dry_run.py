@@ -26,7 +26,7 @@ _ELSEWHERE: Final = "as in a corpus of 1.97 million works"
 def describe_plan(config: BuildConfig) -> list[str]:
     r"""Describe a build without running it.
 
-    From the OpenAlex API it asks two calls, a count and a sample of a hundred works; their answers are kept.
+    The OpenAlex API gets two calls, for a count and a sample of a hundred works; answers are kept.
 
     Raises:
         SciSciDataError: the source cannot be found or opened.

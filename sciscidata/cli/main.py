@@ -46,8 +46,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         from sciscidata.storage import clear_unfinished
 
-        # Polars runs deferred work in its own threads, which an interrupt does not reach: what they would have
-        # cleared away is done here, and the cursor shown that a progress bar of theirs has hidden.
+        # Polars runs deferred work in its own threads, which an interrupt does not reach. So clear away their files
+        # here, and show the cursor that a progress bar of theirs has hidden.
         clear_unfinished()
         command = COMMANDS.get((sys.argv[1:2] or [""])[0])
         show_cursor()

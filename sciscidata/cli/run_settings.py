@@ -78,8 +78,8 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     """Read the settings of a release from its manifest, for ``merge`` and ``resolve``.
 
     A manifest names no paths, so those of the source, of the background and of ``out`` are left to flags. Where
-    ``given`` (sections of flags and files) names another source, that one
-    counts: for example a corpus of the same snapshot.
+    ``given`` (sections of flags and files) names another source, that one counts. An example is a corpus of the same
+    snapshot.
 
     Raises:
         InputNotFoundError, VerificationError: there is no manifest, or one that cannot be read.

@@ -164,7 +164,7 @@ def resolve(settings: Settings) -> BuildConfig:
         if other != source and given.get(section):
             remedy = f"set BuildConfig.source={other!r}"
             raise no_effect(SECTIONS[section], given[section], f"the source is {source}", remedy)
-    # The settings of a source that is not read may be wrong: those of the API come from the environment too.
+    # The settings of an unread source may be wrong: those of the API come from the environment too.
     parts: dict[str, Any] = {
         section: _make(section, given.get(section, {}))
         for section in SECTIONS

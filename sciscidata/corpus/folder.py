@@ -1,4 +1,4 @@
-"""Read a corpus on disk as lazy frames, or its citation graph; a query without text opens no file of texts."""
+"""Read a corpus on disk as lazy frames, or its citation graph; only a query of text reads texts."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups
 from sciscidata.storage.small_files import read_whole
 
 TEXT = ("title", "abstract")
-#: The three tables, each a folder of Parquet files; text is apart from structure, so that graph work never reads text.
+#: The three tables, each a folder of Parquet files. Text is apart, so that graph work never reads it.
 TABLES: dict[str, pl.Schema] = {
     "works": pl.Schema({name: dtype for name, dtype in WORKS.items() if name not in TEXT}),
     "texts": pl.Schema({name: WORKS[name] for name in ("work_id", *TEXT)}),
@@ -44,7 +44,7 @@ TABLES: dict[str, pl.Schema] = {
 }
 ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
 DATED_KEY = "has_dates"  # of the report, where the works have DATES
-#: Rows per group of each table: the texts of one group are the least that a query can read of them.
+#: Rows per group of each table. A query reads the texts of one group at least.
 ROWS_PER_GROUP = {"works": 4_096, "texts": 4_096, "citations": 65_536}
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 UNFINISHED = ".unfinished"  # parts that workers are writing
@@ -83,18 +83,18 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
     """Describe a corpus on disk as lazy frames.
 
     Args:
-        out: its folder: ``works/*.parquet`` (WORKS without title and abstract), ``texts/*.parquet`` (work_id, title,
-            abstract: the same rows in the same order; or no file), ``citations/*.parquet`` (CITATIONS),
-            ``removed.parquet`` (rows that do not count) and ``corpus.json``, the report, which is written last.
+        out: its folder. ``works/*.parquet`` has WORKS without title and abstract. ``texts/*.parquet``, if it exists,
+            has work_id, title, abstract: the same rows in the same order. ``citations/*.parquet`` has CITATIONS, and
+            ``removed.parquet`` the rows that do not count. ``corpus.json``, the report, is written last.
         part: read one of its ``n_parts`` only, counted from 0.
 
     Returns:
         WORKS, each work once, and CITATIONS, in the order of the parts. A query on ``works`` without title and abstract
-        reads no file of texts. A query that filters by structure (by ids, for example) and wants text reads only the
+        reads no file of texts. A query may filter by structure, for example by ids, and want text. It reads only the
         row groups of texts (4,096 works) with works left. The provenance is the report without the list of parts, and
         the SHA-256 of the whole report.
 
-        Files of works and citations are compared with their SHA-256 once, before their first row is read; a row group
+        Files of works and citations are compared with their SHA-256 once, before their first row is read. A row group
         of texts is compared with its checksum whenever it is read.
 
     Raises:
@@ -157,8 +157,8 @@ def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
     """Read ``corpus.json`` and its SHA-256; every name in it is checked to be a file of a corpus inside ``out``.
 
-    Raises InputNotFoundError if it is missing, something else, or of an earlier version; StorageError if it differs
-    from the SHA-256 that it holds; UnsafeNameError if it names a file that cannot belong to a corpus.
+    Raises InputNotFoundError if it is missing, something else, or of an earlier version. Raises StorageError if it
+    differs from the SHA-256 that it holds, and UnsafeNameError if it names a file that cannot belong to a corpus.
     """
     try:
         text = read_whole(out / INDEX)
@@ -259,7 +259,7 @@ def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
 
 
 def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
-    """Yield the name and reason of each part that was left out; of many, the first 20 and how many more there are."""
+    """Yield the name and reason of each part that was left out; of many, the first 20 and a count."""
     for name, reason in islice(parts.items(), _NAMED_PARTS):
         yield f"{name}: {reason}"
     if len(parts) > _NAMED_PARTS:
@@ -291,7 +291,7 @@ def _damage(path: Path, what: str) -> StorageError:
     return StorageError(f"{path} {what}. Run the same ingest again: damaged files are made again.")
 
 
-#: Files that this process has compared with their SHA-256, as they were then, so that the next stage need not do it.
+#: Files that this process has compared with their SHA-256, as they were then. The next stage need not do it again.
 _whole: set[tuple[object, ...]] = set()
 
 
@@ -435,11 +435,12 @@ def _with_text(
 def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time = "publication_year") -> CitationGraph:
     """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
 
-    The graph lies under a hash of the content of the corpus, so the corpus is not read again for it. Both the graph and
-    the files that it is built from are compared with their SHA-256.
+    The graph lies under a hash of the corpus's content, so the corpus is not read again. Both the graph and the files
+    that it is built from are compared with their SHA-256.
 
-    Raises InputNotFoundError if there is no corpus, or an unfinished one; EmptyInputError if it holds no citations;
-    StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus; and what ``build_graph`` raises.
+    Raises InputNotFoundError if there is no corpus, or an unfinished one, and EmptyInputError if it holds no citations.
+    Raises StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus, and what ``build_graph``
+    raises.
 
     Example:
         >>> from tempfile import TemporaryDirectory

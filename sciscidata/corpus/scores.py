@@ -97,8 +97,8 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     """Whether the scores are there already, and whole.
 
     Damaged scores are to be made again, with a warning in the log. If they also state other facts, which may be the
-    damage, this needs ``overwrite``: else ReleaseExistsError, as for anything else in ``out``. ConfigError for a suffix
-    that is not of Parquet.
+    damage, this needs ``overwrite``. Without it, ReleaseExistsError is raised, as for anything else in ``out``.
+    ConfigError for a suffix that is not of Parquet.
     """
     require_parquet_name(out, "scores are")
     if not out.exists():
@@ -134,11 +134,11 @@ def _find_result(out: Path) -> dict[str, Any]:
 
 
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write a score file, whole or not at all, from at least one batch; rows come in the order of their ids.
+    """Write a score file, whole or not at all, from one batch or more, in the order of ids.
 
     ``replace`` replaces a score file that is there when the scores are made. Raises StorageError if the disk is full,
-    ``out`` cannot be written, or another run has made it meanwhile; ReleaseExistsError if it holds something else by
-    then.
+    ``out`` cannot be written, or another run has made it meanwhile. Raises ReleaseExistsError if it holds something
+    else by then.
     """
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None

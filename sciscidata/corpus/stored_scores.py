@@ -1,4 +1,4 @@
-"""Put a score file into an object store: looked at before anything is computed, and uploaded whole or not at all."""
+"""Put a score file into an object store: check the place first, upload whole or not at all."""
 
 from __future__ import annotations
 

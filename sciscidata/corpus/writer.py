@@ -61,20 +61,21 @@ def write_corpus(
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
-    Files hold 65,536 works or 4,194,304 citations each, in the order of the frames, and appear one by one, each whole;
-    ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows, so the bytes
+    Files hold 65,536 works or 4,194,304 citations each, in the order of the frames. They appear one by one, each whole;
+    ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows. So the bytes
     are the same in the end. A finished corpus is used as it is, after all SHA-256 were compared. When another corpus is
     replaced, only files that this package has written are removed.
 
     The frames have to give the same rows in the same order every time. ``inputs`` are the files that the corpus is read
-    from: when the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
+    from. When the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
     made with other ``texts`` (titles and abstracts) or from changed ``inputs``. ``advance`` is called with numbers of
     works and citations written or found. ``found`` holds more facts for the report; it may be filled while the frames
     are read.
 
-    Raises SchemaMismatchError (a frame lacks a column or holds it in another dtype) and ReleaseExistsError (the folder
-    holds another corpus and not ``overwrite``) when called; EmptyInputError if there is no work; StorageError if the
-    disk is full, or the folder cannot be written, holds something else than a corpus, or is in use by another run.
+    Raises SchemaMismatchError, when called, if a frame lacks a column or holds it in another dtype. Raises
+    ReleaseExistsError, when called, if the folder holds another corpus and not ``overwrite``. Raises EmptyInputError if
+    there is no work. Raises StorageError if the disk is full, or the folder cannot be written, holds something else
+    than a corpus, or is in use by another run.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -187,7 +188,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 def locked_folder(out: Path) -> Generator[None]:
     """Make the folder of a corpus and keep a second run out until the block or the process ends.
 
-    Raises StorageError if it cannot be made, a link leads out of it, or another run is at work in it.
+    Raises StorageError if it cannot be made, a link leads out, or another run is at work there.
     """
     for name in (*TABLES, RECEIPTS, UNFINISHED):
         refuse_link(out / name)

@@ -1,5 +1,5 @@
-"""Who does the work of a stage: processes of this machine, a Dask cluster, Slurm jobs, or whoever runs the commands.
+"""Who does the work of a stage: local processes, a Dask cluster, Slurm jobs, or listed commands.
 
-A stage cuts itself into tasks (``task.py``), an engine runs them (``engine.py``, and one file for each kind), and the
+A stage cuts itself into tasks (``task.py``). An engine runs them (``engine.py``, and one file for each kind). Then the
 stage puts their files together. Read first: ``task.py``.
 """

@@ -14,8 +14,8 @@ from sciscidata.options.checks import Folder, PositiveInt, check_fields
 from sciscidata.terminal.progress import Advance
 
 Kind = Literal["local", "dask", "slurm", "list"]
-#: Gives each task with its outcome, in any order; ``Advance`` gets the cost of every task, at once or in shares. A path
-#: is where logs may go. Whoever writes another engine writes one of these.
+#: Gives each task with its outcome, in any order. ``Advance`` gets the cost of every task, whole or in shares. A path
+#: is where logs may go. Another engine is another function of this kind.
 Runner = Callable[[Sequence[Task], Advance, Path], Generator[tuple[Task, Outcome]]]
 
 

@@ -149,7 +149,7 @@ def read_list(home: str | Path) -> list[Task]:
 
 
 def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
-    """List the tasks of a folder, or do one of them in this process; a task that is done is left as it is.
+    """List the tasks of a folder, or do one of them in this process, if it is not done.
 
     Args:
         home: folder that the stage has printed.

@@ -1,8 +1,8 @@
 """Tasks in processes of this machine.
 
 A worker is ``python -m`` of this module: it takes tasks on its standard input and answers on its standard output.
-Unlike ``multiprocessing`` this needs no ``__main__`` guard and works in notebooks; and a worker ends when its parent
-was killed, because its input ends.
+Unlike ``multiprocessing`` this needs no ``__main__`` guard and works in notebooks. A worker ends when its parent was
+killed, because its input ends.
 """
 
 from __future__ import annotations

@@ -167,7 +167,7 @@ def _outcomes(job: Any) -> list[Outcome] | None:  # noqa: ANN401
 
 
 def _queued() -> set[str] | None:
-    """List the jobs of this user in the queue, as ``17_3`` for the third of an array; None if Slurm does not answer."""
+    """List this user's queued jobs, as ``17_3`` for task 3 of an array; None if Slurm does not answer."""
     command = ["squeue", "--me", "--noheader", "--array", "--format=%F_%K"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)

@@ -1,7 +1,7 @@
-"""A task: a piece of a stage that any process on any machine can do, also twice, and its file is the same.
+"""A task: a piece of a stage that any process on any machine can do; a second run makes the same file.
 
 A task is data: a function of this package by name, and JSON. So it goes to another process, another machine, or into a
-file, and what comes back is an Outcome, never a pickled error.
+file. What comes back is an Outcome, never a pickled error.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
     """A piece of a stage.
 
     ``name`` is what bars, logs and errors call it. ``work`` is the function, ``"module:name"``, declared by ``task``;
-    it is called with ``advance`` and ``arguments`` (JSON). With ``out`` the function also gets ``out``, a hidden path;
-    what it writes there gets the name ``out`` when it is whole, and beside it lies a receipt. ``cost`` is its share of
-    the bar.
+    it is called with ``advance`` and ``arguments`` (JSON). With ``out`` the function also gets ``out``, a hidden path.
+    What it writes there gets the name ``out`` when it is whole, and a receipt beside it. ``cost`` is its share of the
+    bar.
     """
 
     name: str

@@ -39,7 +39,7 @@ class Access(NamedTuple):
     token: str | None = None
 
     def mask(self, text: object) -> str:
-        """Write what a hub said without the token, in one line, and without the pointer to a manual that httpx adds."""
+        """Write what a hub said in one line, without the token, and without httpx's pointer to a manual."""
         line = " ".join(str(text).split()).partition(" For more information check: ")[0]
         line = line.replace(self.token, "***") if self.token else line
         return line if len(line) <= _LONGEST_SHOWN else f"{line[:_LONGEST_SHOWN]}..."
@@ -74,7 +74,10 @@ class TryAgainError(Exception):
 def open_answer(
     url: str, key: Mapping[str, str], headers: Mapping[str, str] = MappingProxyType({}), *, seconds: float = 60.0
 ) -> Generator[httpx.Response]:
-    """Open what lies at an address, or where it leads: ``key`` goes to the scheme, host and port of ``url`` alone."""
+    """Open what lies at an address, or where it leads.
+
+    ``key`` goes to the scheme, host and port of ``url`` alone.
+    """
     at = home = httpx.URL(url)
     # A proxy has no way back to this machine.
     with httpx.Client(timeout=seconds, trust_env=home.scheme != "http") as client:
@@ -128,7 +131,9 @@ def asked_wait_s(answer: httpx.Response) -> float:
 
 
 def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Result:
-    """Do something until it works, at most eight times; a HubError says why it did not, a ConfigError what is refused.
+    """Do something until it works, at most eight times.
+
+    A HubError says why it did not, a ConfigError what is refused.
 
     ``act`` may be done twice without harm: a hub may have acted although its answer was lost.
     """

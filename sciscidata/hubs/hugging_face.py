@@ -64,7 +64,7 @@ def read_hub_name(address: str) -> HubName:
 class Hub:
     """A connection to the Hugging Face Hub; every call is repeated after a fault.
 
-    What is read is fetched here and not by huggingface_hub, which has no limits, sends the token to other ports of the
+    What is read is fetched here and not by huggingface_hub. That has no limits, sends the token to other ports of the
     same host, and makes paths of what a server says.
     """
 
@@ -120,7 +120,7 @@ class Hub:
         return commit, files
 
     def download(self, name: str, file: str, commit: str, path: Path, most_bytes: int) -> None:
-        """Download a file of a commit, of at most so many bytes; a try goes on where the one before was cut."""
+        """Download a file of a commit, of at most so many bytes; a try continues the one before."""
         address = f"{self.access.url}/datasets/{name}/resolve/{commit}/{quote(file)}"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.unlink(missing_ok=True)

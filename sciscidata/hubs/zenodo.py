@@ -37,7 +37,9 @@ def find_zenodo(*, sandbox: bool, needed: bool = True) -> Access:
 
 
 def check_licence(licence: str) -> None:
-    """Raise ConfigError for a licence that Zenodo does not know: it has those of SPDX, in small letters, and its own.
+    """Raise ConfigError for a licence that Zenodo does not know.
+
+    It has those of SPDX, in small letters, and its own.
 
     Example:
         >>> check_licence("cc-by")
@@ -163,7 +165,7 @@ class Zenodo:
 
 
 def _read_objects(answer: httpx.Response, kind: type) -> Any:  # noqa: ANN401 (JSON)
-    """Return an answer that is an object, or a list of objects; a TryAgainError for any other, such as a page."""
+    """Return an answer that is an object, or a list of objects; else, as for a page, TryAgainError."""
     try:
         facts: Any = answer.json()
     except ValueError:

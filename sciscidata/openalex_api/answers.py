@@ -1,4 +1,4 @@
-"""Interpret an HTTP answer of OpenAlex: a record, a deleted work, an error to retry, a spent budget, or a refusal.
+"""Interpret an HTTP answer of OpenAlex: a record, deleted work, passing error, spent budget, or refusal.
 
 Sources: the rate limiter (github.com/ourresearch/openalex-api-proxy), the API's own errors
 (github.com/ourresearch/openalex-elastic-api) and help.openalex.org, as of August 2026.

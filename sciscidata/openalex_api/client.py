@@ -34,10 +34,10 @@ _GONE: Final = b"null"  # stored for a 404; a good answer is never a bare null
 class OpenAlexClient:
     """A client of the OpenAlex API that pays for each answer once.
 
-    It stores every good answer before it returns it. So a run that ends early (an error, a spent budget, kill -9) is
-    continued by the next run with the same store. Passing errors (too many requests, HTTP 5xx, lost connections,
-    broken JSON, answers that fail their check) are retried after growing waits. Threads may share a client; equal
-    simultaneous requests become one call. The owner of ``store`` closes it. Tests replace ``sleep`` and ``clock``.
+    It stores every good answer before it returns it. A run may end early (an error, a spent budget, kill -9). The next
+    run with the same store continues it. Passing errors are retried after growing waits: too many requests, HTTP 5xx,
+    lost connections, broken JSON, answers that fail their check. Threads may share a client; equal simultaneous
+    requests become one call. The owner of ``store`` closes it. Tests replace ``sleep`` and ``clock``.
 
     A ConfigError means that the environment's proxies or certificates cannot be used. A StorageError means that the
     store cannot be read.
@@ -146,9 +146,9 @@ class OpenAlexClient:
     ) -> Generator[dict[str, Any] | None]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
-        Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and
-        are stored, the answers before it are yielded, and then its error is raised. Calls are also stored when the
-        caller stops early or is interrupted.
+        Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and are
+        stored. The answers before it are yielded, and then its error is raised. Calls are also stored when the caller
+        stops early or is interrupted.
         """
         stop = threading.Event()
 
@@ -160,7 +160,7 @@ class OpenAlexClient:
                 yield self._hand_out(request, content, missing_ok=missing_ok)
 
     def _hand_out(self, request: Request, content: dict[str, Any] | None, *, missing_ok: bool) -> dict[str, Any] | None:
-        # Noted here and not on arrival: an answer that was requested ahead and never used is no part of the result.
+        # Note it here and not on arrival: an answer requested ahead and never used is no part of the result.
         self._answered.add(request.key)
         if content is None and not missing_ok:
             msg = f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted."

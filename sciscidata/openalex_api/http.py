@@ -31,8 +31,8 @@ class Connection:
     """Open connections for the threads of a client, at most one per thread.
 
     It uses HTTP/1.1, because httpx's synchronous HTTP/2 mixes up streams of several threads
-    (github.com/encode/httpx/issues/3324), and a lost answer is paid for twice. At 25 requests a second one connection
-    per thread is fast enough. A ConfigError means that the environment's proxies or certificates cannot be used.
+    (github.com/encode/httpx/issues/3324). A lost answer is paid for twice. At 25 requests a second one connection per
+    thread is fast enough. A ConfigError means that the environment's proxies or certificates cannot be used.
     """
 
     def __init__(self, config: ApiConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -77,9 +77,9 @@ class Connection:
     def get(self, target: str) -> Answer:
         """Request a path with its query, follow redirects on the same host, and return the whole answer.
 
-        A TryAgainError means no connection, no answer in time, or a broken answer; it holds the head with the cost, if
-        that arrived. An ApiError means a redirect to another host or in circles, an answer that repeats the key, or an
-        impossible proxy.
+        A TryAgainError means no connection, no answer in time, or a broken answer. It holds the head with the cost, if
+        that arrived. An ApiError means a redirect to another host or in circles, or an impossible proxy. It also means
+        an answer that repeats the key.
         """
         if self._config.email:  # not part of the request's key
             target += f"{'&' if '?' in target else '?'}{httpx.QueryParams(mailto=self._config.email)}"

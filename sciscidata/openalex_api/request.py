@@ -21,8 +21,8 @@ _SHOWN_CHARACTERS: Final = 160
 class Request:
     """A path (from "/" on) and its parameters (in any order), unquoted, without the server and without who asks.
 
-    Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages. A ConfigError means
-    that the path is impossible, a parameter says who asks (see ApiConfig), or the key is too long.
+    Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages. A ConfigError means an
+    impossible path, a parameter that says who asks (see ApiConfig), or too long a key.
 
     Example:
         >>> Request("/works", (("select", "id"), ("filter", "cites:W1|W2"))).key

@@ -161,8 +161,8 @@ class Bill:
     def settle(self, price_usd: float, answer: Answer | None, *, is_lost: bool = False) -> float:
         """Replace a reserved price by the real cost, and return that.
 
-        An answer that states no cost takes the reserved price if it is good; an error or a missing answer is free. The
-        server may have charged for an answer that was lost on the way, so its price still counts against the limit.
+        A good answer that states no cost takes the reserved price. An error or a missing answer is free. The server may
+        have charged for an answer that was lost on the way. So its price still counts against the limit.
         """
         stated = read_cost(answer) if answer else None
         at_list_price = price_usd if answer and answer.status == 200 else 0.0

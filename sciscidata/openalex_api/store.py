@@ -75,10 +75,10 @@ class ResponseStore:
     Threads and processes may share a store (SQLite's write-ahead log; a writer waits up to 30 s for another). After
     kill -9 an answer is in the store whole or not at all. A power cut may lose the last answers, never the store.
 
-    A key names a request, without a secret. A store keeps the answers of each server apart: those of the server that
+    A key names a request, without a secret. A store keeps the answers of each server apart. Those of the server that
     answered first lie under the key alone, those of others under the address and the key. Any use may raise
-    StorageError: the disk is full, the folder cannot be written, the file is damaged or has a newer format, or another
-    process keeps it locked.
+    StorageError: the disk is full or the folder cannot be written. Or the file is damaged, has a newer format, or is
+    locked by another process.
     """
 
     def __init__(self, folder: Path) -> None:

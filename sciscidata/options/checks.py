@@ -38,7 +38,7 @@ Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
 class Hint:
     """A type hint taken apart.
 
-    ``whole`` is the hint as it was written; ``metas`` are bounds and names, from ``Annotated``; ``kinds`` the types
+    ``whole`` is the hint as it was written. ``metas`` are bounds and names, from ``Annotated``. ``kinds`` are the types
     that it allows, without None (``optional``) and ``Literal`` (``choices``). ``configurations`` are the dataclasses of
     ``kinds``.
     """
@@ -135,9 +135,9 @@ def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # 
     """Check every field of a frozen dataclass against its type hint. Call it first in ``__post_init__``.
 
     Bounds are ``Annotated[int, msgspec.Meta(ge=0)]``, choices are ``Literal``, and another configuration must be an
-    object of its class. True is not a number, and NaN and infinity are refused. A list becomes a tuple, a whole number
-    a float, text a path and a path text, where the hint asks for it. A message never holds the value of a field with
-    ``repr=False`` or ``metadata={"secret": True}``.
+    object of its class. True is not a number, and NaN and infinity are refused. Where the hint asks for it, a list
+    becomes a tuple, a whole number a float, text a path, and a path text. A message never holds the value of a field
+    with ``repr=False`` or ``metadata={"secret": True}``.
 
     Raises:
         error: on construction; a value does not fit its hint.
@@ -260,7 +260,7 @@ def checked_config(config: object, kind: type[Config], example: str = "", *, nam
 
 
 def check_threads(n_threads: object) -> None:
-    """Raise a ConfigError if a number of threads is neither None (as many as Polars uses) nor a whole number from 1."""
+    """Raise a ConfigError unless a number of threads is None (as many as Polars uses) or at least 1."""
     check_value("n_threads", n_threads, PositiveInt | None)
 
 
@@ -298,7 +298,7 @@ def require_parquet_name(path: Path, what: str) -> None:
 
 
 def parse_shard(text: object) -> tuple[int, int]:
-    """Read which of how many shares is meant, the first being 1; a ConfigError if there is no share of this number.
+    """Read which of how many shares is meant, counted from 1; a ConfigError if there is none.
 
     Example:
         >>> parse_shard("2/8")

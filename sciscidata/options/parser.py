@@ -1,7 +1,7 @@
 """Options of a command, made from the fields of configurations: flags, help and defaults, and what errors call them.
 
-Nothing is typed twice: a flag has the name of the field, its hint for type and bounds, and for help its line in the
-docstring of the class.
+Nothing is typed twice. A flag has the name of the field, and its hint for type and bounds. Its help is the field's line
+in the docstring of the class.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _VALUE: Final = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\.\.\.|(?:[\w+-]|\.(?=\w))+"
 class Option:
     """One option of a command.
 
-    ``owner`` is the class that has the field, or the function that has the argument; ``section`` is that of the
+    ``owner`` is the class that has the field, or the function that has the argument. ``section`` is that of the
     settings file, "" at its top level. ``default`` is MISSING where there is none. ``text`` is what the docstring says
     about it.
     """
@@ -212,7 +212,7 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
 
     ``Class.option`` becomes ``--flag``, ``Class.option=True`` becomes ``--flag``, ``=False`` becomes ``--no-flag`` and
     ``=value`` becomes ``--flag value``; so does ``option=value`` alone. What no option of the command has stays.
-    Options in ``in_file`` (section and name) are given by a settings file, and by no flag: they keep their names there.
+    Options in ``in_file`` (section and name) come from a settings file, not from a flag. They keep their names there.
 
     Example:
         >>> from dataclasses import dataclass
@@ -255,7 +255,7 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
 
 
 def _stand_for(option: Option, known: Mapping[str, Option]) -> str:
-    """Say what stands for the class of an option: the flag that a source needs, or the section of the settings file."""
+    """Say what stands for the class of an option: the flag that a source needs, or a section."""
     needed = [one.flag for one in known.values() if one.owner == option.owner and one.default is dataclasses.MISSING]
     source = known.get("BuildConfig.source")
     is_source = source is not None and option.section in source.hint.choices

@@ -1,4 +1,4 @@
-"""Addresses and object stores: to whom a key may be sent, and how files at an address are read and written.
+"""Addresses and object stores: who may get a key, and how files at an address are read and written.
 
 Read first: ``object_store.py``.
 """

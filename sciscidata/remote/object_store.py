@@ -212,8 +212,8 @@ class Store:
     """A bucket. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
 
     Waits grow exponentially with jitter up to half a minute; what a store asks for in ``Retry-After`` is not read.
-    Every method that reads raises an InputNotFoundError for what is not there, not allowed, or not reached; one that
-    writes, a StorageError.
+    Every method that reads raises an InputNotFoundError for what is not there, not allowed, or not reached. One that
+    writes raises a StorageError.
     """
 
     def __init__(self, url: str, access: Access) -> None:

@@ -38,7 +38,7 @@ def may_carry_key(url: str) -> bool:
 
 
 def check_address(url: str, *, name: str, key: str, secret: str | None = None) -> None:
-    """Raise a ConfigError for an address to which a key would be sent in the open, or that holds a user name.
+    """Raise a ConfigError for an address that holds a user name, or would get a key in the open.
 
     ``name`` is what the user calls the address (``base_url``, an environment variable), ``key`` what the user calls the
     key. The message leaves out ``secret``, the key itself: an address may hold it by mistake.

@@ -39,7 +39,7 @@ class Drawn(NamedTuple):
     """What was drawn, from which works, and what the manifest counts.
 
     ``drawn`` is as ``draw_split`` returns it; ``works`` (WORKS) holds the drawn works, perhaps others. ``eligible`` is
-    every work that may be drawn, with its scores and labels; ``scored`` has publication_year and ATYPICALITY at least,
+    every work that may be drawn, with its scores and labels. ``scored`` has publication_year and ATYPICALITY at least,
     of every work with a ``z_p10``. Both are unordered, and where works are many not in memory: collect only the columns
     that you need. ``counts`` has ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``,
     in JSON types.
@@ -102,8 +102,8 @@ def draw_or_explain(
 ) -> pl.DataFrame:
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
-    ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``; ``n_unread`` counts the
-    eligible works whose text was not read; ``texts`` are the options that name the texts of the source. An
+    ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``. ``n_unread`` counts the
+    eligible works whose text was not read. ``texts`` are the options that name the texts of the source. An
     EmptyInputError says that there is no work. A NotEnoughWorksError says how many works each filter removed. Other
     errors are as of ``draw_split``.
 

@@ -22,10 +22,10 @@ def normalise_title(title: pl.Expr) -> pl.Expr:
 
 
 def shares_name(works: pl.DataFrame) -> pl.Expr:
-    """Say for each row whether it has the normalised title or the DOI of one of ``works``; false or null if not.
+    """Mark the rows with the normalised title or the DOI of one of ``works``; the others are false or null.
 
-    Made for the titles of a whole corpus. Normalising takes most of the time, so of the titles in ASCII only those are
-    normalised that begin and end like one of the works' titles. Null and blank names equal nothing.
+    Made for the titles of a whole corpus. Normalising takes most of the time. So a title in ASCII is only normalised if
+    it begins and ends like one of the works' titles. Null and blank names equal nothing.
 
     Example:
         >>> rows = pl.DataFrame({"title": ["On A.", "on b", "On Å", None], "doi": [None, "10.1/x", "10.1/y", None]})
@@ -51,7 +51,7 @@ def _ends(title: pl.Expr) -> pl.Expr:
 def find_duplicates(works: pl.DataFrame) -> pl.Series:
     """Find the works to leave out so that no two share a normalised title or a DOI; ``work_id`` Int64, ascending.
 
-    Works that share either are one group, and groups that share a work are one group too; each group keeps its lowest
+    Works that share either are one group, and groups that share a work are one group too. Each group keeps its lowest
     ``work_id``. The order of rows does not matter. Null and blank names equal nothing.
 
     Example:

@@ -101,8 +101,8 @@ class EligibilityConfig:
             raise ConfigError(msg)
 
 
-#: The filters, in the order in which they are applied. What can be read off a record comes first, then what
-#: its citations say, and last the only one that looks at other works.
+#: The filters, in the order in which they are applied. What can be read off a record comes first, then what its
+#: citations say. The last one looks at other works.
 FILTERS: Final = (
     "retracted",
     "work_type",
@@ -244,7 +244,7 @@ def mark_removals(
     config = checked_config(config, EligibilityConfig)
     needed = [name for name in CANDIDATES if name not in _OF_NAMES or name in names_read(config)]
     frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
-    # Where the last year is still to be found, all windows are incomplete at first; then the others get their reason.
+    # Until the last year is found, count all windows as incomplete, and note what else removes a work.
     is_given = config.last_year is not None
     reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
     if not is_given:
@@ -285,7 +285,7 @@ def names_read(config: EligibilityConfig) -> list[str]:
 
 
 def chosen_names(config: EligibilityConfig) -> list[pl.Expr]:
-    """Say of each work whether it has a chosen field, and whether it has a chosen venue, as far as any are chosen.
+    """Say whether each work has a chosen field, and a chosen venue, as far as any are chosen.
 
     Example:
         >>> works = pl.DataFrame({"primary_field": ["Medicine", "Art", None]})
@@ -297,7 +297,7 @@ def chosen_names(config: EligibilityConfig) -> list[pl.Expr]:
 
 
 def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[str]:
-    """Warn of each name of a field or a venue that no work has, with the nearest one that there is.
+    """Warn of each name of a field or a venue that no work has, with the nearest known one.
 
     Args:
         works: the columns of ``names_read``.

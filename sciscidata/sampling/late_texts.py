@@ -1,7 +1,7 @@
 """Draw first, read texts later: a release of a few thousand works out of a table of millions of abstracts.
 
-What a record and its citations say is judged for every work. What only its text can say (language, title, abstract,
-and whether it repeats another paper) is asked in the order of the split keys, of no more works than the draw needs.
+What a record and its citations say is judged for every work. Language, title, abstract and repeated papers need the
+text. It is read in the order of the split keys, of no more works than the draw needs.
 
 Of each class a draw takes the first works in key order that pass. So only works whose key is below a bound are kept,
 several times as many as the draw wants. When a class runs out of them, the bound is raised and the query runs again.
@@ -39,21 +39,21 @@ from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
-#: The first reading takes this many times as many works as are wanted; later ones go by what the first has shown.
+#: The first reading takes this many times the works that are wanted; later ones go by its result.
 _FIRST_SURPLUS: Final = 1.5
 _SPARE: Final = 20
 _KEYS: Final = 1 << 64
-#: How many works of a class are kept at first, in first readings; and how much further the bound is raised.
+#: How many works of a class are kept at first, in first readings, and how far the bound is raised.
 _READINGS: Final = 8
 
 
 class Queue:
-    """Works in the order of their keys, each with its class and split; those that were read, and what became of them.
+    """Works in the order of their keys, with class and split; those read, and what became of them.
 
-    ``eligible`` has ``work_id``, ``publication_year`` and the labels of the works that may be drawn; it runs
+    ``eligible`` has ``work_id``, ``publication_year`` and the labels of the works that may be drawn. It runs
     immediately, and again if too few were kept. ``counted`` says how many works it has of each pair of labels (the
     labels, and ``len``). ``label`` is the own label, if they have one. The attribute ``read`` is WORKS of the works
-    that were read, with ``removed_by``; ``repeated`` are the works that are the same paper as one that is drawn.
+    that were read, with ``removed_by``. ``repeated`` are the works that are the same paper as one that is drawn.
 
     Example:
         >>> rows = {"work_id": range(90), "disruption_label": ["disruptive", "consolidating", "neutral"] * 30}
@@ -166,7 +166,7 @@ class Queue:
         return min(bound, _KEYS)
 
     def _load(self) -> pl.DataFrame:
-        """Keep the works that are below the bound, in the order in which they are drawn; those of dev are the last."""
+        """Keep the works below the bound, in the order in which they are drawn, those of dev last."""
         # As in draw_split, a work without the label is in no class.
         labelled = self._eligible.drop_nulls(list(self._needed)).with_columns(
             pl.col(name).cast(dtype) for name, dtype in self._labels.items()
@@ -220,18 +220,18 @@ def draw_before_text(
 ) -> Drawn:
     """Draw works, and read the text of no more works than that takes.
 
-    Works that pass every filter of structure are taken in the order of their split keys, however many are read
-    together. A work is drawn if its class has room in its split, its text passes the filters of text, and it is not the
-    same paper as another work (one normalised title or DOI). Of repeated papers the one with the lowest id is drawn, as
-    if everything were filtered first: with ``names`` (``work_id``, ``title`` and ``doi`` of all works), each reading
-    looks at all titles and DOIs, and reads the texts of the same papers too. Where reading all titles costs too much,
-    ``names`` is None. Then the first in key order is drawn, because the other one's text may never be read. No two
-    drawn works are the same paper.
+    Works that pass every filter of structure are taken in the order of their split keys. It does not matter how many
+    are read together. A work is drawn if its class has room in its split, its text passes the filters of text, and no
+    other work is the same paper. Works with one normalised title or DOI are the same paper. Of these the one with the
+    lowest id is drawn, as if everything were filtered first. ``names`` holds ``work_id``, ``title`` and ``doi`` of all
+    works. Each reading looks at all of them, and reads the texts of the same papers too. Where reading all titles costs
+    too much, ``names`` is None. Then the first in key order is drawn, because the other one's text may never be read.
+    No two drawn works are the same paper.
 
-    ``structure`` is STRUCTURE, one row per work, and the columns of ``names_read`` where fields or venues are chosen;
-    further columns pass through. It runs several times: to count, for the
-    first works of every class in key order, for those drawn, and whenever the result's frames are collected.
-    ``read_works`` returns the WORKS rows of some ids.
+    ``structure`` is STRUCTURE, one row per work. It has the columns of ``names_read`` where fields or venues are
+    chosen. Further columns pass through. It runs several times: to count, for the first works of every class in key
+    order, and for those drawn. It also runs whenever the result's frames are collected. ``read_works`` returns the
+    WORKS rows of some ids.
 
     The result is as of ``draw_after_text``. ``works`` are the drawn works; ``eligible`` is every work that passed or
     was never read. For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
@@ -374,7 +374,7 @@ def _judge(
     works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig, without: Collection[str]
 ) -> pl.DataFrame:
     """Name the filter of text that removes each work read; a work without a row has no title."""
-    # Structure has passed; asked again it would pass again, but for the year that is the last of these few only.
+    # Structure has passed. A second look would find another last year, that of these few works.
     config = replace(
         eligibility,
         exclude_retracted=False,

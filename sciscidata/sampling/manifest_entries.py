@@ -18,7 +18,7 @@ from sciscidata.records.last_year_of_data import describe_later_works, find_last
 from sciscidata.sampling.filter import FILTERS
 from sciscidata.storage import hash_file
 
-#: A filter that removes at least so many works with a label, almost all of one class, and of it more than its share.
+#: A filter is remarkable if it removes so many works with a label, almost all of one class, beyond its share.
 _FEWEST_REMOVED: Final = 10
 _ALMOST_ONLY: Final = 0.9
 _LIFT: Final = 1.2
@@ -53,7 +53,7 @@ def describe_novelty(
 
     ``background`` is from describe_background, None if the null model is made of the works themselves. ``scored`` is
     ATYPICALITY of every work with a ``z_p10``, perhaps of others; ``works`` says how many were read. With
-    ``published``, z was published by others, and only the scores follow from ``config``: then ``config`` is null in the
+    ``published``, z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
     manifest, and ``published`` names the score. ``concentrations`` are of venues, by year that the closed form scored;
     see score_atypicality.
 
@@ -111,7 +111,9 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
 
 
 def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made: of its last year, novelty, data, filters, and years of few venues.
+    """Warn as the log did when a release was made.
+
+    Remarks are about its last year, novelty, data, filters, and years of few venues.
 
     Where the last year was named, works dated after it need no warning.
 

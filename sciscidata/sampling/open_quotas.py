@@ -102,7 +102,9 @@ class Demand:
         return group_of_keys(split_keys(work_ids, self.split.seed), self.split)
 
     def possible_cells(self, n_i: int, n_j: int) -> frozenset[Cell]:
-        """Return the cells that a work may still get once n_k is known: n_k can only draw its index towards 0.
+        """Return the cells that a work may still get once n_k is known.
+
+        n_k can only draw its index towards 0.
 
         Its novelty is unknown, so any novelty label is possible.
         """

@@ -1,4 +1,4 @@
-"""The split hash, quotas and the draw: a work's place depends on its id and the seed, and on nothing else.
+"""The split hash, quotas and the draw: a work's place depends on its id and the seed alone.
 
 Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 """
@@ -48,8 +48,8 @@ def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
 def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:
     """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
 
-    One column: its classes, in label order. Two: by the diagonals of their table, so that a draw that nine does not
-    divide is still as even as possible in each of the two labels. ``label`` is the own label, if a column has it.
+    One column: its classes, in label order. Two: by the diagonals of their table. So a draw that nine does not divide
+    is still as even as possible in both labels. ``label`` is the own label, if a column has it.
 
     Example:
         >>> quota_cells(["novelty_label"])
@@ -231,7 +231,9 @@ def group_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
 
 
 def draw_order(key: str = "split_key", group: str = "split") -> pl.Expr:
-    """Return the number (UInt64) by which works of a group are drawn, lowest first: the key; of dev, from its end down.
+    """Return the number (UInt64) by which works of a group are drawn, lowest first.
+
+    It is the key; for dev, the distance from the highest one.
 
     So a larger dev split holds all works of a smaller one.
 
@@ -248,8 +250,8 @@ def draw_order(key: str = "split_key", group: str = "split") -> pl.Expr:
 def divide_pool(keyed: pl.DataFrame, config: SplitConfig) -> pl.Series:
     """Divide works drawn for BOTH (``work_id``, ``split_key``) between train and test, in the order of their rows.
 
-    ``"none"``: the lowest keys are train. ``"pool"``: the lowest last 32 bits of the keys are, because the key itself
-    tells the classes of a pool apart: a rare class reaches to higher ones.
+    ``"none"``: the lowest keys are train. ``"pool"``: the lowest last 32 bits of the keys are. The key itself tells the
+    classes of a pool apart: a rare class reaches to higher ones.
 
     Example:
         >>> keyed = pl.DataFrame({"work_id": [1, 2], "split_key": [2**32, 7]}).cast({"split_key": pl.UInt64})
@@ -283,8 +285,8 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
             ``"label"``; its name and classes are read, and where it comes from is not.
 
     Returns:
-        The drawn rows with ``split`` String (``"train"``, ``"test"``, ``"dev"``) and ``split_key`` UInt64 added; train
-        first, then test, each split in the order of its keys.
+        The drawn rows with ``split`` String (``"train"``, ``"test"``, ``"dev"``) and ``split_key`` UInt64 added. They
+        are train first, then test, each split in the order of its keys.
 
     Raises:
         SchemaMismatchError: a column is missing or mistyped, or a label is not in its vocabulary.

@@ -38,7 +38,7 @@ class ToRead(NamedTuple):
 
 
 class ToAsk(NamedTuple):
-    """What a build would ask of an API: candidates by year, calls, cost in words, and what this look has cost."""
+    """What a build would ask of an API, and what this look has cost."""
 
     per_year: Mapping[int, int]
     calls: float

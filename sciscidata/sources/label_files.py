@@ -1,4 +1,4 @@
-"""The column of a label of one's own, read from files: of a file beside the works, or of the source's own files."""
+"""Read the column of a label of one's own from a file beside the works, or from the source."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def find_label_files(label: OwnLabel, of_source: LabelFiles, there: Sequence[str
 def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
     """Read ``work_id`` and the label from files, without works that have none.
 
-    A SchemaMismatchError says that a column is missing or a value is no class; a WorkIdError, that a work has two
+    A SchemaMismatchError says that a column is missing or a value is no class. A WorkIdError says that a work has two
     classes. Other errors are those of ``TableFile``.
     """
     column = label.column or label.name

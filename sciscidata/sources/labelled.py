@@ -1,7 +1,7 @@
 """The source "labelled": rows of a release in any number, with their scores and labels, as ``export`` writes them.
 
 There are no citations, so nothing is scored. Labels are compared with the scores, and works are drawn. With a label of
-one's own, a text is all that a row needs: then there may be no score, no year and no id.
+one's own, a text is all that a row needs. Score, year and id may be missing.
 """
 
 from __future__ import annotations
@@ -128,13 +128,15 @@ def read_labelled_files(
     *,
     is_scored: bool = True,
 ) -> LabelledRows:
-    """Read the files once into one Parquet file of the cache, in bounded memory, or use again what a run made of them.
+    """Read the files once into one Parquet file of the cache, in bounded memory.
+
+    A later run uses the same file.
 
     Without ``is_scored``, a row needs a title or an abstract, and nothing else. Where files have no ids, the text is
-    the id: of equal texts only the first row is read, and the report counts the others.
+    the id. Of equal texts only the first row is read. The report counts the others.
 
-    ``advance`` gets the bytes read. A CorruptRecordError names the first line that is no row, a WorkIdError a work
-    without an id or two with one, a SchemaMismatchError a column that is missing or mistyped.
+    ``advance`` gets the bytes read. A CorruptRecordError names the first line that is no row. A WorkIdError names a
+    work without an id, or two with one. A SchemaMismatchError names a column that is missing or mistyped.
     """
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)

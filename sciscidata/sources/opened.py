@@ -40,7 +40,7 @@ class SourceRequest:
 
 
 class LabelFiles(NamedTuple):
-    """Files of a source that may hold a column of the user's own, and the names that their column of ids may have.
+    """Files of a source that may hold a column of the user's own, and possible names of their ids.
 
     Where a file has no ids, ``find_texts`` names the columns whose text is the id.
     """
@@ -61,8 +61,8 @@ class OpenedSource:
         works: WORKS, lazy.
         citations: CITATIONS, lazy.
         provenance: where the works come from, in JSON types, for the manifest.
-        eligibility: which works may be drawn, where the source changes the request: it knows the last year of its data,
-            or cannot apply all filters. None: as requested.
+        eligibility: which works may be drawn, where the source changes the request. It may know the last year of its
+            data, or lack what a filter needs. None: as requested.
         left_out: filters that cannot be applied, because the source has not what they read.
         vocabulary: frame with all primary fields and venues. None: ``works`` has them; of a sample nobody knows them.
         is_sample: the works are a sample, so neither their references nor their citers are all there.

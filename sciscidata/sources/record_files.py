@@ -45,11 +45,11 @@ _HANDLE_BYTES = 64  # memory of an entry in addition to its text
 
 
 def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
-    """List the files of the inputs in the order given; the files of a folder or pattern are sorted by path.
+    """List the files of the inputs in the order given; those of a folder or pattern are sorted by path.
 
-    A folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson`` or ``.txt``, with or without
-    ``.gz`` or ``.zst``, or only in ``.gz`` or ``.zst``. Each file is listed once. An InputNotFoundError means that an
-    input does not exist, matches no file, or is a pipe or a device; a PermissionError that a folder may not be read.
+    A folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson``, ``.txt``, ``.gz`` or
+    ``.zst``. Each file is listed once. An InputNotFoundError means that an input does not exist, matches no file, or is
+    a pipe or a device. A PermissionError means that a folder may not be read.
     """
     files: dict[Path, Path] = {}
     for given in inputs:
@@ -102,14 +102,14 @@ def read_pieces(
 ) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
     r"""Cut a file into pieces that should each be one JSON value, with the number of their first line.
 
-    A piece is a line (only ``\n`` ends it: U+2028 and U+0085 may stand inside), or the whole file if its first line
-    ends inside a value, as in pretty-printed JSON. Consecutive empty lines are one piece. Lines are read in bounded
+    A piece is a line, or the whole file if its first line ends inside a value, as in pretty-printed JSON. Only ``\n``
+    ends a line; U+2028 and U+0085 may stand inside. Consecutive empty lines are one piece. Lines are read in bounded
     memory; a pretty-printed document is held whole.
 
     The file is plain, gzip or Zstandard, with or without a byte order mark. ``advance`` gets the number of its bytes
     after each read. A line that is too long gives a CorruptRecordError as its piece. ``gap`` counts what holds no work;
-    the caller clears it at each work. A CorruptRecordError is raised where a compressed file is damaged or cut off
-    (after its last whole line), a document is too large, or the gap is too long. Its message is only the reason.
+    the caller clears it at each work. A CorruptRecordError is raised where a document or the gap is too long. A damaged
+    or cut compressed file raises it after its last whole line. Its message is only the reason.
     """
     number = 1
     is_before_all = True  # only empty lines so far
@@ -223,7 +223,7 @@ class _Page(msgspec.Struct):
 
 
 def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
-    """Cut a list or a page into entries: together, if they need no more memory than their text; else one by one."""
+    """Cut a list or a page into entries: together if that needs no more memory than their text."""
     is_list = _LIST.match(piece)
     try:
         if len(piece) <= _FEW_BYTES or _has_large_entries(piece):

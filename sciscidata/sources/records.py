@@ -239,7 +239,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
     Later collects read the result, and decode only the abstracts that they ask for. It lies in the place for temporary
     files (TMPDIR) until Python ends; the log says so. Files that have changed since are parsed again. A query for some
     first rows (``head``) reads no more than it needs. Of a repeated work the first counts, in the order of files and
-    lines (about 100 bytes of memory per work). A warning counts the skipped lines when the files are parsed.
+    lines. This needs about 100 bytes per work. A warning counts the skipped lines when the files are parsed.
 
     Returns:
         WORKS and CITATIONS in the order of files and lines (the streaming engine may change it).
@@ -324,14 +324,14 @@ def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types
 def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
     """Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
 
-    The result is a subfolder of ``folder``, named after the content of the files: ``works.parquet`` sorted by work_id,
-    ``citations.parquet`` sorted by (citing_id, cited_id), and the report ``ingest.json``. It appears whole or not at
-    all. A result that was damaged later is made again, with a warning. Memory: about 100 bytes per work, and a part.
-    ``progress`` gets the bytes of the files as they are read.
+    The result is a subfolder of ``folder``, named after the content of the files. It holds ``works.parquet`` sorted by
+    work_id, ``citations.parquet`` sorted by (citing_id, cited_id), and the report ``ingest.json``. It appears whole or
+    not at all. A result that was damaged later is made again, with a warning. Memory: about 100 bytes per work, and a
+    part. ``progress`` gets the bytes of the files as they are read.
 
-    The provenance is the report: SHA-256 and counts of each file, the first 20 corrupt lines, and the data's date (the
-    latest updated_date or created_date, or null). No file is an InputNotFoundError, no work an EmptyInputError, and
-    with ``strict`` the first corrupt line a CorruptRecordError.
+    The provenance is the report: SHA-256 and counts of each file, the first 20 corrupt lines, and the data's date. That
+    is the latest updated_date or created_date, or null. No file is an InputNotFoundError, no work an EmptyInputError,
+    and with ``strict`` the first corrupt line a CorruptRecordError.
     """
     files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
     hashes = [_sha256(file) for file in files]
@@ -401,7 +401,7 @@ def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]
 
 
 def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, int]], folder: Path) -> None:
-    """Merge sorted parts into one sorted file, a range of ids at a time; only the row groups of a range are read."""
+    """Merge sorted parts into one sorted file; read only the row groups of one range of ids at a time."""
     rows = pl.scan_parquet(sorted(parts.glob(f"{name}-*.parquet")), glob=False)
     writer: pq.ParquetWriter | None = None
     for low, high in ranges:

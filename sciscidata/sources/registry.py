@@ -44,10 +44,10 @@ class Source(NamedTuple):
     """What a build knows of a kind of source before it opens one.
 
     ``open`` takes the configuration and a SourceRequest. ``measure`` takes them too, and says what a build would read.
-    ``is_sample``: it gives no whole corpus. ``own_scores`` says of a configuration why its scores are taken as they are
-    (None: they are computed), ``no_novelty`` why there is no novelty. ``can_be_ingested``
-    says whether it can be written as a corpus on disk, ``ingest`` does it in its own way, and ``has_tasks`` says
-    whether an engine may help. ``corpus_folder`` is where it is a corpus on disk already.
+    ``is_sample``: it gives no whole corpus. ``own_scores`` says of a configuration why its scores are taken as they
+    are; None: they are computed. ``no_novelty`` says why there is no novelty. ``can_be_ingested`` says whether it can
+    be written as a corpus on disk; ``ingest`` does it in its own way. ``has_tasks`` says whether an engine may help.
+    ``corpus_folder`` is where it is a corpus on disk already.
     """
 
     config: type

@@ -1,4 +1,6 @@
-"""Say in one line that memory is too short: before Polars and LLVM load, which would abort, and when an error comes.
+"""Say in one line that memory is too short.
+
+That is before Polars and LLVM load, which would abort, and when an error comes.
 
 Also how often a command looks for garbage.
 """
@@ -51,7 +53,7 @@ def collect_garbage_rarely() -> None:
 
 
 def about_memory(error: BaseException) -> str | None:
-    """Say in one line that memory was too short, if an error or one of its causes says so; else None.
+    """Say in one line that memory was too short, if an error or a cause says so; else None.
 
     Example:
         >>> about_memory(RuntimeError("can't start new thread"))

@@ -29,7 +29,7 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 def printable(text: object, *, lines: bool = False) -> str:
     r"""Replace control characters, line reversals and line ends by their codes.
 
-    Every text goes through here before it is printed: names, titles and messages may come from a file or a server.
+    Every text goes through here before it is printed. Names, titles and messages may come from a file or a server.
     ``lines`` keeps ``\n``, for a text whose lines are ours.
 
     Example:
@@ -67,7 +67,7 @@ def counted(n: int, one: str, many: str = "") -> str:
 
 
 def suggest(word: object, known: Iterable[str]) -> str:
-    """Suggest the known word that is closest to an unknown one: " Did you mean X?", or "" if none is close."""
+    """Suggest the closest known word to an unknown one: " Did you mean X?", or "" if none is close."""
     close = find_close(word, known) if isinstance(word, str) else None
     return f" Did you mean {close}?" if close else ""
 
@@ -98,7 +98,7 @@ def find_close(word: str, known: Iterable[str]) -> str | None:
 
 
 def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:
-    """Say that a name is not known where it is given, and what to write instead; "" if all are known.
+    """Say which name is not known, where, and what to write instead; "" if all are known.
 
     Example:
         >>> find_unknown(["n_trian"], ["n_train", "n_test"], where="section [split]", what="setting")
@@ -170,7 +170,7 @@ def _needed(found: re.Match[str]) -> str:
 def open_terminal() -> None:
     """Make streams, logs, warnings and tracebacks of this process print safe text only. For commands.
 
-    A closed stream (``>&-``) is opened again, so that the next opened file does not take its place: then standard
+    A closed stream (``>&-``) is opened again, so that the next opened file does not take its place. Then standard
     output cannot be written, and standard error is lost.
     """
     _reopen()

@@ -1,4 +1,4 @@
-"""What a long run says while it works: its steps in the log, and bars on a terminal or in a notebook."""
+"""What a long run says while it works: steps in the log, bars on a terminal or in a notebook."""
 
 from __future__ import annotations
 
@@ -81,7 +81,10 @@ def progress_bar(description: str, total: float | None = None, *, unit: str = ""
 
 
 class _NotebookLine:
-    """One line of text below a cell, changed twice a second at most: rich would leave an empty widget for every bar."""
+    """One line of text below a cell, changed twice a second at most.
+
+    rich would leave an empty widget for every bar.
+    """
 
     def __init__(self, description: str, total: float | None, unit: str) -> None:
         self._what, self._total, self._unit = printable(description), total, unit

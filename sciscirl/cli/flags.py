@@ -1,4 +1,4 @@
-"""Make the options of a command from its signature: name, type, default and help of an option stand once, in Python."""
+"""Make the options of a command from its signature: each is written once, in Python."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def list_options(command: Command) -> list[Option]:
     """List the options of a command.
 
     Its parameters before ``*`` are positional: they have no flag. A class of options among its parameters stands for
-    the fields of the class; all of them may be left out of a ``partial[Class]``. Two classes may share a field.
+    the fields of the class. All of them may be left out of a ``partial[Class]``. Two classes may share a field.
 
     Example:
         >>> def sleep(place: str, *, hours: int = 8) -> None:
@@ -79,7 +79,7 @@ def list_options(command: Command) -> list[Option]:
 
 @cache
 def _list_fields(kind: type) -> Sequence[Option]:
-    """List the options of a class and of its nested classes; an inherited one is in the section of its first owner."""
+    """List the options of a class and of its nested classes, each in the section of its first owner."""
     found: dict[str, Option] = {}
     for owner in [one for one in reversed(kind.__mro__) if "__dataclass_fields__" in vars(one)]:
         title = (owner.__doc__ or "").partition(".")[0]

@@ -30,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
     collect_garbage_rarely()
     # What callers of Tinker's SDK will have to change, such as the cookbook, is no news for a user.
     warnings.filterwarnings("ignore", ".*deprecated", FutureWarning, module="tinker|sciscirl")
-    # It speaks of a kernel for four bits on a CPU that can only be downloaded, also where nothing has four bits.
+    # It speaks of a downloadable kernel for four bits on a CPU, also where nothing has four bits.
     logging.getLogger("bitsandbytes.backends.cpu.ops").setLevel(logging.ERROR)
     return end_well(_run_and_tell, sys.argv[1:] if words is None else words)
 

@@ -14,7 +14,7 @@ from sciscirl.errors import SciSciRLError
 
 
 def place_answer(question: Sequence[Message], answer: str, renderer: Renderer) -> tuple[list[int], list[int]]:
-    """Return the tokens of a prompt, as for sampling, and those of an answer behind it with the end of the turn.
+    """Return the tokens of a prompt, as for sampling, and of an answer behind it with its turn's end.
 
     SciSciRLError if the chat format writes anything else there: a model would be asked for, or would learn, that.
     """

@@ -69,8 +69,8 @@ class ShareTracker:
 
     A batch is judged only by the batches before it. Its groups get their excess as plain numbers when the batch is
     made. So a reward does not depend on the order in which answers arrive, and groups can be sampled elsewhere. A
-    pickled tracker loses its memory: answers that another process sampled are not counted here, and then the excess
-    stays 0 (``count_answers`` shows it).
+    pickled tracker loses its memory: answers that another process sampled are not counted here. Then the excess stays 0
+    (``count_answers`` shows it).
 
     Each label is due its share in ``class_counts``. The excess is taken over the last batches that together have
     ``window`` valid answers, or over all. ``target`` is the task; None where the labels are those of disruption,

@@ -17,7 +17,7 @@ class TrainingWatch:
     """Checks the answers of a run in windows of whole batches, each once, when the batch after it is made.
 
     It reads the rollouts that the cookbook's loop wrote into the folder ``run``, and keeps no memory. So a run that was
-    killed and resumed is judged as if it had never stopped, and answers that another process sampled count too.
+    killed and resumed is judged as if it had never stopped. Answers that another process sampled count too.
     SciSciRLError if the action is unknown.
     """
 
@@ -39,8 +39,8 @@ class TrainingWatch:
     def __call__(self, batch: int) -> None:
         """Check the batches before this one, if they end a window.
 
-        CollapseError, with the metrics of the last window, each after ``train/``, if the model has collapsed and the
-        action is ``"stop"``.
+        CollapseError if the model has collapsed and the action is ``"stop"``. It has the metrics of the last window,
+        each after ``train/``.
         """
         seal_new(find_rollouts(Path(self.run), batch - 1))
         if self.action == "off" or batch == 0 or batch % self.n_batches:

@@ -56,7 +56,7 @@ def order_papers(
 ) -> list[Paper]:
     """Sort papers into the order in which an epoch shows them.
 
-    The order is by SHA-256 of seed, epoch and id. It is the same with every version of every library, and adding or
+    The order is by SHA-256 of seed, epoch and id. It is the same with every version of every library. Adding or
     removing a paper keeps the order of all others.
 
     ``interleave`` spreads each class evenly, so that any stretch has the classes in about the proportions of the whole.
@@ -172,7 +172,7 @@ class LabelDataset(RLDataset):
         ]
 
     def _find_spares(self, start: int, papers: Sequence[Paper]) -> list[tuple[Paper, ...]]:
-        """Give each paper the next ones of its class, from the end of the batch on and round to its start."""
+        """Give each paper the next ones of its class, from the batch's end on and round to its start."""
         if not self.n_spares:
             return [()] * len(papers)
         # Any two epochs' stretch holds every paper: further on there is no other spare.
@@ -206,11 +206,11 @@ class LabelDataset(RLDataset):
 class DynamicSampling(RolloutStrategy):
     """Samples a group again, on the next of its spare papers, while its rewards are all equal.
 
-    The cookbook drops constant groups (``remove_constant_reward_groups``). Its asynchronous mode waits for others; its
-    synchronous mode trains on what is left, and this strategy fills the batch there. Spare papers are of the same
-    class, so the classes keep their shares: taking any next paper would favour the classes that the model is unsure
-    about. If the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are
-    neither trained on nor logged. ``inner`` collects the answers of one group.
+    The cookbook drops constant groups (``remove_constant_reward_groups``). Its asynchronous mode waits for others. Its
+    synchronous mode trains on what is left, so this strategy fills the batch there. Spare papers are of the same class,
+    so the classes keep their shares. Taking any next paper would favour the classes that the model is unsure about. If
+    the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are neither trained
+    on nor logged. ``inner`` collects the answers of one group.
 
     Source: dynamic sampling, Yu et al. 2025 (DAPO), arXiv:2503.14476.
     """
@@ -240,8 +240,8 @@ class DynamicSampling(RolloutStrategy):
 class NucleusSampling(RolloutStrategy):
     """Samples from the most probable tokens that together have the share ``top_p``, then as ``inner``.
 
-    The cookbook's loop passes only a temperature to the sampler. A server may state log-probabilities of all tokens, so
-    that the loss corrects for a policy that is not quite the one that sampled.
+    The cookbook's loop passes only a temperature to the sampler. A server may state log-probabilities of all tokens.
+    Then the loss corrects for a policy that is not quite the one that sampled.
     """
 
     top_p: float
@@ -335,7 +335,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         )
 
     def read(self, part: PartName, *, every: bool = False) -> list[Paper]:
-        """Read the papers of this run in a part of the release, in the order of the release; ``every``: no head."""
+        """Read this run's papers in a part of the release, in the order of the release; ``every``: no head."""
         n_papers = None if every else self.n_train if part == "train" else self.n_test
         return read_part(self.release, part, target=self.target, n_papers=n_papers, n_held_out=self.n_held_out())
 
@@ -396,8 +396,8 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         Raises:
             ReleaseError: the release is missing or was altered.
             PromptError: a paper does not fit under ``max_paper_tokens`` even without its abstract.
-            SciSciRLError: the release has too few papers for one batch, or the tokenizer cannot be loaded; or an option
-                has no effect here.
+            SciSciRLError: the release has too few papers for one batch, the tokenizer cannot be loaded, or an option
+                has no effect.
         """
         if self.collapse != "off" and self.run is None:
             msg = (

@@ -71,8 +71,8 @@ class LabelEnv(Env):
         """Score the answer, which ends the episode.
 
         Returns:
-            The reward; its parts and the prediction, as metrics that can be averaged; and as logs a row of
-            ``predictions.PREDICTIONS`` without its nulls.
+            The reward. Its metrics, which can be averaged, are its parts and the prediction. Its logs are a row of
+            ``predictions.PREDICTIONS`` without the nulls.
         """
         text, answer, end = self._read(action, extra)
         self.answer = answer

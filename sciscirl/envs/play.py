@@ -1,4 +1,4 @@
-"""One episode in text, without tokens, server or training loop: for a trainer of one's own, and to try a policy."""
+"""One episode in text, without tokens, server or training loop, for one's own trainer or policy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def play_episode(
 ) -> PlayedEpisode:
     """Ask a policy about one paper, challenge its answer if the preset is adversarial, and score the last answer.
 
-    The turns and the reward are those of ``LabelEnv`` and ``AdversarialEnv``. There are two differences: no tokenizer
+    The turns and the reward are those of ``LabelEnv`` and ``AdversarialEnv``. There are two differences. No tokenizer
     cuts a long paper, and an answer that was cut off has to show that in its text.
 
     Args:

@@ -1,7 +1,7 @@
 """Evaluate a model, a checkpoint, or saved predictions in one split of a release.
 
-From top to bottom: the options (EvaluationConfig), the two calls (``evaluate_model``, ``evaluate_predictions``),
-which model is asked (Subject, from the options or a run folder), and the result: metrics, files, a table for a
+First come the options (EvaluationConfig) and the two calls (``evaluate_model``, ``evaluate_predictions``). Then comes
+which model is asked (Subject, from the options or a run folder). Last comes the result: metrics, files, a table for a
 terminal. Baselines are in the lab.
 """
 
@@ -206,7 +206,7 @@ async def evaluate_model(
     """Ask a model about every paper of a split.
 
     Writes ``predictions.parquet`` (PREDICTIONS), ``metrics.json`` and ``run.json`` into ``config.out``; ``stated`` is
-    recorded there too. A run that is judged by test has that noted in its folder, and the record says how often it was.
+    recorded there too. A run that is judged by test has that noted in its folder. The record says how often it was.
 
     Returns:
         The metrics of ``measure_predictions`` and the intervals of ``bootstrap_intervals``.
@@ -214,8 +214,8 @@ async def evaluate_model(
     Raises:
         ReleaseError: the release is missing or was altered.
         PromptError: a paper does not fit under the cap even without its abstract.
-        SciSciRLError: the server is down, refuses the key, or does not offer the model or checkpoint; a local model
-            cannot be loaded; or ``config.out`` cannot be written, is in use, or holds another result.
+        SciSciRLError: the server is down, refuses the key, or does not offer the model or checkpoint. Or a local model
+            cannot be loaded, or ``config.out`` cannot be written, is in use, or holds another result.
     """
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
@@ -261,7 +261,7 @@ async def evaluate_model(
     settings |= {"answers": "logprobs" if scoring else "sampled"}
     settings |= {"split": split, "n_papers": config.n_papers, **stated}
     settings |= {"weights": subject.weights} if subject.weights else {}
-    # Locked before anything is asked: paid answers have a place to go, and no two evaluations write to the same one.
+    # Lock it before anything is asked: paid answers have a place, and no two evaluations share one.
     with locked_folder(config.out, user="evaluation", option=OUT_OPTION):
         check_unused(config.out)  # once more: another evaluation may have ended meanwhile
         if subject.local_model is not None:
@@ -521,8 +521,8 @@ def save_evaluation(
 ) -> dict[str, float]:
     """Write predictions, metrics and settings into ``config.out``; return the metrics.
 
-    StorageError if they cannot be written. Predictions, which may have cost money, are then kept in the system's folder
-    for temporary files, unless that is full too; the message says where.
+    StorageError if they cannot be written. Predictions may have cost money. So they are then kept in the system's
+    folder for temporary files, unless that is full too. The message says where.
     """
     metrics = measure(predictions)
     try:

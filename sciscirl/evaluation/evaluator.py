@@ -65,15 +65,15 @@ class LabelEvaluator(RLTestSetEvaluator):
     """Asks a model about every held-out paper, and computes the published metrics and more.
 
     It is a subclass of the cookbook's evaluator, because the training loop passes the step only to that one. It adds a
-    temperature (0 is greedy) and top_p, sees all answers together (a macro-F1 is not a mean over papers), and writes
-    them down.
+    temperature (0 is greedy) and top_p, and writes all answers down. It sees them together, because a macro-F1 is not a
+    mean over papers.
 
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
     adds metrics, and may end the run. Without opponents the answers are not challenged. With ``scoring``, the model is
     asked for its probability of each label, and writes nothing. ``predictions`` has one row for each answer of the last
-    evaluation, ``judged`` step and metrics of the last one that did not end the run, ``prior`` what was divided out. At
-    ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has saved the last weights, and
-    the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
+    evaluation. ``judged`` has step and metrics of the last one that did not end the run, ``prior`` what was divided
+    out. At ``end_step`` it judges nothing. The cookbook's loop of 0.6.1 asks there, before it has saved the last
+    weights; the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
     ReleaseError if there is no paper, SciSciRLError if no valid answer fits into ``max_tokens``.
     """
 

@@ -32,7 +32,7 @@ WRONG_DIGITS: Final = (0, 1)
 #: exp4 without its long instructions: prompts have 200 to 360 tokens instead of 1,100.
 _PROMPT: Final = ("--preset", "exp4", "--style", "plain")
 _TITLE_ONLY: Final = ("--hide", "abstract")
-#: A command that names the folder of a model of the hub; commands of the demonstration then have the variable.
+#: A command that names the folder of a model of the hub. Later commands then have the variable.
 BRING_MODEL: Final = '# bring the model onto this machine\neval "$(sciscirl model {})"'
 
 

@@ -13,7 +13,7 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.select_checkpoint import Criterion, SelectionConfig, select_checkpoint
 from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, describe_run, find_eval_split, list_weights
 
-#: The folders of the final evaluations within that of their run: of the selected checkpoint, and of the last one.
+#: Folders of final evaluations within that of their run: of the selected checkpoint, and the last one.
 FINALS: Final = ("final", "last")
 _log = logging.getLogger(__name__)
 
@@ -24,8 +24,8 @@ async def judge_finally(
     """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once.
 
     The result lies in ``final`` in the folder of the run. If the run has trained on after the selected checkpoint, the
-    last one is judged, too, and its result lies in ``last``. What has a result is not judged again. Evaluations, and
-    runs that were judged by test all along, are passed over: of the latter, test has chosen the checkpoint.
+    last one is judged, too. Its result lies in ``last``. What has a result is not judged again. Evaluations, and runs
+    that were judged by test all along, are passed over. Of the latter, test has chosen the checkpoint.
 
     Args:
         runs: folders of runs.
@@ -37,8 +37,8 @@ async def judge_finally(
         The folders of the results.
 
     Raises:
-        RunFolderError: before any run is judged: none of them was judged by dev or held-out papers, or one was trained
-            on another release.
+        RunFolderError: no run was judged by dev or held-out papers, or one was trained on another release. It comes
+            before any run is judged.
         SciSciRLError: as ``select_checkpoint`` and ``evaluate_model``.
     """
     chosen_by_others: list[Path] = []

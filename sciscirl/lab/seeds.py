@@ -75,12 +75,12 @@ def compare_seeds(
 ) -> SeededComparison:
     """Compare ways to train, each repeated with one seed or more, on the same papers.
 
-    A score is the mean over the seeds. Its interval is from a hierarchical bootstrap: a resample draws as many seeds as
+    A score is the mean over the seeds. Its interval is from a hierarchical bootstrap. A resample draws as many seeds as
     there are, then papers, both with replacement. All ways share the draws, so that what is due to the papers cancels
     out of their differences. With one seed, intervals are those of one evaluation: they are over papers only. Few seeds
-    make an interval too narrow, because a resample of three seeds varies by two thirds of what three new ones would.
+    make an interval too narrow. A resample of three seeds varies by two thirds of what three new ones would.
 
-    The test permutes papers: it swaps the answers of both ways to a paper, of all seeds at once, and asks how often the
+    The test permutes papers: it swaps the answers of both ways to a paper, of all seeds together. It asks how often the
     mean over the seeds then differs by as much as it does. It is about these trained models on papers like these; only
     the interval is also about other seeds. Holm's procedure adjusts p for the number of pairs.
 

@@ -33,8 +33,8 @@ def bootstrap_intervals(
     """Compute intervals for the metrics that a model is chosen by, as ``NAME/low`` and ``NAME/high``.
 
     The metrics are ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``, ``format_strict_ok`` and
-    each defined ``recall/C``, in the joint task under the names of ``measure_predictions``; each resample has the same
-    papers for both labels. See :func:`find_intervals` for how. ``level`` is the share of resamples inside.
+    each defined ``recall/C``. In the joint task they have the names of ``measure_predictions``, and each resample has
+    the same papers for both labels. See :func:`find_intervals` for how. ``level`` is the share of resamples inside.
     PredictionsError as for :func:`resample_metrics`.
 
     Example:
@@ -136,8 +136,8 @@ def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES,
     ``openalex_id``, each row is a paper.
 
     Returns an array (tables, resamples) for each name in :func:`bootstrap_intervals`, NaN where a resample leaves the
-    metric undefined. PredictionsError as for :func:`metrics.measure_predictions`; or if the tables hold other papers,
-    or another order, or an option is out of range.
+    metric undefined. PredictionsError as for :func:`metrics.measure_predictions`. It is also raised if the tables hold
+    other papers, or another order, or an option is out of range.
 
     Example:
         >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
@@ -171,7 +171,10 @@ def _papers(frame: pl.DataFrame) -> list[object]:
 
 
 def draw_below(stream: np.random.Philox, n: int, size: int) -> Counts:
-    """Draw ``size`` whole numbers from 0 to n - 1: the upper 32 bits, scaled; biased by less than n in 4 billion."""
+    """Draw ``size`` whole numbers from 0 to n - 1.
+
+    They are the upper 32 bits, scaled, and biased by less than n in 4 billion.
+    """
     return ((stream.random_raw(size) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 

@@ -25,8 +25,8 @@ _FEW: Final = 0.5  # of all answers that are JSON, or keep the contract: fewer i
 class CollapseConfig:
     """When a model counts as collapsed: at least one sign in each of the last evaluations, or windows of training.
 
-    The defaults find the two published runs that lost a class, and no other: exp4 (least recall 0.007) and exp5 (0.013,
-    and 0.83 of its answers *disruptive*, at step 250). The others have a least recall of 0.062 or more.
+    The defaults find the two published runs that lost a class, and no other. These are exp4 (least recall 0.007) and
+    exp5 (0.013, and 0.83 of its answers *disruptive*, at step 250). The others have a least recall of 0.062 or more.
     """
 
     share_max: Share = 0.8  # a sign if one label is a larger share of all answers
@@ -43,8 +43,8 @@ class CollapseConfig:
 def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:
     """Measure how evenly the labels of one evaluation are spread; each metric has ``prefix`` before its name.
 
-    Returns ``largest_share``, of all answers; and ``entropy`` of the labels of valid answers, if there are any, divided
-    by the entropy of equal class counts.
+    Returns ``largest_share``, of all answers. If there are valid answers, it also returns the ``entropy`` of their
+    labels, divided by that of equal class counts.
 
     Example:
         >>> shares = {"disruptive": 0.5, "consolidating": 0.0, "neutral": 0.25, "invalid": 0.25}
@@ -64,8 +64,8 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
 def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
     """List the signs of collapse in the metrics of one evaluation, which may have prefixes; each label is checked.
 
-    In an evaluation with few valid answers (``n_valid_min``), the only sign is a label whose share is above
-    ``share_max`` by the low end of Wilson's interval (95 %). Without it, see :func:`explain_doubt`.
+    With few valid answers (``n_valid_min``), the only sign is a label with too large a share. The low end of Wilson's
+    interval (95 %) is then above ``share_max``. Without it, see :func:`explain_doubt`.
 
     Example:
         >>> shares = {"disruptive": 0.9885, "consolidating": 0.007, "neutral": 0.0045}
@@ -127,7 +127,7 @@ def explain_doubt(
 class CollapseAlarm:
     """Watches the evaluations of a run, and warns or stops it, as ``action`` says.
 
-    ``history`` are metrics of earlier evaluations of the run, oldest first; ``watched`` says in the message what the
+    ``history`` are metrics of earlier evaluations of the run, oldest first. ``watched`` says in the message what the
     metrics are of. SciSciRLError if the action is unknown.
     """
 

@@ -33,20 +33,20 @@ AVERAGED: Final = (
 #: The metrics that models are compared by; for each, larger is better.
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
 _N_BINS: Final = 10
-#: The square of the mean reward of a group, logged so that its mean over groups tells how much groups differ.
+#: The square of a group's mean reward. Its mean over groups tells how much groups differ.
 GROUP_SQUARE: Final = "reward_group_mean_square"
 
 
 def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> dict[str, float]:
     """Compute every metric of one evaluation.
 
-    An undefined metric has no key, for example the recall of a class without papers, or the precision of a class that
-    was never predicted. F1 is 0 for a class that was never predicted.
+    An undefined metric has no key. Examples are the recall of a class without papers, and the precision of one that was
+    never predicted. F1 is 0 for a class that was never predicted.
 
     Args:
-        predictions: PREDICTIONS, at least ``gold``, ``label``, ``confidence``, ``is_json`` and ``is_valid``; one row
-            per answer, as a frame or as rows of :func:`make_prediction`. Or predictions of the joint task, with two
-            columns for some (``predictions.prediction_schema``).
+        predictions: PREDICTIONS, at least ``gold``, ``label``, ``confidence``, ``is_json`` and ``is_valid``. There is
+            one row per answer, as a frame or as rows of :func:`make_prediction`. Or predictions of the joint task, with
+            two columns for some (``predictions.prediction_schema``).
 
     Returns:
         All between 0 and 1 unless said otherwise, for each label C:
@@ -58,14 +58,14 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         - ``recall/C``, ``precision/C``, ``f1/C``: an invalid answer is a miss of its class and predicts no class.
         - ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``: mean F1, mean recall and least recall of the
           classes that have papers.
-        - ``mcc``: Matthews' correlation for several classes (-1 to 1), with *invalid* as one more predicted class;
-          by convention 0 for a constant prediction.
+        - ``mcc``: Matthews' correlation for several classes (-1 to 1), with *invalid* as one more predicted class. By
+          convention it is 0 for a constant prediction.
         - ``predicted_share/C``, ``predicted_share/invalid``: of all answers; they add up to 1.
         - ``confusion/GOLD/PREDICTED``: number of answers; predicted may be *invalid*.
         - ``mean_confidence``: of valid answers.
         - ``brier``: mean squared distance of confidence and being right (0 or 1); an invalid answer costs 1.
-        - ``ece``: expected calibration error in ten bins of equal width, (0, 0.1] and so on, 0 in the first; an
-          invalid answer counts as wrong with confidence 1.
+        - ``ece``: expected calibration error in ten bins of equal width, (0, 0.1] and so on, 0 in the first. An invalid
+          answer counts as wrong with confidence 1.
         - ``forecast_brier``: with forecasts, half the mean squared distance of all probabilities from the truth; an
           invalid answer costs 1. The uniform forecast of K labels has (K - 1) / 2K: 1/3 of three.
         - ``forecast_tie_rate``: with forecasts, share of answers whose probabilities tie at the top. They name no
@@ -76,11 +76,11 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
         of both for AVERAGED, and the least for min_class_recall. ``both_match`` is the share with both labels right;
         confidence, brier and ece are about that.
 
-        For challenged answers, all of this is about the final answer; ``flip_metrics`` of the adversarial task says
+        For challenged answers, all of this is about the final answer. ``flip_metrics`` of the adversarial task says
         what the challenge changed.
 
     Raises:
-        PredictionsError: there is no row, a column is missing, a label or gold label is unknown, or ``label`` and
+        PredictionsError: there is no row, a column is missing, or a label or gold label is unknown. Or ``label`` and
             ``confidence`` are null in a valid answer, or set in an invalid one.
 
     Source: MCC, Gorodkin 2004, doi:10.1016/j.compbiolchem.2004.09.006; its value for constant predictions, Chicco &

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 #: The prediction of an answer that is not valid; it is never right.
 INVALID: Final = "invalid"
-#: One row per answer to a task with one label, as an evaluation writes it and the metrics read it.
+#: One row per answer to a task with one label. An evaluation writes it, and the metrics read it.
 PREDICTIONS: Final = pl.Schema(
     {
         "openalex_id": pl.String(),
@@ -75,8 +75,8 @@ def prediction_schema(target: Target) -> pl.Schema:
 
     The joint task has ``gold``, ``label``, ``forecast`` and ``tolerant_label`` once for each label, as
     ``gold_disruption``, ``gold_novelty`` and so on. It also has ``reward_task_disruption`` and ``reward_task_novelty``,
-    and their mean ``reward_task``. That of an own label has ``task`` too: its name and classes as JSON, so that a file
-    of predictions can be measured without its release.
+    and their mean ``reward_task``. That of an own label has ``task`` too: its name and classes as JSON. So a file of
+    predictions can be measured without its release.
 
     Example:
         >>> [name for name in prediction_schema("joint") if name.startswith("label")]

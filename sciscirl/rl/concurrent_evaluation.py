@@ -77,7 +77,7 @@ class ConcurrentEvaluator(LabelEvaluator):
 async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path, options: Sequence[str]) -> AsyncGenerator[None]:
     """If an error ends a run, say which evaluation is lost, and how to repeat it with ``sciscirl evaluate``.
 
-    It does not wait for the evaluation: that may need the server or disk that failed, and Ctrl-C must end the run. A
+    It does not wait for the evaluation. That may need the server or disk that failed, and Ctrl-C must end the run. A
     collapse that was found but not yet reported is written down.
     """
     try:

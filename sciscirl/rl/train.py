@@ -49,7 +49,7 @@ _log = logging.getLogger(__name__)
 async def guarded_run(
     folder: Path, base_url: str | None = None, model: str = "", *, period_seconds: float = PERIOD_SECONDS
 ) -> AsyncGenerator[None]:
-    """Show a line for each step, turn errors of server and disk into one line, and warn of a lost server.
+    """Show a line for each step, write errors of server and disk in one, and warn of a lost server.
 
     The SDK itself retries silently for hours.
     """
@@ -88,19 +88,19 @@ async def _watch(url: str, period_seconds: float) -> None:
 async def train_preset(options: TrainOptions) -> Path:
     """Train, with evaluations on the way and one after the last step.
 
-    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model; its last
+    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model. Its last
     checkpoint stays the last that was saved, and ``metrics.jsonl`` says ``collapse_stop``.
 
     The folder holds ``run.json`` (settings, commit, the release's SHA-256, versions), ``config.json`` (the cookbook's),
-    ``metrics.jsonl``, ``checkpoints.jsonl``, a folder for each step with every rollout, and in ``predictions`` a
-    Parquet file for each evaluation.
+    ``metrics.jsonl`` and ``checkpoints.jsonl``. It also has a folder for each step with every rollout, and in
+    ``predictions`` a Parquet file for each evaluation.
 
     Returns:
         That folder.
 
     Raises:
         ReleaseError: the release is missing or was altered.
-        SciSciRLError: an option is impossible, the folder is in use or holds another run, or the server is down,
+        SciSciRLError: an option is impossible, or the folder is in use or holds another run. Or the server is down,
             refuses the key or does not offer the model.
         CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
         StorageError: the disk failed. The run can be resumed.

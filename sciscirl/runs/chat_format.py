@@ -40,7 +40,7 @@ _TEMPLATE_S: Final = 3  # a real one takes milliseconds
 def choose_renderer(model_name: str) -> str:
     """Name the chat format of a model, without thinking if possible: the contracts allow nothing before the JSON.
 
-    Of a folder that the cookbook does not know by name, it is the one that writes a prompt as the model's own chat
+    The cookbook may not know a folder by name. Then it is the format that writes a prompt as the model's own chat
     template does.
 
     Example:

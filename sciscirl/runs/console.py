@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | None:
     """Write the line of a training step, from its row of metrics; None if the row is of no step.
 
-    ``ties`` is the share of groups in which a reward repeats, ``all equal`` of those that have one reward only and so
-    teach nothing. ``dollars`` are those so far.
+    ``ties`` is the share of groups in which a reward repeats. ``all equal`` is that of groups with one reward only,
+    which teach nothing. ``dollars`` are those so far.
 
     Example:
         >>> row = {"step": 3, "env/all/reward/total": 0.41, "env/all/format_strict_ok": 0.98, "time/total": 2.5}

@@ -47,9 +47,9 @@ def locked_folder(
 ) -> Generator[None]:
     """Lock a folder, made if needed, by its file ``.lock``, until the block or the process ends.
 
-    ``error`` is raised if another process holds the folder, it cannot be written, a link leads out of it, or it is a
-    release, which must stay as its manifest describes it. The message names ``user``, what works in it, and ``option``,
-    which names the folder.
+    ``error`` is raised if another process holds the folder, it cannot be written, or a link leads out. It is raised for
+    a release, too, which must stay as its manifest describes it. The message names ``user``, what works in it, and
+    ``option``, which names the folder.
     """
     refuse_release(folder, option, error)
     in_use = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
@@ -128,11 +128,10 @@ def begin_run(
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
     On resuming, metrics and rollouts after the last checkpoint and half-written lines are dropped: those steps are
-    taken again.
-    ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that of a loop
-    that numbers the steps of each epoch from 0. ``begun_from`` describes the weights that the run starts from, if not
-    the base model's (see ``sciscirl.runs.lineage``); a resumed run keeps the first record. ``find`` returns the
-    checkpoint to go on from, or raises; None: the last one. Without a checkpoint the run begins at step 0.
+    taken again. ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that
+    of a loop that numbers the steps of each epoch from 0. ``begun_from`` describes the weights that the run starts
+    from, if not the base model's (see ``sciscirl.runs.lineage``). A resumed run keeps the first record. ``find``
+    returns the checkpoint to go on from, or raises; None: the last one. Without a checkpoint the run begins at step 0.
 
     SciSciRLError as ``plan_run``.
     """
@@ -167,8 +166,8 @@ def begin_run(
 def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Any] | None:
     """Describe a run that would begin in a folder; None if the same run is there and goes on. Writes nothing.
 
-    SciSciRLError if the folder is a release, or holds a run and ``resume`` is not set, or its settings differ or are
-    missing.
+    SciSciRLError if the folder is a release, or holds a run and ``resume`` is not set. It is also raised if its
+    settings differ or are missing.
     """
     refuse_release(folder, "log_path")
     facts = describe_run(release, settings)
@@ -205,7 +204,7 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 
 def name_run(folder: Path) -> str:
-    """Name the folder of a run by the last part of its path; one that is named after a seed, by the last two.
+    """Name a run's folder by the last part of its path; one named after a seed, by the last two.
 
     Example:
         >>> name_run(Path("runs/exp4")), name_run(Path("runs/sweep/exp4/seed_0"))
@@ -266,7 +265,9 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Read the lines of a log of at most LOG_BYTES; raises OSError when called if it is larger, a pipe or a device.
+    """Read the lines of a log of at most LOG_BYTES.
+
+    It raises OSError when called if the log is larger, a pipe or a device.
 
     ChangedFileError if it was changed since it was sealed.
     """
@@ -306,7 +307,7 @@ def find_step(folder: Path, record: CheckpointRecord) -> int | None:
 
 
 def list_weights(folder: Path) -> dict[int | None, str]:
-    """List the weights to sample from, by training step: a path on the server, or the folder of an adapter here."""
+    """List the weights to sample from, by training step: a path on the server, or a local adapter's folder."""
     kept: dict[int | None, str] = {}
     for record in read_checkpoints(folder):
         step, here = find_step(folder, record), find_weights(folder, record)

@@ -62,9 +62,9 @@ def find_start(
         own: further settings that must be those of the weights, for a run on your own hardware; None: on a server.
 
     Returns:
-        ``path`` of the weights; for a folder also its name (``name_run``), kind (rl or sft), ``run_sha256`` of its
-        ``run.json``, ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any. None: the
-        base model.
+        ``path`` of the weights. A folder has also its name (``name_run``), kind (rl or sft), and ``run_sha256`` of its
+        ``run.json``. It has ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any. None:
+        the base model.
 
     Raises:
         SciSciRLError: there are no such weights, or training cannot start from them.

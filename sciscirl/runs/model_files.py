@@ -115,7 +115,7 @@ def load_errors(what: str, name: str) -> Generator[None]:
 
 
 def _find_broken(folder: Path) -> str | None:
-    """Name a file of weights that was cut or cannot be read; its reader does not say which one it was."""
+    """Name a file of weights that was cut or cannot be read; its reader does not say which one."""
     from safetensors import SafetensorError, safe_open
 
     for path in sorted(folder.glob("*.safetensors")):

@@ -31,7 +31,7 @@ def is_dry_run() -> bool:
 
 @contextmanager
 def never_waiting() -> Generator[None]:
-    """Read only what is on this machine, if the hub cannot be reached: else it would be asked for a minute."""
+    """If the hub cannot be reached, read only what is on this machine; asking would take a minute."""
     from huggingface_hub import constants
 
     if constants.HF_HUB_OFFLINE or (not is_dry_run() and _reaches(constants.ENDPOINT)):
@@ -54,7 +54,9 @@ def _reaches(hub: str) -> bool:
 
 
 class EstimatedTokenizer:
-    """Stands for a tokenizer that is not on this machine: a token is a mark, a sign, or some letters of a word.
+    """Stands for a tokenizer that is not on this machine.
+
+    A token is a mark, a sign, or some letters of a word.
 
     Example:
         >>> tokenizer = EstimatedTokenizer("Qwen/Qwen3-8B")

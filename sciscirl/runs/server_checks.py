@@ -157,7 +157,7 @@ def is_tinker(base_url: str | None = None) -> bool:
 def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]:
     """Open a client of a server and close its session at the end, which frees its adapter slots immediately.
 
-    ``with tinker.ServiceClient()`` closes the session too, but SDK 0.38 may then wait forever: its heartbeat task can
+    ``with tinker.ServiceClient()`` closes the session too, but SDK 0.38 may then wait forever. Its heartbeat task can
     miss its cancellation (1 of 40). Here closing takes half a minute at most, and a failure is only logged.
     """
     service = tinker.ServiceClient(base_url=find_server(base_url))
@@ -177,7 +177,7 @@ def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]
 
 @contextmanager
 def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]:
-    """Turn the errors of the SDK that a user can solve into one line; ``hint`` ends it if a run had begun."""
+    """Turn the errors of the SDK that a user can solve into one line, with ``hint`` if a run had begun."""
     url, end = resolve_base_url(base_url), f".{hint}" if hint else ""
     try:
         yield

@@ -44,7 +44,7 @@ class Example:
 def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     """Write the right answer to a paper.
 
-    A release has only labels. So the justification and signals of four keys are the same text for every paper, and the
+    A release has only labels. So the justification and signals of four keys are the same text for every paper. The
     confidence is the same number; with probabilities it is that of the right label.
     """
     if not 0 <= confidence <= 1:
@@ -108,7 +108,7 @@ class GoldExamples(Sequence[Example]):
 def to_datum(example: Example) -> tinker.Datum:
     """Turn an example into Tinker's form: each example has weight 1, shared equally by its answer's tokens.
 
-    Where the loss is on the label alone, each of its tokens has weight 1, so that the loss is -log p(label).
+    Where the loss is on the label alone, each of its tokens has weight 1. Then the loss is -log p(label).
 
     Example:
         >>> datum = to_datum(Example(openalex_id="W1", tokens=(7, 8, 9, 10), n_prompt=2))

@@ -153,8 +153,8 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
 def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
     """Log ``label_nll`` beside the loss while the block runs; the cookbook's loop has no place for one's own metric.
 
-    It is the negative log-probability of the tokens that say the label, summed over the tokens of an answer, in nats,
-    and averaged over the answers of a step.
+    It is the negative log-probability of the tokens that say the label, in nats. It is summed over the tokens of an
+    answer, and averaged over the answers of a step.
     """
     loop: Any = train
     measure, set_up = loop.compute_bpb, ml_log.setup_logging
@@ -205,8 +205,8 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     """Train, with evaluations on the way and one after the last step. Return the folder of the run.
 
     The folder holds what that of a reinforcement-learning run holds, but for rollouts of training: there are none.
-    SciSciRLError if an option is impossible, the folder is in use or holds another run, or the server is down, refuses
-    the key or does not offer the model. StorageError if the disk fails; the run can be resumed.
+    SciSciRLError if an option is impossible, or the folder is in use or holds another run. It is also raised if the
+    server is down, refuses the key or does not offer the model. StorageError if the disk fails; the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
     builder = make_papers_builder(run)

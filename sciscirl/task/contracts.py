@@ -1,7 +1,7 @@
 """What an answer must look like: one JSON object with exactly the keys of its contract.
 
-The verdict depends on the text alone. Reading never raises, takes time linear in the text, and gives the same verdict
-at any depth of the call stack.
+The verdict depends on the text alone. Reading never raises, and takes time linear in the text. It gives the same
+verdict at any depth of the call stack.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Problem = (
     ]
 )
 THINK: Final = "<think>"
-#: How far the sum of probabilities may be from 1. Thirds may be written with three digits (0.333), not with two.
-#: Forecasts are divided by their sum, so an answer gains nothing inside the tolerance.
+#: How far the sum of probabilities may be from 1. Thirds may be written with three digits (0.333), not with two. An
+#: answer gains nothing inside the tolerance, because forecasts are divided by their sum.
 SUM_TOLERANCE: Final = 1e-3
 
 # Possessive, and with the end optional: what was scanned is consumed, found or not, so that time stays linear.
@@ -122,9 +122,9 @@ def contract_keys(contract: ContractName, target: Target = "disruption") -> tupl
 class Answer:
     """The verdict on one model output. Labels, forecast and confidence are empty or None unless it is valid.
 
-    Under ``probabilities``, ``forecast`` has the probability of each label name, adding up to 1 for each label column,
-    and ``confidence`` is that of the label; for two labels the product. A lenient reader finds ``tolerant_labels`` in
-    JSON objects inside the text, where these agree. They are reported, never rewarded.
+    Under ``probabilities``, ``forecast`` has the probability of each label name, adding up to 1 for each label column.
+    ``confidence`` is that of the label; for two labels the product. A lenient reader finds ``tolerant_labels`` in JSON
+    objects inside the text, where these agree. They are reported, never rewarded.
     """
 
     target: Target = "disruption"
@@ -207,7 +207,7 @@ def render_answer(
     """Write a valid answer, in the one form that prompts show and supervised targets have.
 
     Under ``probabilities``, ``confidence`` is that of each label, rounded to four digits; the other labels share the
-    rest. It must be above 1 divided by the number of labels there, or the labels tie and the answer is not valid.
+    rest. There it must be above 1 divided by the number of labels. Else the labels tie and the answer is not valid.
     ReleaseError if a label is missing or unknown.
 
     Example:

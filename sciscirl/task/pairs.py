@@ -1,7 +1,7 @@
 """Match papers into pairs that differ in their label, and hardly in field, year and citations.
 
-Each paper is in one pair at most, so pairs are independent, and which of a pair is the more disruptive one has a base
-rate of one half, whatever the shares of the labels.
+Each paper is in one pair at most, so pairs are independent. Which of a pair is the more disruptive one has a base rate
+of one half, whatever the shares of the labels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Candidate(NamedTuple):
 def match_pairs(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:
     """Return pairs of names, as they are shown: in every other pair the one with the lower rank comes first.
 
-    Candidates come in the order of SHA-256 of their names, and each takes the next one that matches and is free. So the
+    Candidates come in the order of SHA-256 of their names. Each takes the next one that matches and is free. So the
     pairs depend on neither the order of rows nor a library's generator.
 
     Example:

@@ -22,7 +22,7 @@ from sciscirl.errors import ReleaseError
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 
 SplitName = Literal["train", "test", "dev"]
-#: By which papers a training run is judged on its way; ``held_out``: training papers that it does not train on.
+#: By which papers a training run is judged on its way. ``held_out``: training papers that are kept out.
 EvalSplit = Literal["dev", "held_out", "test"]
 EVAL_SPLITS: Final[tuple[EvalSplit, ...]] = get_args(EvalSplit)
 PartName = Literal["train", "dev", "held_out", "test"]
@@ -30,9 +30,9 @@ PartName = Literal["train", "dev", "held_out", "test"]
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
-#: Where a release has no development split, one in so many training papers is kept out, and one batch at least.
+#: Without a development split, one in so many training papers is kept out, and one batch at least.
 _HELD_OUT_DIVISOR: Final = 10
-#: Of the hash that keeps papers out; one for all runs, so that they are judged by the same papers.
+#: Of the hash that keeps papers out. All runs have one, so that they are judged by the same papers.
 HELD_OUT_SEED: Final = 0
 TargetName = Literal["disruption", "novelty", "joint"]
 #: The label columns that an answer to each task names, in order. No label is in two vocabularies.
@@ -46,9 +46,9 @@ TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
 
 
 class OwnTarget(str):
-    """The task that asks for an own label of a release: the name of the task, with the label that it asks for.
+    """The task that asks for an own label of a release: its name, with the label that it asks for.
 
-    It is the name of the label without its ending, so logs, files and messages can name it as they name the others.
+    It is the name of the label without its ending. So logs, files and messages can name it like the others.
 
     Example:
         >>> target = OwnTarget(OwnLabel(name="impact_label", classes=("top", "rest"), column="impact_label"))
@@ -205,7 +205,7 @@ def hide_fields(view: View, hidden: Sequence[str]) -> View:
 
 @dataclass(frozen=True, slots=True)
 class Paper:
-    """One row of a release without its scores, or two: then the id has both, with a plus sign between them."""
+    """One row of a release without its scores, or two, with both ids and a plus sign between."""
 
     openalex_id: str
     view: View
@@ -264,8 +264,8 @@ def read_split(
 ) -> list[Paper]:
     """Read one split of a release, after checking its Parquet file against the manifest.
 
-    For the task of an own label, papers are shown without the columns that the label follows from (``hidden`` in the
-    manifest), so that neither a prompt nor a baseline sees them.
+    For an own label, papers are shown without the columns that the label follows from (``hidden`` in the manifest). So
+    neither a prompt nor a baseline sees them.
 
     Args:
         release_folder: a folder that ``build`` wrote.
@@ -277,8 +277,8 @@ def read_split(
         One Paper per row, in the order of the release.
 
     Raises:
-        ReleaseError: the folder is not a release or cannot be read; the split's Parquet file does not have the SHA-256
-            in the manifest; a needed label is null or unknown; or there is no split of this name.
+        ReleaseError: the folder is not a release or cannot be read, or there is no split of this name. Or the split's
+            Parquet file does not have the SHA-256 in the manifest, or a needed label is null or unknown.
 
     Example:
         >>> read_split("no-such-release", "test")
@@ -347,7 +347,7 @@ def take_head(papers: Sequence[Paper], n_papers: int | None, target: Target) -> 
 
     Each class has its share of the head, rounded up or down. Within a class, the lowest SHA-256 of the id decide. So
     the head is the same on every machine, and a larger one contains a smaller one. The first rows of a release are no
-    sample: it is sorted by a key, and a class with many works fills its quota with low ones.
+    sample. It is sorted by a key, and a class with many works fills its quota with low ones.
 
     Source: the quota method, Balinski & Young 1975, American Mathematical Monthly 82(7), 701-730.
 
@@ -376,8 +376,8 @@ def size_held_out(n_papers: int, batch_size: int) -> int:
 def hold_out(papers: Sequence[Paper], n_held_out: int) -> tuple[list[Paper], list[Paper]]:
     """Divide training papers into those that are trained on and those that are kept out, in the order given.
 
-    Every label of the release has its share. Neither the seed of a run nor its task changes the choice: two runs that
-    keep out as many are judged by the same papers, and a run that starts from another's weights has not seen them.
+    Every label of the release has its share. Neither the seed of a run nor its task changes the choice. Two runs that
+    keep out as many are judged by the same papers. A run that starts from another's weights has not seen them.
     """
     kept = _draw(papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: _all_labels(paper.gold))
     parts: tuple[list[Paper], list[Paper]] = ([], [])

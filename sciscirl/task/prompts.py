@@ -56,7 +56,7 @@ class MiniExample:
 
 
 #: Invented papers that show what an answer looks like. They do not exist, so no release holds them. One for each label,
-#: in the order of the disruption labels; years, citations and fields say nothing about the label.
+#: in the order of the disruption labels. Years, citations and fields say nothing about the label.
 MINI_EXAMPLES: Final = (
     MiniExample(
         PaperView(
@@ -169,8 +169,8 @@ TASK: Final = {
     "two": "Choose two labels: {labels}.",
     "probabilities": "Say how probable each label is: {labels}.",
 }
-#: What the labels of a column mean (``ontology`` and ``checklist``). Novelty as in the releases: the z-score of the
-#: rarest tenth of the cited venue pairs against that of the median pair (Uzzi et al. 2013).
+#: What the labels of a column mean (``ontology`` and ``checklist``). Novelty is as in the releases, after Uzzi et al.
+#: 2013. It is the z-score of the rarest tenth of the cited venue pairs against that of the median pair.
 MEANING: Final = {
     "disruption_label": """\
 What the labels mean, seen from the papers that were published later:
@@ -264,8 +264,8 @@ QUESTION: Final = {
 }
 
 
-# What may begin a special token of a tokenizer (<|im_start|>, </s>, <0x0A>, [INST]), what some readers take for the end
-# of a line, and halves of surrogate pairs. "p < 0.05" and "[12]" stay as they are.
+# What may begin a special token of a tokenizer (<|im_start|>, </s>, <0x0A>, [INST]). Also what some readers take for
+# the end of a line, and halves of surrogate pairs. "p < 0.05" and "[12]" stay as they are.
 _ESCAPED: Final = re.compile(r"<(?!\s)|\[(?=/?[A-Za-z_])|[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 # A word, or a piece of a long one: so text without spaces can be cut too.
 _PIECE: Final = re.compile(r"\S{1,40}")
@@ -278,7 +278,7 @@ def render_prompt(
 ) -> list[dict[str, str]]:
     r"""Write the messages that ask for the label or labels of one paper: system, then user.
 
-    Style ``"plain"`` names the labels, ``"ontology"`` also defines them, ``"checklist"`` adds questions that the model
+    Style ``"plain"`` names the labels, ``"ontology"`` also defines them. ``"checklist"`` adds questions that the model
     should ask itself and three invented examples. The system message is the same for every paper. The user message
     holds the paper as one line of JSON; no text of the paper can end that line. The words for an own label are those of
     the manifest; there are no invented examples of it. Fields in ``hide`` are null, in the examples too. PromptError if
@@ -423,8 +423,8 @@ def render_record(view: View) -> str:
     r"""Write what may be seen of a paper as one line of JSON without the special tokens of any tokenizer.
 
     Two papers are one object with their letters as keys. What a tokenizer or chat template could take for markup
-    becomes a JSON escape: line ends, and ``<`` and ``[`` before letters or marks. Reading the JSON gives the text back
-    unchanged.
+    becomes a JSON escape. That is line ends, and ``<`` and ``[`` before letters or marks. Reading the JSON gives the
+    text back unchanged.
 
     Example:
         >>> print(render_record(PaperView("[INST] a\nb", None, 2001, 3, None)))
@@ -477,8 +477,8 @@ def _cap(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int]) -> 
         return view
     abstract = view.abstract or ""
     ends = [match.end() for match in _PIECE.finditer(abstract)]
-    # Bisection finds the longest cut that fits, since a longer text has more tokens. That cut was itself counted, so a
-    # tokenizer that is not quite monotonous costs a word at worst, and the cap always holds.
+    # Bisection finds the longest cut that fits, since a longer text has more tokens. That cut was itself counted, so
+    # the cap always holds. A tokenizer that is not quite monotonous costs a word at worst.
     n_fit = bisect_left(ends, True, key=lambda end: not fits(replace(view, abstract=abstract[:end] + _CUT)))
     capped = replace(view, abstract=abstract[: ends[n_fit - 1]] + _CUT if n_fit else view.abstract and "")
     if n_fit == 0 and not fits(capped):

@@ -1,4 +1,4 @@
-"""Add a preset, a reward or a prompt of one's own to those that have a name here; by a plugin, for a command."""
+"""Add a preset, a reward or a prompt of one's own to those with a name; a plugin does it for a command."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The rewards: what a judged answer earns, in named parts that are logged one by one.
 
-A reward of your own needs no change here: call ``register_reward``, or write the table ``[reward]`` into a preset file,
-or give options such as ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a
+A reward of your own needs no change here. Call ``register_reward``, write the table ``[reward]`` into a preset file, or
+give options like ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a
 challenged answer is in ``lab/adversarial/rewards.py``, the batch term of ``share_penalty`` in
 ``envs/class_share_penalty.py``.
 """
@@ -42,17 +42,18 @@ class RewardTable:
     """What each case earns: R = R_parse + R_contract + R_task + R_think.
 
     The task part of one label is ``wrong + s * (correct - wrong)``. A label alone has s = 1 if it is right, else 0. A
-    forecast p has the quadratic score ``s = 1 - sum((p - y)**2) / 2``, where y is 1 for the gold label and 0 for the
-    others. A certain forecast scores as its label would, and an honest forecast scores highest on average. For two
-    labels the task part is the mean.
+    forecast p has the quadratic score ``s = 1 - sum((p - y)**2) / 2``; y is 1 for the gold label and 0 for others. A
+    certain forecast scores as its label would, and an honest forecast scores highest on average. For two labels the
+    task part is the mean.
 
-    A balanced table multiplies the task part of a paper by 1 / (K * share of its label in the training split), for K
-    labels. So every constant answer earns ``kept + correct / K + wrong * (K - 1) / K`` on average. A constant forecast
-    earns the more, the nearer it is to the normed product of weights and shares, which is uniform.
+    A balanced table multiplies the task part of a paper by ``1 / (K * share)``. K is the number of labels, ``share``
+    that of its label in the training split. So every constant answer earns ``kept + correct / K + wrong * (K - 1) / K``
+    on average. A constant forecast earns more, the nearer it is to the normed product of weights and shares. That is
+    uniform.
 
     The batch term is ``-share_penalty * (share of the label among recent answers - its share in the training split)``,
-    see ``class_share_penalty.batch_term``. RewardError if a value is not finite, a weight is not positive or has an
-    unknown label, or a better case would not earn more than a worse one.
+    see ``class_share_penalty.batch_term``. RewardError if a value is not finite, or a weight is not positive or has an
+    unknown label. It is also raised if a better case would not earn more than a worse one.
 
     Source: quadratic score, Brier 1950, doi:10.1175/1520-0493(1950)078<0001:VOFEIT>2.0.CO;2; Gneiting & Raftery 2007,
     doi:10.1198/016214506000001437.
@@ -113,7 +114,7 @@ class RewardTable:
         return _total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
 
     def best(self, *gold_labels: str) -> float:
-        """Return the most that an answer can earn on a paper of this label, or of these two, without batch term."""
+        """Return the most that an answer can earn on a paper of this label, or these two, without batch term."""
         return _total(self.kept, math.fsum(self.task_part(gold, 1.0) for gold in gold_labels) / len(gold_labels))
 
     def task_part(self, gold_label: str, score: float) -> float:
@@ -225,7 +226,7 @@ def register_reward(name: str, *, base: str = "strong", **numbers: Any) -> Rewar
             ``is_balanced``, ``share_penalty``, as in the published tables.
 
     Raises:
-        RewardError: the name is taken by another reward, a number is unknown, or a better answer would not earn more
+        RewardError: the name is taken by another reward, or a number is unknown. Or a better answer would not earn more
             than a worse one.
 
     Example:
@@ -242,8 +243,8 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Targe
 
     ``target`` is the task; None where its labels are those of disruption, novelty or both.
 
-    RewardError if the table is not balanced; or if a label has less than 1/MAX_WEIGHT of an even share of the papers,
-    so a few papers would count as much as all others.
+    RewardError if the table is not balanced, or a label has less than 1/MAX_WEIGHT of an even share of the papers. A
+    few papers would then count as much as all others.
 
     Example:
         >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]
@@ -325,7 +326,9 @@ def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> fl
 
 
 def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:
-    """Return half the squared distance of a forecast from the truth: 0 if certain and right, 1 if certain and wrong.
+    """Return half the squared distance of a forecast from the truth.
+
+    It is 0 if certain and right, 1 if certain and wrong.
 
     Example:
         >>> quadratic_loss({"novel": 0.5, "balanced": 0.5, "conventional": 0.0}, "novelty_label", "novel")

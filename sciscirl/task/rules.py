@@ -39,10 +39,10 @@ _PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 class TaskRules:
     """What the model is asked, how it must answer, and what the answer earns.
 
-    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown; a reward
-    with partial credit meets the contract ``probabilities``, whose quadratic score pays for nearly right answers
-    already; or a reward that names labels of disruption or novelty meets an own label. PromptError if a prompt of one's
-    own shows a hidden field.
+    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown, or a reward
+    that names labels of disruption or novelty meets an own label. It is also raised if a reward with partial credit
+    meets the contract ``probabilities``. Its quadratic score pays for nearly right answers already. PromptError if a
+    prompt of one's own shows a hidden field.
     """
 
     target: Target = "disruption"
@@ -167,7 +167,7 @@ def find_shortest_answers(rules: TaskRules) -> list[str]:
 def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | None = None) -> None:
     """Refuse a limit under which no valid answer fits (SciSciRLError).
 
-    Where no tokenizer is known, words, numbers and the signs between them are counted: the tokenizers of today do not
+    Where no tokenizer is known, words, numbers and the signs between them are counted. The tokenizers of today do not
     put two of these into one token.
 
     Example:

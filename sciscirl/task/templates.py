@@ -1,6 +1,6 @@
 """Prompts of one's own: templates over what a prompt may show of a paper. No score and no label can be named in one.
 
-A template has ``$`` names, as ``string.Template`` has them. Nothing in it is evaluated: a name is replaced by its text,
+A template has ``$`` names, as ``string.Template`` has them. Nothing in it is evaluated. A name is replaced by its text,
 once, so no text of a paper can ask for another.
 """
 
@@ -33,7 +33,7 @@ from sciscirl.task.prompts import (
 )
 from sciscirl.task.registry import add_entry
 
-#: What a user message may show of a paper: its whole record as one line of JSON, or single fields, each as JSON.
+#: What a user message may show of a paper: its record as one line of JSON, or single fields as JSON.
 PAPER_NAMES: Final = ("record", *SEEN)
 #: What both messages may say about the task, in the words of the built-in prompts.
 TASK_NAMES: Final = (*render_parts("two_keys", "disruption"), "question")
@@ -49,8 +49,8 @@ class PromptTemplate:
     ``$checklist``, ``$answer``, ``$examples`` and ``$question``, which follow contract and target. ``$$`` is a dollar.
 
     Raises:
-        PromptError: on construction, if a message asks for anything else, the system message shows a paper, or the user
-            message shows none, or the same twice.
+        PromptError: on construction, if a message asks for anything else, or the system message shows a paper. Or the
+            user message shows none, or the same twice.
 
     Example:
         >>> PromptTemplate(name="leak", system="$task", user="$record $cd_index")
@@ -149,8 +149,8 @@ def register_prompt(name: str, *, system: str, user: str) -> PromptTemplate:
         user: the user message, which shows the paper.
 
     Raises:
-        PromptError: the name is taken by another prompt, or a text asks for what no prompt can show: scores, labels and
-            everything else that is not in the record of a paper.
+        PromptError: the name is taken by another prompt, or a text asks for what no prompt can show. That is scores,
+            labels and everything else that is not in the record of a paper.
 
     Example:
         >>> prompt = register_prompt("brief", system="$task $answer", user="$title")

@@ -32,7 +32,7 @@ _SELECT = (
     "concepts,abstract_inverted_index,referenced_works,updated_date,created_date"
 )
 _MAX_SAMPLE = 10_000
-#: The fields of OpenAlex, those of the All Science Journal Classification, in the order of their numbers from 11 on.
+#: The fields of OpenAlex are those of the All Science Journal Classification. Their numbers begin at 11.
 _FIELDS = (
     "Agricultural and Biological Sciences",
     "Arts and Humanities",

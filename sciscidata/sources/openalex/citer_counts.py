@@ -1,10 +1,10 @@
-"""Ask the API who cites a work, its references, or both, and turn the counts by year into the CD index.
+"""Ask the API who cites a work or its references, and turn counts by year into the CD index.
 
-What is asked next depends on the last answer, so each work is a dialogue: a generator that yields the requests it needs
+What is asked next depends on the last answer, so each work is a dialogue. Its generator yields the requests it needs
 now, is sent their answers, and returns the counts. ``converse`` holds many dialogues at a time.
 
-Calls for a work of up to 100 references: 1 or 2 for its citers (listed with their references if there are at most 200,
-else two counts by year), and 1 for the citers of its references. Source: the API's code as of August 2026; the same
+A work of up to 100 references costs 1 or 2 calls for its citers, and 1 for those of its references. Up to 200 citers
+are listed with their references; more are counted by year, twice. Source: the API's code as of August 2026. The same
 attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` means not.
 """
 
@@ -86,7 +86,7 @@ def check_answer(answer: Answer) -> str | None:
 
 
 def part_of(answer: Answer, name: str) -> list[Any]:
-    """Return the results or groups of an answer that passed its check; an answer of the other kind is an ApiError."""
+    """Return the results or groups of a checked answer; an answer of the other kind is an ApiError."""
     if not isinstance(answer.get(name), list):
         msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check ApiConfig.base_url."
         raise ApiError(msg)
@@ -275,7 +275,7 @@ class ReferenceRecords:
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
         """Count by year the references that the API counts as citers only because they cite themselves.
 
-        The first count has those that also cite the focal work, and so are counted as citing both; the second has all.
+        The first count has those that also cite the focal work, and so seem to cite both. The second has all.
         """
         own = frozenset(references)
         found = [self._self_citers[reference] for reference in references if reference in self._self_citers]

@@ -1,11 +1,11 @@
 """pull_openalex: sample and score works of the OpenAlex API until the draw has what it needs.
 
-Candidates are sampled by publication year and taken in the order of their split keys, so that the first scored works
-are those that the draw would take. A candidate costs no more calls once its score cannot change the draw: its split is
-full, it has no citation inside the window, or all its possible labels are full.
+Candidates are sampled by publication year and taken in the order of their split keys. So the first scored works are
+those that the draw would take. A candidate costs no more calls once its score cannot change the draw. Then its split is
+full, all its possible labels are full, or it has no citation inside the window.
 
 The null model of novelty uses all judged works, or a saved background. Without a background a label may change as works
-come in, so a draw that balances novelty looks at all works again, and candidates that were passed over may return.
+come in. So a draw that balances novelty looks at all works again, and candidates that were passed over may return.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too r
 _FREE_KEY_USD_PER_DAY: Final = 1.0
 _KEYLESS_USD_PER_DAY: Final = 0.1
 #: Disruption label, labels possible before n_k is known, whether n_k is requested, share per thousand. From a corpus of
-#: 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral; half of the neutral ones are assumed to
-#: be decided by n_i = n_j).
+#: 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral). Half of the neutral ones are assumed to
+#: be decided by n_i = n_j.
 _DISRUPTION: Final = (
     ("disruptive", ("disruptive", "neutral"), True, 125),
     ("consolidating", ("consolidating", "neutral"), True, 296),
@@ -71,7 +71,7 @@ _DISRUPTION: Final = (
 )
 
 #: Shares of novel, balanced and conventional works by rule, from Uzzi et al. 2013 (works of the 1990s). "uzzi" uses
-#: their four cells. "margin" follows the signs of z where z is large: 41 % have z_p10 < 0, and 3 % have z_median < 0.
+#: their four cells. "margin" follows the signs of z where z is large. 41 % have z_p10 < 0, and 3 % have z_median < 0.
 _NOVELTY: Final = {"margin": (0.03, 0.38, 0.59), "uzzi": (0.26, 0.30, 0.44)}
 
 
@@ -104,9 +104,9 @@ def pull_openalex(
     few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
     works with more than 200 citers.
 
-    Before the first call, a ConfigError means that the convention is impossible with counts (``window_from="cited"``),
-    that novelty is needed and not known, or that the background has another null model. The background may be
-    unreadable (InputNotFoundError, BackgroundError), and candidates too few (NotEnoughWorksError).
+    A ConfigError comes before the first call. The convention is impossible with counts (``window_from="cited"``),
+    novelty is needed and not known, or the background has another null model. The background may be unreadable
+    (InputNotFoundError, BackgroundError), and candidates too few (NotEnoughWorksError).
     """
     wanted = sum(demand.split.sizes.values())
     if candidates.available < wanted:
@@ -499,9 +499,9 @@ def _estimate_calls(
 ) -> float:
     """Estimate the calls until the demand is met, if further candidates resemble the earlier ones.
 
-    It walks through the candidates ahead, then through typical ones, until every cell has its expected works or the
-    ``available`` candidates end. Each candidate adds the observed share of every open cell, and the calls that it would
-    need. ``outcomes`` (at least one) are those of the judged candidates. With ``every_record``, for novelty, the
+    It walks through the candidates ahead, then through typical ones. It ends when every cell has its expected works, or
+    after ``available`` candidates. Each candidate adds the observed share of every open cell, and the calls that it
+    would need. ``outcomes`` (at least one) are those of the judged candidates. With ``every_record``, for novelty, the
     references' records of every judged work are requested; otherwise only where their citers are counted.
     """
     missing = {place: float(n) for place, n in demand.still_missing.items()}

@@ -19,7 +19,7 @@ from sciscidata.records.ids import bare_dois
 Version: TypeAlias = Literal["v2", "v1"]
 Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag", "level"]
 
-#: For each kind of column: our type, what messages ask for, and the columns of this kind by our names.
+#: For each kind of column: our type, what messages ask for, and our names of these columns.
 _KINDS: Final[Mapping[Kind, tuple[pl.DataType, str, str]]] = {
     "id": (pl.Int64(), "whole numbers, or text such as 'W2051723858'", "work_id citing_id cited_id field_id source_id"),
     "year": (pl.Int32(), "whole numbers, such as 1999", "publication_year"),

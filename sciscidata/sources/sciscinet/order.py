@@ -1,8 +1,8 @@
 """Read all works of SciSciNet in one fixed order and in bounded memory, in blocks of a million works.
 
-The order is that of the table of texts, or that of the ids; the ids alone give the place of every work. The other
-tables are read once, in any order, and their rows written to one file per block of a million places. Then the blocks
-are joined one after the other. Memory: 12 bytes a work, and one block.
+The order is that of the table of texts, or that of the ids. The ids alone give the place of every work. The other
+tables are read once, in any order. Their rows go to one file per block of a million places. Then the blocks are joined
+one after the other. Memory: 12 bytes a work, and one block.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _NO_PLACE: Final = np.iinfo(np.uint32).max  # the place of a work whose text was
 
 @dataclass(frozen=True, eq=False)
 class _Places:
-    """The place of each work: works with a text as in the table of texts, then the others by their id."""
+    """The place of each work: first those with a text, in the order of texts, then others by id."""
 
     ids: npt.NDArray[np.int64]
     places: npt.NDArray[np.uint32]

@@ -69,9 +69,9 @@ def compare_scores(
 ) -> dict[str, Any]:
     """Compare two sets of CD indices (``work_id``, ``cd_index``) of the same works: ranks, signs and labels.
 
-    ``both``, ``only_published``, ``only_computed`` count works with a score. Of those with both: ``spearman``,
-    ``same_sign`` and ``same_label`` (shares, 0 .. 1; rounded to six places, null if no work has both, or if all have
-    one score), and ``labels``: the number of works by published and then computed label.
+    ``both``, ``only_published``, ``only_computed`` count works with a score. Of those with both, ``spearman``,
+    ``same_sign`` and ``same_label`` are shares, 0 .. 1, rounded to six places. They are null if no work has both, or
+    all have one score. ``labels`` counts works by published and then computed label.
 
     Example:
         >>> published = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})

@@ -105,14 +105,14 @@ def find_table(
 ) -> Table | None:
     """Find one table in a folder or object store, check its schema, and scan it.
 
-    In a folder it is one file or a folder of parts, by any of its stems: ``sciscinet_papers.parquet``,
-    ``papers.parquet``, ``sciscinet_papers/*.parquet`` or ``sciscinet_papers-00001.parquet``; in version 1 ``.tsv``,
-    ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried. None means that
-    the folder has no table ``name``.
+    In a folder it is one file or a folder of parts, by any of its stems, for example ``sciscinet_papers.parquet``,
+    ``papers.parquet``, ``sciscinet_papers/*.parquet`` or ``sciscinet_papers-00001.parquet``. In version 1 it ends in
+    ``.tsv``, ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried. None
+    means that the folder has no table ``name``.
 
-    A SchemaMismatchError means that a required column is missing, that a column has an impossible type (for example a
-    date for a year), or that its type differs in another part. A ConfigError means that a value in ``storage_options``
-    is invalid, or that credentials would be sent unencrypted.
+    A SchemaMismatchError means that a required column is missing. It is raised, too, for an impossible type, for
+    example a date for a year, or one that differs in another part. A ConfigError means that a value in
+    ``storage_options`` is invalid, or that credentials would be sent unencrypted.
     """
     layout = LAYOUTS[version][name]
     check_store(folder, storage_options or {}, name="SciSciNetConfig.folder")
@@ -250,8 +250,9 @@ def find_repeats(ids: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Find works among sorted ids; return their positions in ``ids`` and their rows in ``work_ids``, by id.
 
-    The search runs in the order of the ids, which uses the processor's caches: a quarter of a million works among 120
-    million ids take 0.15 s, in another order 0.8 s. ``ids`` ascend without repeats; ``work_ids`` may be null or repeat.
+    The search runs in the order of the ids, which uses the processor's caches. A quarter of a million works among 120
+    million ids take 0.15 s; in another order, 0.8 s. ``ids`` ascend without repeats; ``work_ids`` may be null or
+    repeat.
 
     Example:
         >>> look_up(np.array([3, 5, 8]), pl.Series([8, 9, None, 3, 8]))
@@ -269,9 +270,9 @@ def look_up(ids: npt.NDArray[np.int64], work_ids: pl.Series) -> tuple[npt.NDArra
 def reading(tables: Mapping[str, Table]) -> Generator[None]:
     """Run a block that reads the tables: first refuse repeated works, and find the damaged file if the block fails.
 
-    Papers and texts must hold a work once (or WorkIdError), because the right one of two rows is unknown; the check
-    needs 9 bytes a work. If the block fails with a reading error, the local files are read through once, the smallest
-    first, and an InputNotFoundError names the damaged file or the store. Other errors of the block pass through.
+    Papers and texts must hold a work once (or WorkIdError), because the right one of two rows is unknown. The check
+    needs 9 bytes a work. After a reading error, the local files are read through once, the smallest first. An
+    InputNotFoundError then names the damaged file or the store. Other errors of the block pass through.
     """
     try:
         for name in ("papers", "texts"):

@@ -42,9 +42,9 @@ def downloaded(
 ) -> Generator[Path]:
     """Download an object for the block; of a killed run, what is missing.
 
-    The copy is removed at the end of the block, also when it turns out to be corrupt; another error leaves it for the
-    next run, and ``keep`` always. An engine that believes a process lost starts a second one for the same object: then
-    each has its own copy.
+    The copy is removed at the end of the block, also when it turns out to be corrupt. Another error leaves it for the
+    next run, and ``keep`` always does. An engine that believes a process lost starts a second one for the same object.
+    Then each has its own copy.
     """
     folder = out / _DOWNLOADS
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,7 +69,10 @@ def downloaded(
 
 
 def tidy_downloads(out: Path, wanted: set[str]) -> None:
-    """Remove all copies but those of some names, with their locks: a worker of a killed run may hold one still."""
+    """Remove all copies but those of some names, with their locks.
+
+    A worker of a killed run may still hold one.
+    """
     for path in (out / _DOWNLOADS).glob("*"):
         if path.name.removesuffix(".lock") not in wanted:
             path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Find the parts, the manifest and the deleted ids of an OpenAlex snapshot in a folder or a store; read no part."""
+"""Find the parts, manifest and deleted ids of an OpenAlex snapshot, in a folder or a store; read no part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Edition: TypeAlias = Literal["jsonl", "parquet"]
 #: A file of this machine, or an object in a store.
 File: TypeAlias = Path | StoredObject
 
-# The layout of 2026, copies of a part of it, the one before (moved to legacy-data), or the folder of the works itself.
+# The layout of 2026, copies of a part, the layout before (moved to legacy-data), or the works' own folder.
 _HOMES: dict[Edition, tuple[str, ...]] = {
     "parquet": ("data/parquet/works", "parquet/works", "works", "."),
     "jsonl": ("data/jsonl/works", "jsonl/works", "data/works", "legacy-data/works", "works", "."),

@@ -1,4 +1,4 @@
-"""Write the parts of a snapshot, each as three Parquet files and a receipt: one task of an engine for each part.
+"""Write each part of a snapshot as three Parquet files and a receipt: one task of an engine.
 
 Much of the work holds Python's lock, so threads would gain little.
 """
@@ -94,7 +94,7 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
     """Read one part and write its works, texts and citations, in the order of the file.
 
     Each file appears whole under its final name, and the receipt last. Files without a receipt do not count, and are
-    made again with the same bytes. A CorruptRecordError (its message is only the reason) leaves no file: the part is
+    made again with the same bytes. A CorruptRecordError, whose message is only the reason, leaves no file. The part is
     damaged, its number of records differs from the manifest, or (with ``strict``) it holds a corrupt line.
     """
     part, out = job.part, Path(job.out)
@@ -128,8 +128,8 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
 def read_receipt(job: Job) -> Receipt | None:
     """Return the receipt of an earlier run, if nothing has changed.
 
-    It compares size and time of the part (in a store its ETag too), the options, and the SHA-256 of the receipt and of
-    the three files.
+    It compares size and time of the part (in a store its ETag too), the options, and all SHA-256. These are of the
+    receipt and the three files.
     """
     out, stem = Path(job.out), job.part.stem
     try:

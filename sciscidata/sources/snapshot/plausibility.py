@@ -2,7 +2,7 @@
 
 In the snapshot of late March 2026 the fields of whole parts were scrambled (ourresearch/openalex-official, issue 8).
 Such records parse, and give wrong scores in silence. Each part is measured while it is written, and judged afterwards.
-A permutation of one field among the works of a part leaves every share as it is, and is not found.
+One field permuted among the works of a part leaves every share as it is, and is not found.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ class _Expected(NamedTuple):
     high: float = 1.0
 
 
-#: Wide enough for a part of one publisher, one repository or one kind of work. Beside each limit are the shares of 248
-#: real records of 2025 and 2026, and of 4,381 of 2023, which have no language (those of the tests). Types and languages
+#: Wide enough for a part of one publisher, one repository or one kind of work. Beside each limit are the shares of the
+#: records of the tests: 248 of 2025 and 2026, and 4,381 of 2023. Those of 2023 have no language. Types and languages
 #: may be missing, as in exports of chosen fields.
 _EXPECTED: Final = (
     _Expected("with a title", "titles", "works", low=0.25),  # 99, 99.7 %; of 27 grants of 2023 41 %
@@ -93,7 +93,7 @@ class Tally:
 
 
 def find_implausible(counts: Mapping[str, int]) -> str | None:
-    """Say which shares of a part are far off, got and expected; None for a plausible part, or one of few works.
+    """Say which shares of a part are far off, got and expected; None if plausible, or of few works.
 
     Example:
         >>> counts = {"works": 5_000, "titles": 4_900, "distinct_titles": 4_800, "languages": 4_700}

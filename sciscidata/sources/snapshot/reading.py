@@ -74,8 +74,8 @@ def read_batches(
     """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
 
     Both editions give the same works. ``advance`` gets the bytes of the file as they are read. Without
-    ``include_xpac``, works of the expansion corpus may lack their abstracts. While reading, a CorruptRecordError (its
-    message is only the reason) means that the file is damaged or cut off, or that the gap without a work is too long.
+    ``include_xpac``, works of the expansion corpus may lack their abstracts. A CorruptRecordError, whose message is
+    only the reason, comes while reading. The file is damaged or cut off, or the gap without a work is too long.
     """
     gap = Gap(limits)
     read = _read_jsonl if part.edition == "jsonl" else _read_parquet
@@ -180,7 +180,7 @@ def line_blocks(
     gap: Gap | None = None,
     spare: bytes = b"",
 ) -> Iterator[bytes | CorruptRecordError]:
-    """Read a gzip or plain file in blocks of whole lines, without the end of the last line, and with ``spare``.
+    """Read a gzip or plain file in blocks of whole lines, without the last line's end, with ``spare``.
 
     For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes. A damaged file raises one.
     """
@@ -265,8 +265,8 @@ def _rows_of_frame(
 def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: ANN401
     """Choose the columns to read as dictionaries, and the number of rows per batch.
 
-    A dictionary holds a repeated text once, and so do the sizes in the footer. In a column that cannot be read as a
-    dictionary, every value may be as long as the footer's size of the whole column.
+    A dictionary holds a repeated text once, and so do the sizes in the footer. Without a dictionary, every value may be
+    as long as the footer's size of the whole column.
     """
     groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
     places = [place for place in range(len(metadata.schema)) if metadata.schema.column(place).path in columns]

@@ -66,7 +66,7 @@ _DISK_RATIO = 0.5
 
 Int64Array = npt.NDArray[np.int64]
 
-#: Of a list of deleted works: an id and a date have 50 bytes; the whole list of 2026 has some hundred MB.
+#: Of a list of deleted works. An id and a date have 50 bytes; the list of 2026 has some hundred MB.
 _LIST_LIMITS = ReadLimits(max_line_mb=1, max_gap_mb=256)
 _IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
 REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
@@ -135,10 +135,10 @@ def ingest_snapshot(
 ) -> Corpus:
     """Read a snapshot into Parquet. A second run reads only the parts that have changed.
 
-    ``out`` gets one file per part, named after it, with rows in the order of the part: ``works/part-*.parquet`` (WORKS
-    without title and abstract), ``texts/part-*.parquet`` (work_id, title, abstract: the same rows),
-    ``citations/part-*.parquet`` (CITATIONS with repeats and self-citations), ``removed.parquet`` (rows that do not
-    count: deleted works, and works that a newer part repeats) and the report ``corpus.json``, written last.
+    ``out`` gets one file per part, named after it, with rows in the order of the part. ``works/part-*.parquet`` has
+    WORKS without title and abstract, ``texts/part-*.parquet`` work_id, title and abstract of the same rows.
+    ``citations/part-*.parquet`` has CITATIONS with repeats and self-citations. ``removed.parquet`` has the rows that do
+    not count: deleted works, and works that a newer part repeats. The report ``corpus.json`` is written last.
 
     ``n_workers`` processes, or the workers of ``engine``, read parts in bounded memory. Finished parts are kept: a
     killed run continues where it ended, with the same bytes for any number of workers. Parts that left the snapshot are
@@ -148,9 +148,9 @@ def ingest_snapshot(
     source in ``out``; an earlier snapshot is updated in any case.
 
     Before a part is read, an InputNotFoundError means no snapshot, no manifest, or (with ``corrupt="fail"``) missing
-    parts, and a ReleaseExistsError that ``out`` holds a corpus of another source. After all good parts are done, a
+    parts. A ReleaseExistsError means that ``out`` holds a corpus of another source. After all good parts are done, a
     CorruptRecordError names the corrupt ones. A StorageError means that the disk is too small, ``out`` holds something
-    else, another run works in it, or a worker was killed; an EmptyInputError that the parts hold no work.
+    else, another run works in it, or a worker was killed. An EmptyInputError means that the parts hold no work.
 
     Source: https://help.openalex.org/access/snapshot
     """

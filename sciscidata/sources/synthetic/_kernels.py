@@ -12,7 +12,7 @@ import numpy as np
 from sciscidata._kernels.compile import kernel
 from sciscidata._kernels.random import below, below_skewed, draw
 
-#: Hidden kinds, in the order of the vocabulary: how later works treat the references of a work of this kind.
+#: Hidden kinds, in the order of the vocabulary. They say how later works treat a work's references.
 DISRUPTIVE, DEVELOPING, EVEN = 0, 1, 2
 
 _OTHER_FIELD_PER_CENT = 12  # picks outside the citing work's field
@@ -26,8 +26,8 @@ _TRIES_PER_REFERENCE = 4  # fresh picks per reference before a list stays short,
 def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends, field_ends):
     """Fill the reference lists in time order.
 
-    A list grows by fresh picks, and by copied references: of a work cited "with its references" one is copied, and
-    the references of a work cited "alone" are barred from the list.
+    A list grows by fresh picks, and by copied references. Of a work cited "with its references" one is copied. The
+    references of a work cited "alone" are barred from the list.
     """
     n = len(year)
     offsets = np.zeros(n + 1, np.int64)

@@ -16,7 +16,7 @@ from sciscidata.options.checks import Share, check_fields
 class SyntheticConfig:
     """Size and shape of a synthetic world.
 
-    A world of another size with the same seed is another world: works do not keep their ids or their references.
+    Another size with the same seed gives another world: works do not keep their ids or their references.
 
     Attributes:
         n_works: number of works in the synthetic world.

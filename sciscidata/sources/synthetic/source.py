@@ -1,8 +1,8 @@
 """scan_synthetic: a synthetic world of science, made from a seed alone.
 
-Every work has a hidden kind. Later works tend to cite a *disruptive* work without its references, a *developing* work
-together with one of them, and an *even-handed* work in both ways by turns. The kind also changes the wording of title
-and abstract, so the text predicts the CD index better than chance, but not well.
+Every work has a hidden kind. Later works tend to cite a *disruptive* work without its references, and a *developing*
+work together with one of them. They cite an *even-handed* work in both ways by turns. The kind also changes the wording
+of title and abstract. So the text predicts the CD index better than chance, but not well.
 
 The same configuration gives the same rows on every machine: all choices are integer arithmetic on counter-based numbers
 (``sciscidata._kernels.random``). A change of the rows raises ``GENERATOR_VERSION``.
@@ -32,7 +32,7 @@ _SHARES = {"disruptive": 0.3, "consolidating": 0.37, "neutral": 0.22}
 def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
     """Describe a synthetic world as two lazy frames.
 
-    Each query makes only its columns, every time again (0.1 s for the citations of 100,000 works, 1 s with all texts).
+    Each query makes only its columns, every time again. The citations of 100,000 works take 0.1 s, with all texts 1 s.
     Texts are written in chunks, so a streaming query never holds all of them.
 
     Args:
@@ -40,9 +40,9 @@ def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
 
     Returns:
         Corpus. ``works`` is WORKS sorted by year and field; ``cited_by_count`` counts the citations within the world;
-        ``work_id`` is spread over 1..2^33. ``citations`` is CITATIONS, grouped by citing work: each edge once, between
-        works of the frame, without self-citations, never to a later year. ``works.ODDITIES_PER_MILLION`` gives the
-        shares of the oddities of real records.
+        ``work_id`` is spread over 1..2^33. ``citations`` is CITATIONS, grouped by citing work. Each edge is there once,
+        between works of the frame, without self-citations, never to a later year. ``works.ODDITIES_PER_MILLION`` gives
+        the shares of the oddities of real records.
 
     Example:
         >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=1_000))

@@ -1,7 +1,7 @@
 """Titles and abstracts of synthetic works: sentence templates filled from the vocabulary, without a loop over works.
 
 A template is compiled to a row of slots; fixed words are slots with one phrase. A text is a matrix of phrase numbers,
-one row per work: gathering the phrases and joining each row gives the strings.
+one row per work. Gathering the phrases and joining each row gives the strings.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def write_texts(
 
 @functools.cache
 def _compile() -> _Grammar:
-    """Number all phrases and slots; a bank of phrases is one range of numbers, and fixed words a bank of one."""
+    """Number all phrases and slots; a bank of phrases is one range, fixed words a bank of one."""
     phrases: list[str] = []
     runs: dict[tuple[str, ...], tuple[int, int]] = {}
     slots: dict[str, int] = {}

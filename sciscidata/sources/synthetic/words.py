@@ -1,13 +1,13 @@
 """The vocabulary of the synthetic world: fields with their topics and methods, phrases, and sentence templates.
 
-A slot in braces takes one of its phrases (separated by semicolons) at random; a capital first letter (``{Topic}``)
+A slot in braces takes one of its phrases (separated by semicolons) at random. A capital first letter (``{Topic}``)
 capitalises it. ``topic`` and ``method`` depend on a work's field. The phrases of ``VOICED`` depend on its hidden kind
 and are the only words that carry a signal. No word is the name of a label.
 """
 
 from __future__ import annotations
 
-#: Hidden kinds of works, in the order of their numbers: what later works do with the references of such a work.
+#: Hidden kinds of works, in the order of their numbers. They say what later works do with a work's references.
 KINDS = ("disruptive", "developing", "even-handed")
 
 #: OpenAlex field -> (relative size, topics, methods); topics are plural or mass nouns.
@@ -275,7 +275,7 @@ TITLE = (
     "{Modifier} {aspect} and {feature} of {topic} by {method}: the role of {context}",
 )
 
-#: An abstract, sentence by sentence: the templates it is made from, and how many works in a hundred have it.
+#: An abstract, sentence by sentence: its templates, and how many works in a hundred have the sentence.
 KEPT_PER_CENT = (100, 60, 100, 70, 100, 60, 100)
 ABSTRACT = (
     (

@@ -26,7 +26,7 @@ from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
 
-#: What a column may hold, and the name by which it is found where no other is given ("": none).
+#: What a column may hold, and its default name ("": none).
 OF_WORKS: Final[Mapping[str, str]] = {
     "id": "work_id",
     "year": "publication_year",
@@ -290,7 +290,7 @@ def reference_rows(
 
 
 def split_references(texts: pl.Series) -> pl.Series:
-    """Cut each text into ids: a list that was saved as text, or ids with ``|``, ``;`` or commas between them.
+    """Cut each text into ids: a list saved as text, or ids with ``|``, ``;`` or commas between.
 
     The separator is the first of the three that a column has. The others, and those inside of a DOI, are part of an id.
 

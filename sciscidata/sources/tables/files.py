@@ -34,10 +34,11 @@ Advance = Callable[[float], None]
 class TableFile:
     r"""One file: its columns, and batches of some of them.
 
-    The first bytes tell the kind. Parquet; Arrow IPC (Feather); JSON, one object per line, also with the brackets and
-    commas of a list around the lines, or a list in any other layout; else text with commas, tabs or semicolons,
-    whichever the first row has most of. Lines with # at the beginning of a text are comments. If the first row is all
-    numbers, the last comment has the names (SNAP). A column without a name, such as the index of pandas, is left out.
+    The first bytes tell the kind. It is Parquet, Arrow IPC (Feather), JSON or text. JSON is one object per line, with
+    or without the brackets and commas of a list, or a list in any other layout. Text has commas, tabs or semicolons
+    between its fields; the one that the first row has most often counts. Lines with # at the beginning of a text are
+    comments. If the first row is all numbers, the last comment has the names (SNAP). A column without a name, such as
+    the index of pandas, is left out.
 
     ``quotes``: whether fields of a text may be in quotes. None: yes, but between tabs only if the beginning of the file
     shows such fields. Else a quote mostly belongs to a title, and would hide rows.
@@ -187,7 +188,7 @@ class TableFile:
             yield _frame_of(held, columns, leaves)
 
     def _read_values(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
-        """Read a list on one line, or one that is laid out over lines, as files of records are read: it is held."""
+        """Read a list on one line, or one laid out over lines, as files of records; it is held."""
         decoder, leaves = msgspec.json.Decoder(_struct_of(columns)), [_path_of(name, columns) for name in columns]
         values = self._values(advance)
         while batch := list(islice(values, _ROWS)):

@@ -71,8 +71,8 @@ def from_tables(
     Returns:
         Corpus. ``works`` is WORKS with ``original_id`` (String or Int64), in the order of work_id. ``citations`` is
         CITATIONS. Both are in memory, as lazy frames. Years that are not from 1000 to 2100 are null. The provenance
-        counts them, works without a year, citations that lack an id, which are left out, and words of ``missing``; the
-        log warns.
+        counts them, works without a year, and words of ``missing``. It also counts citations that lack an id, which are
+        left out. The log warns.
 
     Raises:
         SchemaMismatchError: a column is missing, is there twice, or has a type that its role cannot have.

@@ -54,9 +54,8 @@ _ROLES = (*OF_WORKS, *OF_CITATIONS)
 class TablesConfig:
     """Files of works and citations in any layout, with ids of any kind.
 
-    A file is CSV, TSV, Parquet, Arrow (Feather), or JSON: one object per line, or a list; .gz and .zst too. It is
-    recognised by its content.
-    Its name may be a pattern. Of JSON, ``a.b`` is the field b of the object a.
+    A file is CSV, TSV, Parquet, Arrow (Feather), or JSON (one object per line, or a list), also as .gz and .zst. It is
+    recognised by its content. Its name may be a pattern. Of JSON, ``a.b`` is the field b of the object a.
 
     Attributes:
         works: files with one row per work.

@@ -56,8 +56,8 @@ class AdversarialEnv(LabelEnv):
 
     - A valid first answer meets the challenger, which sees the paper as the model saw it, and the answer.
     - An invalid first answer meets no challenger: the model is asked to correct the form, and loses R_adaptation.
-    - A first answer that was cut off, or ended in more than one way, ends the episode, because nothing shows where the
-      model's turn ends. It also counts as the final answer, which is then invalid.
+    - A first answer that was cut off, or ended in more than one way, ends the episode. Nothing shows where the model's
+      turn ends. It also counts as the final answer, which is then invalid.
 
     The reward comes with the last turn. Training sees each turn as it was sampled, except that markup is escaped.
     """
@@ -72,8 +72,8 @@ class AdversarialEnv(LabelEnv):
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
         """Challenge a first answer; score the episode after the second.
 
-        The first turn has no reward. The last one has it; its parts, the prediction and the effect of the challenge, as
-        metrics that can be averaged; and as logs a row of ``adversarial_schema`` without its nulls.
+        The first turn has no reward. The last one has it. Its metrics, which can be averaged, are its parts, the
+        prediction and the effect of the challenge. Its logs are a row of ``adversarial_schema`` without the nulls.
         """
         text, answer, end = self._read(action, extra)
         if self._first is None:

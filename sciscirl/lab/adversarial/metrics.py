@@ -59,9 +59,9 @@ def make_adversarial_prediction(
 
 
 def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:
-    """Measure what a challenge did to one answer: 0 or 1 each, to be averaged over the answers that have the key.
+    """Measure what a challenge did to one answer: 0 or 1 each, to be averaged over answers with the key.
 
-    ``first`` and ``final`` are labels by label column, empty for an answer that is not valid; it is wrong, as
+    ``first`` and ``final`` are labels by label column, empty for an answer that is not valid. It is wrong, as
     everywhere.
 
     - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: shares of all answers,

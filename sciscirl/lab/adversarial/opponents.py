@@ -103,7 +103,7 @@ def render_request(challenge: str, question: str) -> Message:
 class RuleBasedChallenger(MessageCompleter):
     """Objects to every label with an argument for another one, chosen by SHA-256 of the request.
 
-    So a right answer and a wrong one meet the same kind of objection, which says nothing about the gold label. It is
+    So a right answer and a wrong one meet the same kind of objection. It says nothing about the gold label. It is
     deterministic and costs nothing.
 
     Example:
@@ -217,7 +217,7 @@ def render_judge_prompt(episode: Episode) -> list[Message]:
 
 
 async def ask_judge(judge: MessageCompleter, episode: Episode) -> int | None:
-    """Return the points that a judge gives, 0 to N_STEPS; None if its answer breaks the contract, which counts as 0."""
+    """Return the points that a judge gives, 0 to N_STEPS; None, which counts as 0, for a broken contract."""
     return read_points(get_text_content(await judge(render_judge_prompt(episode))))
 
 

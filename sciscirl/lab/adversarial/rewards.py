@@ -1,7 +1,6 @@
 """The rewards of the adversarial task: a challenged answer earns R_correctness + R_reasoning + R_adaptation.
 
-The episode itself is in ``env.py``, the challenger (Agent B) and the judge in
-``opponents.py``, the table of predictions in ``metrics.py``.
+The episode is in ``env.py``, the challenger (Agent B) and the judge in ``opponents.py``, predictions in ``metrics.py``.
 """
 
 from __future__ import annotations
@@ -53,12 +52,11 @@ class Episode:
 class Reasoning:
     """The three criteria of the rubric; each is worth a third of R_reasoning.
 
-    - ``grounded``: the evidence signals are one to four different quotations from title or abstract, each of 2 to 12
+    - ``grounded``: the evidence signals are one to four different quotations from title or abstract. Each has 2 to 12
       words in a row, with at least one telling word.
-    - ``responsive``: the justification takes up at least two telling words of the challenge that the first
-      justification did not have.
+    - ``responsive``: the justification takes up two telling words of the challenge, or more, that the first one lacked.
     - ``own_words``: the justification has 8 to 120 words. At least half of its runs of four words occur in it only
-      once, and not in the first justification, the challenge, the title or the abstract.
+      once. They do not occur in the first justification, the challenge, the title or the abstract.
     """
 
     grounded: bool = False
@@ -85,7 +83,7 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
     """Check the reasoning of a final answer against the rubric, from the texts alone: it knows no gold label.
 
     An answer meets no criterion if it is not valid, or if its contract has no justification. Words are runs of letters
-    and digits, whatever their case. A telling word has five letters or more, and is neither a label nor one of a few
+    and digits, whatever their case. A telling word has five letters or more. It is neither a label nor one of a few
     dozen common words.
     """
     if not episode.final.is_valid:
@@ -109,8 +107,8 @@ def score_episode(
 
     R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps`` is what a
     judge awarded, None: the rubric's. R_adaptation is the mean over the labels of ``revision`` (wrong, then right),
-    ``defence`` (right both times) or 0; 0 if the first answer is not valid. A final answer that is not valid earns -1
-    in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
+    ``defence`` (right both times) or 0. It is 0 if the first answer is not valid. A final answer that is not valid
+    earns -1 in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):

@@ -83,9 +83,9 @@ def predict_tfidf(
 ) -> Verdicts:
     """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
 
-    Words and pairs of words that at least two training papers have; year, and citations as log(1 + n), standardised;
-    field as indicator. Nothing is tuned. The forecast is the model's probabilities. A pair of papers is the difference
-    of the two, without an intercept.
+    It reads words and pairs of words that at least two training papers have. Year, and citations as log(1 + n), are
+    standardised; field is an indicator. Nothing is tuned. The forecast is the model's probabilities. A pair of papers
+    is the difference of the two, without an intercept.
     """
     sides, asked_sides = _sides(train), _sides(test)
     every = [view for side in sides for view in side]

@@ -24,9 +24,9 @@ _HOTTEST: Final = 100.0
 def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
     """Find the temperature of each label that makes the gold labels most probable.
 
-    Probabilities are raised to the power 1 / temperature and divided by their sum: above 1 the model was too sure,
+    Probabilities are raised to the power 1 / temperature and divided by their sum. Above 1 the model was too sure,
     below 1 not sure enough. Where answers have no forecast, the stated confidence is scaled instead, as a choice
-    between being right and being wrong; its name is ``confidence``. Answers that are not valid have no probabilities,
+    between being right and being wrong. Its name is ``confidence``. Answers that are not valid have no probabilities,
     and are left out here, but in no metric.
 
     Returns:

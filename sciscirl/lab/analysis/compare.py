@@ -19,7 +19,7 @@ from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_interval
 from sciscirl.metrics.metrics import COMPARED, find_right, measure_predictions
 from sciscirl.metrics.predictions import find_target, split_by_label
 
-#: Settings that decide how a model is asked and paid: a pair that differs in one differs in more than the weights.
+#: Settings that decide how a model is asked and paid. A pair that differs in one differs in more than the weights.
 ASKED: Final = (
     "style", "prompt_sha256", "contract", "reward", "max_tokens", "max_paper_tokens", "temperature", "top_p",
     "renderer", "dtype", "hide", "answers", "prior_correction",
@@ -89,7 +89,7 @@ class Comparison:
 
 
 def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a model was asked, from the settings of a run or an evaluation; of a baseline, what it did not see.
+    """Return how a model was asked, from the settings of a run or evaluation; of a baseline, what it missed.
 
     Example:
         >>> list_asked({"learning_rate": 4e-5, "style": "plain", "temperature": 1.0, "eval_temperature": 0.0})
@@ -113,9 +113,9 @@ def compare_predictions(
     """Compare models that answered once to each of the same papers.
 
     An answer that is not valid is wrong in every figure. Intervals of scores are those of an evaluation. Intervals of
-    differences come from resamples of the papers that are the same for all models, so what is due to the papers cancels
-    out. The order of rows does not matter.
-    McNemar's test is on label_match; in the joint task, on both labels being right.
+    differences come from resamples of the papers that are the same for all models. So what is due to the papers cancels
+    out. The order of rows does not matter. McNemar's test is on label_match; in the joint task, on both labels being
+    right.
 
     Args:
         tables: predictions by name of the model.
@@ -123,8 +123,8 @@ def compare_predictions(
         asked: by name, how each model was asked (``list_asked``); pairs that differ are marked.
 
     Raises:
-        PredictionsError: there are fewer than two tables; the reference is not among them; or they are not of the same
-            papers, with the same gold labels and one answer to each.
+        PredictionsError: there are fewer than two tables, or the reference is not among them. Or they are not of the
+            same papers, with the same gold labels and one answer to each.
 
     Source: McNemar 1947, doi:10.1007/BF02295996; Holm 1979, Scandinavian Journal of Statistics 6(2), 65-70; paired
     bootstrap, Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
@@ -231,7 +231,7 @@ def mcnemar_exact(only_left: int, only_right: int) -> float:
     """Return the two-sided p-value of McNemar's exact test: twice the smaller binomial tail, at most 1.
 
     The counts are papers that only one of the models answers right. Computed in whole numbers, which is exact for any
-    counts; SciPy's binomtest agrees within 1e-12, and takes a second to import.
+    counts. SciPy's binomtest agrees within 1e-12, and takes a second to import.
 
     Source: McNemar 1947, doi:10.1007/BF02295996.
 

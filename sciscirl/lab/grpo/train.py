@@ -60,9 +60,10 @@ _SEEDS_APART = 1_000_003  # steps of runs with neighbouring seeds draw other num
 def train_locally(run: Run[LocalTrainOptions]) -> Path:
     """Train an adapter, with evaluations on the way and one after the last step. Return the folder of the run.
 
-    The folder holds what that of a run on a server holds, with the checkpoints themselves, and at the end ``adapter``.
+    The folder holds what that of a run on a server holds, with the checkpoints themselves. At the end it has
+    ``adapter``.
 
-    SciSciRLError if an option is impossible, a package or the model is not to be had, or the folder is in use, holds
+    SciSciRLError if an option is impossible, or a package or the model is not to be had. Or the folder is in use, holds
     another run, or no whole checkpoint of this one although it had some. CollapseError if the model has collapsed and
     ``collapse="stop"``; the folder is complete. StorageError if the disk fails; the run can be resumed.
     """
@@ -185,9 +186,8 @@ def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: obj
 class Player:
     """Plays the papers of a step: what TRL calls a rollout function.
 
-    A prompt of TRL's is here the place of its paper in the order of the run, because environments write the real ones.
-    Answers depend on seed, step, prompt, place and weights. A resumed run has the same weights, so it samples the same
-    ones.
+    A prompt of TRL's is here its paper's place in the order of the run: environments write the real ones. Answers
+    depend on seed, step, prompt, place and weights. A resumed run has the same weights, so it samples the same ones.
     """
 
     dataset: RLDataset

@@ -1,4 +1,4 @@
-"""Write the task for other harnesses: papers and rules once, and beside them a file for each tool that reads them."""
+"""Write the task for other harnesses: papers and rules once, and a file for each tool that reads them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Score an answer that another harness has sampled, by the contract and the reward of the task as it was exported."""
+"""Score an answer that another harness has sampled, by the exported task's contract and reward."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ async def score_on_server(
     A number for each ending, without the tokens that all endings begin with. One request for each prompt and ending.
 
     A request asks for the last tokens only, so that a server can take the prompt from its cache. SkyRL 0.4.0 answers
-    with all tokens, which the SDK refuses; a server that does so is asked for all of them.
+    with all tokens, which the SDK refuses. A server that does so is asked for all tokens.
     """
     n_shared, can_cut = count_shared(endings), True
 

@@ -94,7 +94,7 @@ def make_scoring(
 
 
 def make_endings(paper: Paper, rules: TaskRules, renderer: Renderer) -> dict[tuple[str, ...], Ending]:
-    """Return by labels how an answer begins that gives them, up to the last label; in the joint task for each pair.
+    """Return by labels how an answer with them begins, up to the last label; in the joint task by pairs.
 
     They are the same for every paper. Keys after the last label are left out: nothing there depends on a label alone.
     """
@@ -114,9 +114,10 @@ async def predict_labels(
 ) -> tuple[pl.DataFrame, dict[str, float]]:
     """Return a prediction for each paper, and by label the mean probability that was divided out; {} if none was.
 
-    Label and confidence are those of the most probable label; in the joint task of each label, and the probability of
-    both. ``forecast`` has the probabilities, whatever the contract; the reward is that of the label alone. ``text`` has
-    the log-probabilities before any correction. Every answer is valid, because nothing else can be chosen.
+    Label and confidence are those of the most probable label. In the joint task they are those of each label, and the
+    probability of both. ``forecast`` has the probabilities, whatever the contract; the reward is that of the label
+    alone. ``text`` has the log-probabilities before any correction. Every answer is valid, because nothing else can be
+    chosen.
 
     Source: division by the mean over content-free inputs, Zhao et al. 2021, arXiv:2102.09690; over training inputs
     without their labels, Zhou et al. 2023, Batch Calibration, arXiv:2309.17249.

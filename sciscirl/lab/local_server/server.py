@@ -99,8 +99,8 @@ def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
     """Run the server while the block runs; it begins when the model is loaded.
 
     ``python`` is the server's interpreter, from ``environment.set_up_environment``. LocalServerError if the port is in
-    use, the state folder cannot be written or has another server, or the server ends before its model is loaded (with
-    the last error of its log).
+    use, or the state folder cannot be written or has another server. It is also raised if the server ends before its
+    model is loaded, with the last error of its log.
     """
     with locked_folder(config.state, user="server", option="folder: LocalServerConfig.state", error=LocalServerError):
         port = _choose_port(config.port)
@@ -157,7 +157,7 @@ def _child_environment(ready: Path, compiled: Path) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "PYTHONSAFEPATH": "1",
         "SCISCIRL_READY_FILE": str(ready.resolve()),
-        # Compiled once for a model and its batch sizes, the hundreds of small programs too: they take most of the time.
+        # Compile once for a model and its batch sizes; hundreds of small programs take most of the time.
         "JAX_COMPILATION_CACHE_DIR": str(compiled),
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }

@@ -58,7 +58,10 @@ def mend_tarfile() -> None:
 
 
 def stop_when_the_launcher_is_gone() -> None:
-    """End the API and its engine when standard input closes: the launcher holds its other end, even if it is killed."""
+    """End the API and its engine when standard input closes.
+
+    The launcher holds the other end, which closes even if it is killed.
+    """
 
     def wait() -> None:
         while os.read(0, 1024):
@@ -114,8 +117,8 @@ def patch_routes(api: ModuleType) -> None:
         return {**reply.model_dump(), "sample_sequence_ids": ids}
 
     async def load_weights(request: LoadWeightsRequest, req: api.Request, session: DatabaseSession) -> Reply:
-        # SDK 0.38 resumes with this one request: the model is to be made from the checkpoint's own settings, under
-        # an id that the SDK derives in the same way. SkyRL wants it made beforehand.
+        # SDK 0.38 resumes with this one request. The model is to be made from the checkpoint's own settings, under an
+        # id that the SDK derives in the same way. SkyRL wants it made beforehand.
         if request.model_id is None:
             request.model_id = f"{request.session_id}:train:{request.model_seq_id}"
             path = types.TinkerPath.parse(request.path)
@@ -152,7 +155,7 @@ def patch_routes(api: ModuleType) -> None:
         return {}
 
     async def archive(unique_id: str, checkpoint_id: str, req: api.Request, session: DatabaseSession) -> object:
-        # SkyRL takes no id with a colon here, and a model that was made from a checkpoint has one (see load_weights).
+        # SkyRL takes no id with a colon here. A model that was made from a checkpoint has one (see load_weights).
         return await api.download_checkpoint_archive(req, unique_id, checkpoint_id, session)
 
     for add, path, handler in (
@@ -190,7 +193,7 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
                 low = (x @ a[some].swapaxes(0, 1).reshape(n_in, -1)).reshape(len(x), -1, rank) * is_own[..., None]
                 return low.reshape(len(x), -1) @ b[some].reshape(-1, b.shape[-1])
 
-            # As a rule all are of one model, or of adapter 0, whose rows fill a pass: 2 adapters instead of all.
+            # As a rule all are of one model, or of adapter 0, whose rows fill a pass. So compute 2 adapters, not all.
             first, last = adapter_indices.min(), adapter_indices.max()
             are_two = ((adapter_indices == first) | (adapter_indices == last)).all()
             two = jnp.stack([first, jnp.where(first == last, -1, last)])  # -1: of no token
@@ -202,7 +205,9 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
 
 
 def pad_training_passes(batch_size: int) -> None:
-    """Give the last pass of a step the size of the others: else a new size is compiled, ten seconds for a tiny model.
+    """Give the last pass of a step the size of the others.
+
+    A new size would be compiled, in ten seconds for a tiny model.
 
     The rows that are added belong to adapter 0, the base model, which is never trained.
     """

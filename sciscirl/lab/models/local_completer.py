@@ -228,7 +228,7 @@ class LocalCompleter(TokenCompleter):
     ) -> tuple[Any, torch.Tensor, torch.Tensor]:
         """Read prompts that are sorted by length: their cache, scores of the next token and mask, a row for each.
 
-        A prompt with several answers is read once, and prompts of about one length together: padding costs as much as
+        A prompt with several answers is read once, and prompts of about one length together. Padding costs as much as
         text. The cache has room for ``n_more`` tokens.
         """
         n_begin, _ = begin

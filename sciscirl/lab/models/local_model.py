@@ -57,7 +57,7 @@ def count_threads() -> int:
 
 
 def set_threads(folder: Path, *, resume: bool) -> int:
-    """Compute with as many threads as cores are at rest, or as the run began with that is resumed; return how many.
+    """Compute with as many threads as cores are at rest, or as a resumed run began with; return how many.
 
     Sums of other threads are added in another order, and the same run would come to other weights.
     """
@@ -83,8 +83,8 @@ def load_base_model(
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
     """Load a causal language model, from the Hugging Face hub or a folder.
 
-    Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``: FSDP shards only tensors of
-    the same type as the other weights, and mixed precision with another type would turn them into noise. ``"int8"`` is
+    Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``. FSDP shards only tensors of
+    the same type as the other weights. Mixed precision with another type would turn them into noise. ``"int8"`` is
     bitsandbytes' LLM.int8. ``dtype`` is that of weights that are not quantised, and of computation; None: as saved.
     Without a device the caller places the model. ``attention`` is the kernel, as Transformers names it.
 
@@ -146,7 +146,7 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
 
     An adapter trained on a quantised base corrects its rounding, and DoRA's magnitudes are measured on it. So it gets
     the rounded weights, dequantised, and not the original ones. A ``dtype`` of None is the one as saved, or as the
-    adapter was trained; a ``device`` of None is the GPU if there is one.
+    adapter was trained. A ``device`` of None is the GPU if there is one.
 
     SciSciRLError if the folder holds neither, or what is damaged or cannot be loaded; or a package is not installed.
     """

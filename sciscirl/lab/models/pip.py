@@ -38,7 +38,9 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
 
 
 def install_by_uv(requirements: str, python: Path) -> None:
-    """Install pinned files into an environment by uv, if it is there. pip does what is left, or says what is wrong.
+    """Install pinned files into an environment by uv, if it is there.
+
+    Afterwards pip does what is left, or says what is wrong.
 
     Where pip's settings name an index, nothing is installed: uv ignores them.
     """

@@ -176,8 +176,8 @@ def share_prompts(model: Any) -> bool:  # noqa: ANN401 (PreTrainedModel or PeftM
     """Have a model compute shared beginnings of a batch once while it trains; return whether it can.
 
     Outputs and gradients stay what they are, but for rounding. The time of a step falls with the tokens: eight answers
-    to one paper read it once. Not for models with windows, states of other kinds, dropout in attention, or a kernel
-    of one's own; they train as they did.
+    to one paper read it once. Models with windows, states of other kinds, dropout in attention, or a kernel of one's
+    own train as they did.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     config, decoder = base.config, base.base_model

@@ -91,8 +91,8 @@ def compare_files(
 ) -> Comparison:
     """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``.
 
-    With their ``release``, baselines judge the papers of the first and are compared too, unless one of that name is
-    given.
+    With their ``release``, baselines judge the papers of the first table. They are compared too, unless one of that
+    name is given.
     """
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)

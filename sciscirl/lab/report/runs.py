@@ -151,7 +151,7 @@ class Repeated:
 
 
 def expand_folders(folders: Iterable[Path]) -> list[Path]:
-    """Put the runs of a sweep in place of its folder, and the baselines of a release in place of theirs."""
+    """Put the runs of a sweep in place of its folder, and a release's baselines in place of theirs."""
     return [place for folder in folders for place in _expand(folder)]
 
 

@@ -28,7 +28,7 @@ def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> Non
     """Record in ``checkpoints.jsonl`` what Transformers' loop has saved after a step.
 
     The loop writes its files one by one under their final names. This line, with the SHA-256 of each, is written when
-    all are on disk: the rest of a kill or a full disk has no line. ``trained_on`` is the base model's number format.
+    all are on disk. What a kill or a full disk has left gets no line. ``trained_on`` is the base model's number format.
     """
     path = f"{CHECKPOINTS}/checkpoint-{step}"
     write_json(run / path / TRAINED_ON_FILE, dict(trained_on))

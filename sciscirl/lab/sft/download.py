@@ -35,10 +35,10 @@ def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | Non
     """Fill ``folder`` with ``adapter_config.json`` and ``adapter_model.safetensors``; return the path on the server.
 
     From Tinker, the state of the checkpoint is exported, encrypted, downloaded and the export deleted, as the cookbook
-    does it. SDK 0.38 has no request for an archive any more, but servers of one's own (SkyRL) have; they archive only
+    does it. SDK 0.38 has no request for an archive any more, but servers of one's own (SkyRL) have. They archive only
     what can be sampled from.
 
-    SciSciRLError if the checkpoint has no such path, the server does not have it, or it does not hold an adapter.
+    SciSciRLError if the checkpoint lacks that path, the server lacks the checkpoint, or it holds no adapter.
     """
     url = find_server(base_url)
     from_tinker = is_tinker(base_url)

@@ -1,4 +1,4 @@
-"""Merge what a run has trained into its base model: one model in sixteen bits that any server takes, with a card."""
+"""Merge what a run has trained into its base model, in sixteen bits that any server takes, with a card."""
 
 from __future__ import annotations
 
@@ -31,13 +31,15 @@ def merge_adapter(
     step: int | None = None,
     base_url: str | None = None,
 ) -> Path:
-    """Merge an adapter, or that of a run, into the weights that it was trained on; ``out`` must not exist yet.
+    """Merge an adapter, or that of a run, into the weights that it was trained on.
 
-    A run on a Tinker server, supervised or not, has its adapter there: it is downloaded first. Of other runs it lies
-    in their folder. A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be
+    ``out`` must not exist yet.
+
+    A run on a Tinker server, supervised or not, has its adapter there: it is downloaded first. Of other runs it lies in
+    their folder. A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be
     rounded away. Unmerged, inference with DoRA takes more than twice as long, and vLLM does not support it. The whole
-    model has to fit on the device in ``dtype``. ``out`` gets weights, configuration, tokenizer and chat template, and
-    for a run a card (README.md) with its release, step and metrics.
+    model has to fit on the device in ``dtype``. ``out`` gets weights, configuration, tokenizer and chat template. For a
+    run it gets a card (README.md) with its release, step and metrics.
 
     Args:
         adapter: its folder, or that of a run.
@@ -48,8 +50,8 @@ def merge_adapter(
         base_url: the server of a run; None: TINKER_BASE_URL, else Tinker.
 
     Raises:
-        SciSciRLError: there is nothing to merge, ``out`` exists, or an option has no effect here; or the server or
-            the base model cannot be had.
+        SciSciRLError: there is nothing to merge, ``out`` exists, or an option has no effect here. Or the server or the
+            base model cannot be had.
 
     Source: https://github.com/AnswerDotAI/fsdp_qlora, on merging.
     """
@@ -114,7 +116,7 @@ def _merge_from_server(
 
 
 def _check_tensors(adapter: Path, base: Path) -> None:
-    """Make sure that no half of a pair is missing, and no layer of a kind that the adapter has (ValueError)."""
+    """Check that no half of a pair is missing, nor any layer of the adapter's kinds (ValueError)."""
     held = _list_tensors(adapter)
     left, right = ({name.removesuffix(end) for name in held if name.endswith(end)} for end in _HALVES)
     whole = left & right

@@ -23,7 +23,7 @@ _JUDGES: Final = {
 
 
 def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str:
-    """Write the card of the model that holds the weights of a run at a step, as Markdown with the hub's YAML header.
+    """Write the card of a run's model at a step, as Markdown with the hub's YAML header.
 
     Args:
         run: the folder of the run.

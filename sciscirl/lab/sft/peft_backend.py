@@ -63,11 +63,11 @@ OF_STEP: Final = (*OF_ADAPTER, "dtype", "micro_batch_size", "gradient_checkpoint
 def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     """Train an adapter; with one process, evaluate on the way and after the last step. Return the folder of the run.
 
-    The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, ``checkpoints.jsonl`` with the checkpoints, in
-    ``predictions`` a Parquet file for each evaluation, and at the end ``adapter``. Under ``accelerate launch`` every
-    process calls this, and the first one writes.
+    The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, and ``checkpoints.jsonl`` with the checkpoints.
+    ``predictions`` has a Parquet file for each evaluation. At the end there is ``adapter``. Under ``accelerate launch``
+    every process calls this, and the first one writes.
 
-    SciSciRLError if an option is impossible, a package or the model is not to be had, or the folder is in use, holds
+    SciSciRLError if an option is impossible, or a package or the model is not to be had. Or the folder is in use, holds
     another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
     resumed.
     """
@@ -240,7 +240,7 @@ def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None
 def collate(examples: Sequence[Example]) -> dict[str, Any]:
     """Put examples into one batch, padded on the left, so that all answers end together.
 
-    Logits and labels cover only the longest answer and the token before it: those of a whole prompt over 150,000 tokens
+    Logits and labels cover only the longest answer and the token before it. Those of a whole prompt over 150,000 tokens
     of vocabulary would take more memory than the model. Tensors are int64, (examples, longest), ``labels`` (examples,
     ``logits_to_keep``) with -100 where nothing is trained on.
 

@@ -52,7 +52,7 @@ from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
 
-#: One row for each way to train, then for the untrained model and each baseline: means over seeds, with intervals.
+#: One row for each way to train, then the untrained model and each baseline: means over seeds, with intervals.
 SWEEP: Final = pl.Schema(
     {
         "name": pl.String(),
@@ -107,10 +107,10 @@ class PlannedRun:
 
 
 def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
-    """Return the runs of a sweep in the order in which they are trained: all of a seed, before the next seed.
+    """Return the runs of a sweep in the order of training: all of a seed, before the next seed.
 
     Raises:
-        SciSciRLError: an option has no effect, cannot be varied or is decided by the sweep; or two runs would be the
+        SciSciRLError: an option has no effect, cannot be varied or is decided by the sweep. Or two runs would be the
             same, or could not be compared.
 
     Example:
@@ -311,9 +311,10 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
     """Train every run of a sweep that has not ended, then compare the ways to train (``compare_seeds``).
 
     A run that fails or collapses does not keep the others from being trained. The folder holds the folders of the runs
-    (``exp4/seed_0``), ``sweep.json`` (options and runs), ``sweep.csv`` and ``.parquet`` (SWEEP), ``differences.csv``
-    and ``.parquet`` (DIFFERENCES), ``sweep.png``, ``summary.json`` (all of it), and for reinforcement learning
-    ``steps.csv`` and ``.parquet`` (STEPS) and ``training.png``. The last evaluation of each run counts.
+    (``exp4/seed_0``), ``sweep.json`` (options and runs), and the results. These are ``sweep.csv`` and ``.parquet``
+    (SWEEP), ``differences.csv`` and ``.parquet`` (DIFFERENCES), ``sweep.png``, ``summary.json`` (all results). For
+    reinforcement learning there are ``steps.csv`` and ``.parquet`` (STEPS) and ``training.png``. The last evaluation of
+    each run counts.
 
     Raises:
         SciSciRLError: as ``plan_sweep`` and ``check_papers``; the folder is in use or holds another sweep; or no run

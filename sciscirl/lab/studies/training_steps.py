@@ -1,4 +1,4 @@
-"""How training went in a sweep: how often rewards tie, what is earned, and the speed; a table and a picture."""
+"""How training went in a sweep: tied rewards, what is earned, and the speed; a table and a picture."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ _EVALUATION: Final = "time/run_evaluations_parallel"  # seconds of a step before
 def read_steps(run: Run, name: str, seed: int) -> pl.DataFrame:
     """Return the training steps of a run of reinforcement learning as STEPS.
 
-    Ties as ``metrics.tie_metrics`` has them, mean over the groups of a step; ``mean_reward`` and ``correct_rate``
-    (label_match), mean over its rollouts; ``sampled_per_second``, its rollouts by the time in which they were sampled,
-    ``rollouts_per_second`` by the whole of the step without evaluations.
+    Ties, as ``metrics.tie_metrics`` has them, are means over the groups of a step. ``mean_reward`` and ``correct_rate``
+    (label_match) are means over its rollouts. ``sampled_per_second`` is its rollouts by the time in which they were
+    sampled; ``rollouts_per_second`` is by the whole step without evaluations.
     """
     rows: list[dict[str, Any]] = []
     for row in run.rows:
@@ -76,7 +76,9 @@ def read_steps(run: Run, name: str, seed: int) -> pl.DataFrame:
 
 
 def summarize_steps(steps: pl.DataFrame, names: Iterable[str]) -> pl.DataFrame:
-    """Put the steps of each way into a row of TRAINING: means, and median speeds, as a server's first step is slow.
+    """Put the steps of each way into a row of TRAINING: means, and median speeds.
+
+    A median, because a server's first step is slow.
 
     Example:
         >>> steps = pl.DataFrame([{"name": "exp4", "seed": 0, "step": step, "rollouts": 8, "mean_reward": step / 2,

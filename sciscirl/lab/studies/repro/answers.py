@@ -67,11 +67,11 @@ def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> pl.DataFr
 
     - ``n``: prompts.
     - ``identical_share``: share of prompts with the same tokens.
-    - ``first_divergence_median``, ``first_divergence_min``: place of the first token that differs, from 0, among the
-      answers that do differ; null where none does.
+    - ``first_divergence_median``, ``first_divergence_min``: place of the first token that differs, from 0, among
+      answers that differ; null without any.
     - ``logprob_difference_mean``, ``logprob_difference_max``: absolute difference in the log-probability (nats) of the
-      reference's tokens, over all of them, both in one pass over prompt and answer; null where one was not to be had.
-      This is what moves before any token does.
+      reference's tokens, over all tokens. Both come from one pass over prompt and answer. Null where one was not to be
+      had. This is what moves before any token does.
     - ``label_flip_share``: share of prompts with another label; an invalid answer counts as one more label.
 
     Example:

@@ -26,8 +26,8 @@ ELSEWHERE: Final = "elsewhere"
 class Setting:
     """How a model is asked. None: not chosen, as on a server.
 
-    ``"int8"`` rounds the weights of linear layers, by PyTorch's dynamic quantisation on a CPU (activations are rounded
-    too, by the range of their whole batch), by bitsandbytes on a GPU.
+    ``"int8"`` rounds the weights of linear layers, by bitsandbytes on a GPU, by PyTorch's dynamic quantisation on a
+    CPU. That rounds activations too, by the range of their whole batch.
     """
 
     batch_size: int = 1  # prompts in one pass; on a server, requests that wait for an answer at a time

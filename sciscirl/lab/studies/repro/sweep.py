@@ -169,12 +169,12 @@ class Sweep:
 async def run_sweep(config: ReproConfig) -> pl.DataFrame:
     """Run what is not there yet, write the table (``make_table``), and return it.
 
-    The folder then holds ``sweep.json`` (what all runs have in common), ``cells`` (of each run its answers and
-    log-probabilities, and a record), and ``sweep.parquet``, ``sweep.csv``, ``sweep.md`` and ``sweep.png``. A run that
-    this machine cannot do is a row with the reason, and is tried again when the sweep goes on.
+    The folder then holds ``sweep.json``, what all runs have in common. ``cells`` has a record, answers and
+    log-probabilities of each run. The table is ``sweep.parquet``, ``sweep.csv``, ``sweep.md`` and ``sweep.png``. A run
+    that this machine cannot do is a row with the reason. It is tried again when the sweep goes on.
 
-    SciSciRLError if the model or server is not to be had, the folder is of another sweep or in use, the reference
-    cannot be run, or a sweep to compare with is of other prompts or weights.
+    SciSciRLError if the model or server is not to be had, the folder is of another sweep or in use, or the reference
+    cannot be run. It is also raised if a sweep to compare with is of other prompts or weights.
     """
     sweep = Sweep(config)
     facts = await sweep.describe()

@@ -1,4 +1,4 @@
-"""The result of a sweep as one table and one picture: a row for each setting and mode, also for those that failed."""
+"""The result of a sweep as one table and one picture: a row for each setting and mode, failed or not."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _LEAST: Final = 1e-8  # nats: below single precision, so that all that is drawn 
 def make_table(folder: Path, cells: Sequence[Cell], others: Mapping[str, Path]) -> pl.DataFrame:
     """Compare every run with the reference; ``others`` are folders of other sweeps by the value of their cells.
 
-    Returns TABLE: ``axis`` and ``value`` that differ from the reference, ``status`` (``"measured"``, or
-    ``"unsupported"`` with a ``reason``), and the columns of DIVERGENCE, null if not measured. The first rows, of axis
+    Returns TABLE: ``axis`` and ``value`` that differ from the reference, ``status`` and the columns of DIVERGENCE, null
+    if not measured. ``status`` is ``"measured"``, or ``"unsupported"`` with a ``reason``. The first rows, of axis
     ``"decoding"``, compare the reference's log-probabilities while decoding with those of one pass.
     """
     rows: list[dict[str, Any]] = []
