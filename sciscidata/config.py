@@ -89,9 +89,9 @@ class BuildConfig:
         if without := source.no_novelty(self.source):
             self._check_without_novelty(without.reason, _sentence(without.remedy))
             object.__setattr__(self, "novelty", None)
-        if self.background is not None and (own := source.own_scores(self.source)):
-            remedy = _sentence(own.remedy)
-            msg = f"BuildConfig.background is given, but {own.reason}. {remedy}, or give no background."
+        if self.background is not None and (published := source.own_scores(self.source)):
+            remedy = _sentence(published.remedy)
+            msg = f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
             raise ConfigError(msg)
 
     @property
@@ -136,9 +136,9 @@ def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) ->
         it out, or set NoveltyConfig.null='permutation'.
     """
     for kind, names, reason, remedy in list_unread(config):
-        found = [name for name in given.get(kind, ()) if names is None or name in names]
-        if found:
-            raise no_effect(kind, found, reason, remedy)
+        unread = [name for name in given.get(kind, ()) if names is None or name in names]
+        if unread:
+            raise no_effect(kind, unread, reason, remedy)
 
 
 def no_effect(kind: type, names: Iterable[str], reason: str, remedy: str) -> ConfigError:
@@ -151,10 +151,10 @@ def no_effect(kind: type, names: Iterable[str], reason: str, remedy: str) -> Con
 
 def refuse_windows(config: BuildConfig) -> None:
     """Raise a ConfigError for further windows and for dates: works are labelled by one window, of years."""
-    found = [name for name in ("windows", "time") if name in config.cd.stated()]
-    if found:
+    unread = [name for name in ("windows", "time") if name in config.cd.stated()]
+    if unread:
         reason = "works are labelled by one window of years, CDConfig.window_years"
-        raise no_effect(CDConfig, found, reason, "score a corpus with write_cd_index (`sciscidata cd`)")
+        raise no_effect(CDConfig, unread, reason, "score a corpus with write_cd_index (`sciscidata cd`)")
 
 
 def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | None, str, str]]:
@@ -188,8 +188,8 @@ def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
 
     ``read`` are options of ``config.cd`` that are read in spite of that.
     """
-    own = find_source(config.source).own_scores(config.source)
-    if own is None:
+    published = find_source(config.source).own_scores(config.source)
+    if published is None:
         return
     for part, default, known in ((config.cd, CDConfig(), read), (config.novelty, NoveltyConfig(), ("score",))):
         changed = [
@@ -198,4 +198,4 @@ def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
             if option.name not in known and getattr(part, option.name) != getattr(default, option.name)
         ]
         if changed:
-            raise no_effect(type(default), changed, own.reason, own.remedy)
+            raise no_effect(type(default), changed, published.reason, published.remedy)

@@ -113,13 +113,13 @@ class OwnLabel:
 
     def _check_size(self) -> None:
         if len(self.sql or "") > _MOST_CHARACTERS:
-            found = f"has {len(self.sql or ''):,} characters, needs at most {_MOST_CHARACTERS:,}"
+            problem = f"has {len(self.sql or ''):,} characters, needs at most {_MOST_CHARACTERS:,}"
         elif self.column is None and (levels := _count_levels(self.expr)) > _MOST_LEVELS:
-            found = f"has {levels:,} steps one in another, needs at most {_MOST_LEVELS}"
+            problem = f"has {levels:,} steps one in another, needs at most {_MOST_LEVELS}"
         else:
             return
         form = "sql" if self.sql else "expression"
-        msg = f"OwnLabel.{form} {found}. Write long chains of OR as IN (...), or compute a column first and name it."
+        msg = f"OwnLabel.{form} {problem}. Write long chains of OR as IN (...), or compute a column first and name it."
         raise ConfigError(msg)
 
     def _check_names(self) -> None:
@@ -185,13 +185,13 @@ def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
         >>> stated_label({"label": stated}).classes, stated_label({})
         (('top', 'rest'), None)
     """
-    facts = manifest.get("label")
-    if facts is None:
+    entry = manifest.get("label")
+    if entry is None:
         return None
     try:
-        known = {name: facts[name] for name in ("name", "classes", "hidden", "meanings")}
-        known["question"] = facts.get("question")
-        source = {"sql": facts["sql"]} if "sql" in facts else {"column": facts["name"]}
+        known = {name: entry[name] for name in ("name", "classes", "hidden", "meanings")}
+        known["question"] = entry.get("question")
+        source = {"sql": entry["sql"]} if "sql" in entry else {"column": entry["name"]}
         return OwnLabel(**known, **source)
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"the manifest's label cannot be read ({error!r}). Give what OwnLabel.stated returns."

@@ -164,15 +164,15 @@ def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyCo
 
 def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:
     """Compare published scores with computed ones, as far as both exist."""
-    there, found = published.collect_schema(), {}
+    there, agreement = published.collect_schema(), {}
     if "cd_index" in there:
-        found = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)
-        _log_agreement("CD index", found)
+        agreement = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)
+        _log_agreement("CD index", agreement)
     for name in ("z_p10", "z_median"):
         if name in there and computed[name].count():
-            found[name] = compare_z(published.select("work_id", name), computed.select("work_id", name), name)
-            _log_agreement(name, found[name])
-    return found
+            agreement[name] = compare_z(published.select("work_id", name), computed.select("work_id", name), name)
+            _log_agreement(name, agreement[name])
+    return agreement
 
 
 def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:

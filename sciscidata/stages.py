@@ -274,13 +274,13 @@ def write_null_cd_index(
         3
     """
     config = checked_config(config, CDConfig)
-    given: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
-    check_draws(**given)
-    facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | given)
-    home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | given | {"n_draws": None}})
+    null_options: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
+    check_draws(**null_options)
+    facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | null_options)
+    home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | null_options | {"n_draws": None}})
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
-        return iter([score_null(graph, config, **given, engine=engine, home=home).sort("work_id")])
+        return iter([score_null(graph, config, **null_options, engine=engine, home=home).sort("work_id")])
 
     return _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
 

@@ -55,14 +55,14 @@ def map_in_order(
             raise
 
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="sciscidata")
-    held: deque[Future[Result]] = deque()
+    pending: deque[Future[Result]] = deque()
     try:
         for item in items:
-            held.append(pool.submit(run, item))
-            if len(held) >= n_held or stop.is_set():
-                yield _take_first(held)
-        while held:
-            yield _take_first(held)
+            pending.append(pool.submit(run, item))
+            if len(pending) >= n_held or stop.is_set():
+                yield _take_first(pending)
+        while pending:
+            yield _take_first(pending)
     finally:
         stop.set()
         pool.shutdown(wait=True, cancel_futures=True)

@@ -106,12 +106,12 @@ def _background(options: argparse.Namespace, config: BuildConfig) -> None:
 
     start = time.monotonic()
     if config.novelty is None or config.background is not None:
-        given = "novelty = false" if config.novelty is None else f"background = {config.background}"
-        msg = f"{given} has no effect: this command makes a null model of the source's own works. Leave it out."
+        setting = "novelty = false" if config.novelty is None else f"background = {config.background}"
+        msg = f"{setting} has no effect: this command makes a null model of the source's own works. Leave it out."
         raise ConfigError(msg)
-    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     with _engine(options) as engine:
-        table = write_background(config.source, config.out, config.novelty, engine=engine, **places)
+        table = write_background(config.source, config.out, config.novelty, engine=engine, **storage)
     print_background(table, time.monotonic() - start)
 
 
@@ -120,9 +120,9 @@ def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.stages import ingest
 
     texts = getattr(options, "arguments.texts", True)
-    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     with measured(), _engine(options) as engine:
-        ingest(config.source, config.out, texts=texts, engine=engine, **places)
+        ingest(config.source, config.out, texts=texts, engine=engine, **storage)
         print_corpus(config.out)
 
 
@@ -142,14 +142,14 @@ def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_cd_index
 
-    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     shard = getattr(options, "arguments.shard", None)
     folder, out = _corpus(config), _out(options, config)
     # The first window of --window 5 10 has its columns without a name at their ends already.
     further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
     cd = dataclasses.replace(config.cd, windows=further)
     with measured(), _engine(options) as engine:
-        print_result(write_cd_index(folder, out, cd, shard=shard, engine=engine, **places))
+        print_result(write_cd_index(folder, out, cd, shard=shard, engine=engine, **storage))
 
 
 def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -157,11 +157,11 @@ def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.stages import write_null_cd_index
 
     names = ("null", "n_draws", "seed")
-    given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
-    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    asked = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
+    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     folder, out = _corpus(config), _out(options, config)
     with measured(), _engine(options) as engine:
-        print_result(write_null_cd_index(folder, out, config.cd, **given, engine=engine, **places))
+        print_result(write_null_cd_index(folder, out, config.cd, **asked, engine=engine, **storage))
 
 
 def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -169,11 +169,11 @@ def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.stages import write_cd_sweep
 
     names = ("windows", "conventions", "n_draws", "seed")
-    given = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
-    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    asked = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
+    asked = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
+    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     with measured(), _engine(options) as engine:
-        file = write_cd_sweep(_corpus(config), _out(options, config), **given, engine=engine, **places)
+        file = write_cd_sweep(_corpus(config), _out(options, config), **asked, engine=engine, **storage)
         print_result(file)
         picture = file.with_suffix(".png") if isinstance(file, Path) else "none, because it is drawn on a disk only"
         print_lines([f"picture: {picture}"])
@@ -183,10 +183,10 @@ def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_atypicality
 
-    places: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    folder, places = _corpus(config), places | {"background": config.background}
+    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
+    folder, storage = _corpus(config), storage | {"background": config.background}
     with measured(), _engine(options) as engine:
-        print_result(write_atypicality(folder, _out(options, config), config.novelty, engine=engine, **places))
+        print_result(write_atypicality(folder, _out(options, config), config.novelty, engine=engine, **storage))
 
 
 def _export(options: argparse.Namespace, config: BuildConfig) -> None:

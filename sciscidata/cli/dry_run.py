@@ -41,13 +41,13 @@ def describe_plan(config: BuildConfig) -> list[str]:
         would read: a synthetic world of 1,000,000 works
         would draw: 5,000 train and 500 test works: disruptive 1,834, consolidating 1,834, neutral 1,832
     """
-    found = find_source(config.source).measure(config.source, source_request(config))
-    if isinstance(found, ToAsk):
-        lines = _describe_asking(found, config.api.rate)
+    reading = find_source(config.source).measure(config.source, source_request(config))
+    if isinstance(reading, ToAsk):
+        lines = _describe_asking(reading, config.api.rate)
     else:
-        n_chosen, remarks = _count_chosen(config, found.columns)
-        classes = _describe_classes(config, found if n_chosen is None else found._replace(works=n_chosen))
-        lines = [f"would read: {found.name}", *remarks, *classes, f"time: {_describe_time(found)}"]
+        n_chosen, remarks = _count_chosen(config, reading.columns)
+        classes = _describe_classes(config, reading if n_chosen is None else reading._replace(works=n_chosen))
+        lines = [f"would read: {reading.name}", *remarks, *classes, f"time: {_describe_time(reading)}"]
     lines.insert(1, f"would draw: {_describe_draw(config)}")
     state = "which exists" if config.out.exists() else "which is new"
     return [*lines, f"would write: {shown(config.out)}, {state}; nothing was written"]

@@ -89,8 +89,8 @@ def _run(arguments: Sequence[str]) -> int:
     def name_flags(message: str) -> str:
         options = list_options(name)
         if not COMMANDS[name].top:  # verify and describe name the options of the command that made the file, too
-            own = {option.name for option in options}
-            options += [option for option in list_options("build") if option.name not in own]
+            own_names = {option.name for option in options}
+            options += [option for option in list_options("build") if option.name not in own_names]
         return translate(message, options, in_file)
 
     logging.basicConfig(level=logging.INFO, handlers=[_handler(name_flags)])

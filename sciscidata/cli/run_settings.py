@@ -47,15 +47,15 @@ def render_toml(config: BuildConfig) -> str:
 def _read_fields(part: Any, config: BuildConfig) -> dict[str, Any]:  # noqa: ANN401
     """Return the fields of a configuration that are read, without secrets; a None that was chosen is "all"."""
     unread = {name for kind, names, *_ in list_unread(config) if isinstance(part, kind) for name in names or ()}
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in dataclasses.fields(part):
         value = getattr(part, field.name)
         is_default_secret = (
             "secret" in field.metadata and value == field.default
         )  # the usual address of the API, for example
         if field.name not in unread and field.repr and not is_default_secret:
-            found[field.name] = "all" if value is None and field.default is not None else value
-    return found
+            values[field.name] = "all" if value is None and field.default is not None else value
+    return values
 
 
 def _assign(values: Mapping[str, Any]) -> list[str]:
@@ -103,14 +103,14 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
                 )
                 raise ConfigError(msg)
             kind = next(name for name in SOURCES if name in given)
-        facts = source | source.get("config", {})
+        stated = source | source.get("config", {})
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
-        of_source = {field.name: facts[field.name] for field in options if facts.get(field.name) is not None}
+        of_source = {field.name: stated[field.name] for field in options if stated.get(field.name) is not None}
         if kind == "tables":  # its counts have the names of its files
-            facts = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
+            stated = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
             of_source = {
-                name: value for name, value in facts.items() if name in field_hints(TablesConfig) and value is not None
+                name: value for name, value in stated.items() if name in field_hints(TablesConfig) and value is not None
             }
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")

@@ -154,29 +154,29 @@ def resolve(settings: Settings) -> BuildConfig:
         >>> config.split.n_train, config.source.n_works
         (60, 100000)
     """
-    given = {section: _prepared(section, values) for section, values in settings.items()}
-    top = given.pop("", {})
-    implied = next((name for name, kind in SOURCES.items() if given.get(name, {}).get(_needed(kind))), "openalex")
+    by_section = {section: _prepared(section, values) for section, values in settings.items()}
+    top = by_section.pop("", {})
+    implied = next((name for name, kind in SOURCES.items() if by_section.get(name, {}).get(_needed(kind))), "openalex")
     source = check_value("BuildConfig.source", top.pop("source", implied), Literal[*SOURCES])
     with_novelty = check_value("BuildConfig.novelty", top.pop("novelty", True), bool)
     of_sources = {name: name for name in SOURCES} | {"api": "openalex"}
     for section, other in of_sources.items():
-        if other != source and given.get(section):
+        if other != source and by_section.get(section):
             remedy = f"set BuildConfig.source={other!r}"
-            raise no_effect(SECTIONS[section], given[section], f"the source is {source}", remedy)
+            raise no_effect(SECTIONS[section], by_section[section], f"the source is {source}", remedy)
     # The settings of an unread source may be wrong: those of the API come from the environment too.
     parts: dict[str, Any] = {
-        section: _make(section, given.get(section, {}))
+        section: _make(section, by_section.get(section, {}))
         for section in SECTIONS
-        if section not in of_sources and (section != "label" or given.get(section))
+        if section not in of_sources and (section != "label" or by_section.get(section))
     }
     if source == "openalex":
-        parts["api"] = _make("api", given.get("api", {}))
+        parts["api"] = _make("api", by_section.get("api", {}))
     if not with_novelty:
         parts["novelty"] = None
-    parts |= {"source": _make(source, given.get(source, {})), "out": f"slices/{source}"} | top
+    parts |= {"source": _make(source, by_section.get(source, {})), "out": f"slices/{source}"} | top
     config = BuildConfig(**parts)
-    refuse_unread({SECTIONS[section]: [*values] for section, values in given.items()}, config)
+    refuse_unread({SECTIONS[section]: [*values] for section, values in by_section.items()}, config)
     return config
 
 

@@ -76,7 +76,7 @@ def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
 def print_background(table: Background, seconds: float | None = None) -> None:
     """Print what a saved null model holds, where it lies, and how long it took to make."""
     works, references, pairs = (table.counts[name].sum() for name in ("n_works", "n_references", "n_pairs"))
-    facts, years = describe_file(table.path), table.counts["publication_year"]
+    file, years = describe_file(table.path), table.counts["publication_year"]
     model = ", ".join(f"{name} {value}" for name, value in table.null_model.items())
     with standard_output() as console:
         console.print(f"null model: {model}", style="bold")
@@ -84,7 +84,7 @@ def print_background(table: Background, seconds: float | None = None) -> None:
         console.print(f"  works with references of known year and venue: {works:,} ({references:,} references)")
         console.print(f"  rows (venue pairs by year): {pairs:,}")
         _print_place(console, "background", table.path, "" if seconds is None else f" in {seconds:.1f} s")
-        console.print(f"  {facts['bytes']:,} bytes  sha256 {facts['sha256']}")
+        console.print(f"  {file['bytes']:,} bytes  sha256 {file['sha256']}")
 
 
 class TextConsole(Console):
@@ -313,22 +313,22 @@ def print_result(path: str | Path) -> None:
     if isinstance(path, str):
         print_lines([f"scores: {path}"])
         return
-    facts = verify_scores(path)
-    title, name = _SCORES[facts["stage"]]
+    metadata = verify_scores(path)
+    title, name = _SCORES[metadata["stage"]]
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
     size = describe_file(path)
-    settings = ", ".join(f"{key} {value}" for key, value in facts["config"].items() if value is not None)
+    settings = ", ".join(f"{key} {value}" for key, value in metadata["config"].items() if value is not None)
     with standard_output() as console:
         console.print(title, style="bold")
         console.print(f"  {settings}")
-        if facts.get("background"):
-            console.print(f"  null model: background {facts['background']['sha256']}")
-        if "shard" in facts:
-            console.print(f"  shard {facts['shard']} of the works")
-        counted = "rows" if facts["stage"] == "cd_sweep" else "works"
-        console.print(f"  {counted}: {facts['rows']:,} ({known:,} with a score)")
-        console.print(f"  columns: {', '.join(facts['columns'])}")
-        console.print(f"  corpus: {facts['source']}, corpus.json sha256 {facts['corpus_sha256']}")
+        if metadata.get("background"):
+            console.print(f"  null model: background {metadata['background']['sha256']}")
+        if "shard" in metadata:
+            console.print(f"  shard {metadata['shard']} of the works")
+        counted = "rows" if metadata["stage"] == "cd_sweep" else "works"
+        console.print(f"  {counted}: {metadata['rows']:,} ({known:,} with a score)")
+        console.print(f"  columns: {', '.join(metadata['columns'])}")
+        console.print(f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}")
         _print_place(console, "scores", path)
         console.print(f"  {size['bytes']:,} bytes  sha256 {size['sha256']}")
 

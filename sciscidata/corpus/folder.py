@@ -119,8 +119,8 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         msg = f"part is {part!r}, and the corpus in {out} has parts from 0 to {len(parts) - 1}. Name one of them."
         raise ConfigError(msg)
     read = parts if part is None else [parts[part]]
-    facts = {name: file for one in read for name, file in one["files"].items()}
-    for name, file in facts.items():
+    described = {name: file for one in read for name, file in one["files"].items()}
+    for name, file in described.items():
         path = out / name
         size = path.stat().st_size if path.is_file() else None
         if size != file["bytes"]:
@@ -130,7 +130,7 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
         raise _damage(out / REMOVED_FILE, "is missing or damaged")
     removed = _read_removed(out / REMOVED_FILE)
     by_part = {str(name[0]): frame[_KEY] for name, frame in removed.group_by("part", maintain_order=True)}
-    files = _Files(out, facts)
+    files = _Files(out, described)
     schema = works_schema(report.get(ORIGINAL_KEY), dated=report.get(DATED_KEY) is True)
     works = _source(out, _works_reader(files, stems, by_part, list(schema)), schema)
     citations = _source(out, _citations_reader(files, stems["citations"], by_part), CITATIONS)

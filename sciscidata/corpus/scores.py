@@ -103,8 +103,8 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
     require_parquet_name(out, "scores are")
     if not out.exists():
         return False
-    found = _find_result(out)
-    is_same = {name: found[name] for name in found if name not in _COUNTED} == json.loads(json.dumps(facts))
+    stated = _find_result(out)
+    is_same = {name: stated[name] for name in stated if name not in _COUNTED} == json.loads(json.dumps(facts))
     is_whole = is_sealed(out)
     if is_same and is_whole:
         clear_leftovers(out)

@@ -102,13 +102,13 @@ def write_corpus(
             return scan_corpus(out)
         tables = ["works", "texts"] if texts else ["works"]
         columns = list(WORKS) if texts else TABLES["works"].names()
-        there, own = frames["works"].collect_schema(), dict[str, Any]()
+        there, of_columns = frames["works"].collect_schema(), dict[str, Any]()
         if (original := there.get(ORIGINAL_ID)) is not None:
             columns.append(ORIGINAL_ID)
-            own[ORIGINAL_KEY] = str(original)
+            of_columns[ORIGINAL_KEY] = str(original)
         if DATES.items() <= there.items():
             columns += DATES
-            own[DATED_KEY] = True
+            of_columns[DATED_KEY] = True
         n_works, works = _write_parts(frames["works"].select(columns), out, tables, advance)
         n_citations, citations = _write_parts(
             frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
@@ -122,7 +122,7 @@ def write_corpus(
             files.setdefault(stem, {})[name] = described
         report = {
             **corpus.provenance,
-            **own,
+            **of_columns,
             **found,
             "works": n_works,
             "citations": n_citations,

@@ -164,7 +164,7 @@ def diagnose_graph(
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
     reversed_ids = f"and nearly all cited ids are; {SWAPPED}"
-    found = [
+    findings = [
         _check_common_ids(graph, ends, edges, works),
         _check(
             *("citing_ids", ends.citing_unknown, ends.citing, "citing ids", "are not in works"),
@@ -178,11 +178,11 @@ def diagnose_graph(
     if (n_rows is None or n_self is None) and citations is not None:
         n_rows, n_self = _count_rows(citations)
     if n_rows is not None and n_self is not None:
-        found += [
+        findings += [
             _check("self_citations", n_self, n_rows, "citations", "are of a work by itself"),
             _check("repeats", n_rows - n_self - graph.n_citations, n_rows, "citations", "are repeated rows"),
         ]
-    return found + _check_works(counted, window_years, last_year, data_date)
+    return findings + _check_works(counted, window_years, last_year, data_date)
 
 
 def diagnose_works(

@@ -80,13 +80,13 @@ def _draw_checks(axes: Axes, rows: list[dict[str, Any]]) -> None:
 
 
 def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
-    found = [group for group in row.get("by_year") or [] if group["year"] in years]
-    at, whole = [group["year"] for group in found], [group["of"] for group in found]
+    groups = [group for group in row.get("by_year") or [] if group["year"] in years]
+    at, whole = [group["year"] for group in groups], [group["of"] for group in groups]
     axes.bar(at, whole, width=0.9, color="#CCCCCC", label="window not over")
-    axes.bar(at, [group["n"] for group in found], width=0.9, color="#0072B2", label="complete window")
+    axes.bar(at, [group["n"] for group in groups], width=0.9, color="#0072B2", label="complete window")
     _set_years(axes, years)
     axes.set_ylabel("works")
-    if found:
+    if groups:
         axes.legend(frameon=False, fontsize=8)
     axes.set_title("Works by year of publication", fontsize=10)
 

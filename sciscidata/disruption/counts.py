@@ -79,14 +79,14 @@ class Counter:
             first, last = span
             rows = slice(first - focal.start, last - focal.start)
             place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
-            given = (first, last, graph.ref_offsets, graph.refs, window.citers, *place)
+            lists = (first, last, graph.ref_offsets, graph.refs, window.citers, *place)
             if config.family:
-                kernels.count_shared(*given, ends, config.di_l, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
+                kernels.count_shared(*lists, ends, config.di_l, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
                 width = window.high - window.low
                 # One byte each for a single part; with more parts the numbers run out faster.
                 stamps = np.zeros(max(width, 1), np.uint8) if width <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
-                kernels.count_citers(*given, ends if ends.size > 1 else None, stamps, counts[rows])
+                kernels.count_citers(*lists, ends if ends.size > 1 else None, stamps, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         spans = [*pairwise(_cuts(graph, focal.start, focal.stop, 4 * self._n_threads))]

@@ -63,20 +63,20 @@ def compute_cd_trajectory(
     if config.windows:
         msg = "CDConfig.windows has no effect: the ages are the windows. Leave it out, and name the ages."
         raise ConfigError(msg)
-    given = tuple(sorted(set(check_value("ages", [*ages], _Ages))))
+    ascending = tuple(sorted(set(check_value("ages", [*ages], _Ages))))
     last_year = check_value("last_year", last_year, int | None)
     scores = compute_cd_index(
         works,
         citations,
-        replace(config, window_years=given[-1], windows=given),
+        replace(config, window_years=ascending[-1], windows=ascending),
         cache_dir=cache_dir,
         n_threads=n_threads,
     )
-    ending = f"_{given[0]}"
+    ending = f"_{ascending[0]}"
     columns = [name.removesuffix(ending) for name in scores.collect_schema() if name.endswith(ending)]
     ids = [name for name in ("work_id", "original_id") if name in scores.collect_schema()]
-    by_age = {name: pl.concat_list(f"{name}_{age}" for age in given) for name in columns}
-    listed = scores.select(*ids, age=pl.lit(pl.Series([given], dtype=pl.List(pl.Int32))).first(), **by_age)
+    by_age = {name: pl.concat_list(f"{name}_{age}" for age in ascending) for name in columns}
+    listed = scores.select(*ids, age=pl.lit(pl.Series([ascending], dtype=pl.List(pl.Int32))).first(), **by_age)
     rows = listed.explode("age", *columns)
     if last_year is None:
         return rows

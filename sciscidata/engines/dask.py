@@ -35,11 +35,11 @@ def connect(config: EngineConfig) -> Generator[Runner]:
     if config.scheduler_file is not None and not config.scheduler_file.is_file():
         msg = f"there is no file {where}. Start one: dask scheduler --scheduler-file {where}"
         raise ConfigError(msg)
-    given: dict[str, Any] = (
+    address: dict[str, Any] = (
         {"address": config.address} if config.address else {"scheduler_file": str(config.scheduler_file)}
     )
     try:
-        client: Any = distributed.Client(**given, timeout=_PATIENCE_S, set_as_default=False)
+        client: Any = distributed.Client(**address, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
         msg = f"no Dask scheduler answers at {where}. Check the address, and that `dask scheduler` runs there."
         raise ConfigError(msg) from error
@@ -79,21 +79,21 @@ def _run(client: Any, tasks: Sequence[Task], advance: Advance) -> Generator[tupl
 
     run = secrets.token_hex(4)  # the same task of an earlier run is another one
     futures = {
-        client.submit(_do, msgspec.json.encode(given), key=f"{given.name} {run}", pure=False): given for given in tasks
+        client.submit(_do, msgspec.json.encode(task), key=f"{task.name} {run}", pure=False): task for task in tasks
     }
     try:
         for future in as_completed(futures, loop=client.loop):
-            given = futures[future]
+            task = futures[future]
             if future.status == "finished":
                 outcome = msgspec.json.decode(future.result(), type=Outcome)
             else:
                 msg = (
-                    f"{given.name} could not be done on the Dask cluster: {future.exception()}. If workers died, give "
+                    f"{task.name} could not be done on the Dask cluster: {future.exception()}. If workers died, give "
                     "them more memory or each task fewer works, and run again: what is finished is kept."
                 )
                 outcome = Outcome(error="StorageError", message=msg)
-            advance(given.cost)
+            advance(task.cost)
             future.release()
-            yield given, outcome
+            yield task, outcome
     finally:
         client.cancel([*futures], force=True)

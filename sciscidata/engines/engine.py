@@ -38,22 +38,22 @@ class Engine:
         """
         home.mkdir(parents=True, exist_ok=True)
         _write_list(tasks, home)
-        facts: dict[str, dict[str, Any]] = {}
-        with progress_bar(what, sum(given.cost for given in tasks), unit=unit) as advance:
+        results: dict[str, dict[str, Any]] = {}
+        with progress_bar(what, sum(task.cost for task in tasks), unit=unit) as advance:
 
             def tell(amount: float, _: str = "") -> None:
-                advance(amount, f"{len(facts):,} of {len(tasks):,} tasks")
+                advance(amount, f"{len(results):,} of {len(tasks):,} tasks")
 
-            for given in tasks:
-                if (found := read_receipt(given)) is not None:
-                    facts[given.name] = found
-                    tell(given.cost)
-            todo = sorted((given for given in tasks if given.name not in facts), key=lambda given: -given.cost)
+            for task in tasks:
+                if (receipt := read_receipt(task)) is not None:
+                    results[task.name] = receipt
+                    tell(task.cost)
+            todo = sorted((task for task in tasks if task.name not in results), key=lambda task: -task.cost)
             # The largest first, so that no large one runs alone at the end.
             with closing(self.run(todo, tell, home)) as outcomes:
-                for given, outcome in outcomes:
-                    facts[given.name] = outcome.get()
-        return [facts[given.name] for given in tasks]
+                for task, outcome in outcomes:
+                    results[task.name] = outcome.get()
+        return [results[task.name] for task in tasks]
 
 
 @contextmanager
@@ -107,12 +107,12 @@ def _runner(config: EngineConfig) -> Runner:
 
 
 def _list(tasks: Sequence[Task], _: Advance, home: Path) -> Generator[tuple[Task, Outcome]]:
-    if tasks and not all(given.out for given in tasks):
+    if tasks and not all(task.out for task in tasks):
         msg = "the parts of a snapshot cannot be listed as commands. Choose EngineConfig.engine='slurm' or 'dask'."
         raise ConfigError(msg)
     if tasks:
-        waiting = [given.name for given in tasks]
-        every = [given.name for given in read_list(home)]
+        waiting = [task.name for task in tasks]
+        every = [task.name for task in read_list(home)]
         numbers = ",".join(str(every.index(name) + 1) for name in sorted(waiting, key=every.index))
         msg = (
             f"{len(tasks):,} tasks wait. On any machine that sees this folder, run `sciscidata tasks {home} --run N` "
@@ -166,15 +166,15 @@ def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
     tasks = read_list(home)
     if run is None:
         return [
-            f"{number:>6}  {'waits' if read_receipt(given) is None else 'done '}  {given.name}"
-            for number, given in enumerate(tasks, 1)
+            f"{number:>6}  {'waits' if read_receipt(task) is None else 'done '}  {task.name}"
+            for number, task in enumerate(tasks, 1)
         ]
     if run > len(tasks):
         msg = f"there is no task {run} in {home}, needs a number from 1 to {len(tasks):,}."
         raise ConfigError(msg)
-    given = tasks[run - 1]
-    if Path(given.out).parent.absolute() != Path(home).absolute():
-        msg = f"{home} was moved: its tasks write into {Path(given.out).parent}. Start the stage again."
+    task = tasks[run - 1]
+    if Path(task.out).parent.absolute() != Path(home).absolute():
+        msg = f"{home} was moved: its tasks write into {Path(task.out).parent}. Start the stage again."
         raise ConfigError(msg)
-    run_task(given).get()
-    return [f"{run:>6}  done   {given.name}"]
+    run_task(task).get()
+    return [f"{run:>6}  done   {task.name}"]

@@ -36,11 +36,11 @@ class _Answer(msgspec.Struct, omit_defaults=True):
 def run_here(tasks: Sequence[Task], n_workers: int, advance: Advance) -> Generator[tuple[Task, Outcome]]:
     """Do all tasks in ``n_workers`` processes, in this one if one is enough; yield each when it is done."""
     if n_workers == 1 or len(tasks) < 2:
-        for given in tasks:
-            share = _Share(given.cost, advance)
-            outcome = run_task(given, share.add)
+        for task in tasks:
+            share = _Share(task.cost, advance)
+            outcome = run_task(task, share.add)
             share.fill()
-            yield given, outcome
+            yield task, outcome
         return
     lock = threading.Lock()
 
@@ -55,16 +55,16 @@ def run_here(tasks: Sequence[Task], n_workers: int, advance: Advance) -> Generat
             stack.callback(worker.stop)
             idle.put(worker)
 
-        def run(given: Task) -> Outcome:
+        def run(task: Task) -> Outcome:
             worker = idle.get()
             try:
-                return worker.run(given, advance_safely)
+                return worker.run(task, advance_safely)
             finally:
                 idle.put(worker)
 
         pool = ThreadPoolExecutor(n_workers)
         stack.callback(pool.shutdown, wait=False, cancel_futures=True)
-        futures = {pool.submit(run, given): given for given in tasks}
+        futures = {pool.submit(run, task): task for task in tasks}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
@@ -146,8 +146,8 @@ def _serve(tasks: IO[bytes], answers: IO[bytes]) -> None:
         answers.flush()
 
     while True:
-        given = msgspec.json.decode(queue.get(), type=Task)
-        answer(_Answer(outcome=run_task(given, lambda amount, note="": answer(_Answer(done=amount)))))
+        task = msgspec.json.decode(queue.get(), type=Task)
+        answer(_Answer(outcome=run_task(task, lambda amount, note="": answer(_Answer(done=amount)))))
 
 
 if __name__ == "__main__":

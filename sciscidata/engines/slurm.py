@@ -56,9 +56,9 @@ def submit(config: EngineConfig) -> Runner:
                     if outcomes is None:
                         lost.append(jobs[job])
                         continue
-                    for given, outcome in zip(jobs[job], outcomes, strict=True):
-                        advance(given.cost)
-                        yield given, outcome
+                    for task, outcome in zip(jobs[job], outcomes, strict=True):
+                        advance(task.cost)
+                        yield task, outcome
             finally:
                 for job in jobs:
                     if not _is_over(job):
@@ -96,11 +96,11 @@ def read_request(text: str) -> dict[str, Any]:
             msg = f"EngineConfig.slurm has {pair!r}, needs NAME=VALUE, like partition=cpu,mem_gb=48,time=2h."
             raise ConfigError(msg)
         if name == "time":
-            found = re.fullmatch(r"([0-9]+)([mhd]?)", value)
-            if found is None:
+            duration = re.fullmatch(r"([0-9]+)([mhd]?)", value)
+            if duration is None:
                 msg = f"EngineConfig.slurm asks for a time of {value!r}, needs one like 90m, 2h or 1d."
                 raise ConfigError(msg)
-            asked["timeout_min"] = int(found[1]) * _MINUTES.get(found[2], 1)
+            asked["timeout_min"] = int(duration[1]) * _MINUTES.get(duration[2], 1)
         elif name in ("cpus_per_task", "mem_gb", "array_parallelism"):
             if not re.fullmatch(r"[0-9]+(\.[0-9]+)?" if name == "mem_gb" else r"[1-9][0-9]*", value):
                 msg = f"EngineConfig.slurm asks for {name} of {value!r}, needs a number."
@@ -123,16 +123,16 @@ def _bundles(tasks: Sequence[Task], n_bundles: int) -> list[list[Task]]:
     """Deal tasks, the largest first, to as many jobs as asked, always to the one with least to do."""
     bundles: list[list[Task]] = [[] for _ in range(min(n_bundles, len(tasks)))]
     costs = [0.0] * len(bundles)
-    for given in tasks:
+    for task in tasks:
         least = costs.index(min(costs))
-        bundles[least].append(given)
-        costs[least] += max(given.cost, 1e-9)
+        bundles[least].append(task)
+        costs[least] += max(task.cost, 1e-9)
     return bundles
 
 
 def _do_all(encoded: bytes) -> list[bytes]:
     """Do the tasks of one job. An error ends none of the others: each is told for itself."""
-    return [msgspec.json.encode(run_task(given)) for given in msgspec.json.decode(encoded, type=list[Task])]
+    return [msgspec.json.encode(run_task(task)) for task in msgspec.json.decode(encoded, type=list[Task])]
 
 
 def _as_done(jobs: dict[Any, list[Task]]) -> Generator[tuple[Any, list[Outcome] | None]]:

@@ -173,11 +173,11 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
 
     def sort(block: tuple[int, int, int]) -> tuple[Int32Array, int]:
         bucket, low, high = block
-        held = list(spool.read(bucket)) if spool.sizes[bucket] <= budget else None
-        offsets = count(*block, held if held is not None else spool.read(bucket))
+        loaded = list(spool.read(bucket)) if spool.sizes[bucket] <= budget else None
+        offsets = count(*block, loaded if loaded is not None else spool.read(bucket))
         refs = np.empty(offsets[-1], np.int32)
         cursor = offsets[:-1].copy()
-        for pairs in held if held is not None else spool.read(bucket):
+        for pairs in loaded if loaded is not None else spool.read(bucket):
             kernels.scatter_references(pairs, low, cursor, refs)
         return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])], high - low
 

@@ -92,9 +92,9 @@ class CitationGraph:
 
     def _repr_html_(self) -> str:
         """Show its size as a table."""
-        facts = {"works": self.n_known, "known only as references": self.n_works - self.n_known}
+        sizes = {"works": self.n_known, "known only as references": self.n_works - self.n_known}
         years = f"{self.years[0]} to {self.years[-1]}" if self.years.size else "none"
-        return html_facts("CitationGraph", {**facts, "citations": self.n_citations, "years": years})
+        return html_facts("CitationGraph", {**sizes, "citations": self.n_citations, "years": years})
 
     @property
     def n_works(self) -> int:
@@ -231,9 +231,9 @@ def require_times(works: AnyFrame, time: Time, *, stage: str) -> pl.LazyFrame:
 
 def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> None:
     arrays = lay_out(citations, nodes, folder, folder, replace(means, lasting=True))
-    facts = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
-    facts |= {"days": True} if nodes.days is not None else {}
-    (folder / _FACTS).write_text(json.dumps(facts) + "\n")
+    metadata = {"format_version": FORMAT_VERSION, "n_known": nodes.ids.size, "n_citations": arrays["refs"].size}
+    metadata |= {"days": True} if nodes.days is not None else {}
+    (folder / _FACTS).write_text(json.dumps(metadata) + "\n")
 
 
 def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
@@ -254,8 +254,8 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
     """
     folder = Path(folder)
     try:
-        facts: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
-        version, n_known, n_citations = (facts[name] for name in ("format_version", "n_known", "n_citations"))
+        metadata: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
+        version, n_known, n_citations = (metadata[name] for name in ("format_version", "n_known", "n_citations"))
     except OSError:
         msg = f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
         raise InputNotFoundError(msg) from None
@@ -267,7 +267,7 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
     if not (trusted or is_whole_folder(folder)):
         raise _damage(folder)
     try:
-        names = DTYPES if facts.get("days") else DTYPES.keys() - OF_DATES
+        names = DTYPES if metadata.get("days") else DTYPES.keys() - OF_DATES
         arrays: dict[str, Any] = {name: map_array(folder, name) for name in names}
         graph = CitationGraph(n_known=n_known, **arrays)
     except (OSError, ValueError):  # a file is missing, or holds half a number at its end

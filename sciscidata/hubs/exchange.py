@@ -158,8 +158,8 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
     try:
         return retrying(act)
     except httpx.HTTPStatusError as error:
-        said = access.mask(error.response.text)
-        msg = f"{access.url} refused to {what} (status {error.response.status_code}: {said}). {_REMEDY}"
+        reason = access.mask(error.response.text)
+        msg = f"{access.url} refused to {what} (status {error.response.status_code}: {reason}). {_REMEDY}"
         raise ConfigError(msg) from None  # its text may hold a header
     except (TryAgainError, httpx.TransportError) as error:
         if isinstance(error, httpx.ConnectError):

@@ -54,11 +54,11 @@ def read_hub_name(address: str) -> HubName:
         >>> read_hub_name("hf:ada/slices@v1")
         HubName(name='ada/slices', revision='v1')
     """
-    found = _NAME.fullmatch(address)
-    if found is None or ".." in address:
+    match = _NAME.fullmatch(address)
+    if match is None or ".." in address:
         msg = f"{address!r} names no data set on the hub. Write hf:OWNER/NAME, or hf:OWNER/NAME@REVISION."
         raise ConfigError(msg)
-    return HubName(found["name"], found["revision"])
+    return HubName(match["name"], match["revision"])
 
 
 class Hub:
@@ -107,15 +107,15 @@ class Hub:
 
         described = keep_trying(act, self.access, f"find {name}")
         try:
-            facts = parse_json(described)
-            commit, files = facts["sha"], [str(file["rfilename"]) for file in facts["siblings"] or ()]
+            description = parse_json(described)
+            commit, files = description["sha"], [str(file["rfilename"]) for file in description["siblings"] or ()]
         except (KeyError, TypeError, ValueError) as error:
             msg = f"{self.access.url} does not describe {name} as the Hugging Face Hub does ({error}). {_ADDRESS}"
             raise HubError(msg) from None
         # It names a folder.
         if not isinstance(commit, str) or not _COMMIT.fullmatch(commit):
-            said = self.access.mask(repr(commit))
-            msg = f"{self.access.url} says that {name} is at commit {said}, needs 40 hexadecimal digits. {_ADDRESS}"
+            shown = self.access.mask(repr(commit))
+            msg = f"{self.access.url} says that {name} is at commit {shown}, needs 40 hexadecimal digits. {_ADDRESS}"
             raise HubError(msg)
         return commit, files
 

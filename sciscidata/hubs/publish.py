@@ -116,8 +116,8 @@ def publish(
 def _check_no_effect(to: str, creators: tuple[str, ...], *, licence: str | None, **switches: bool) -> None:
     """Refuse options that the chosen place does not read, and a name that no citation could have."""
     only = {"private": "hf:", "sandbox": _ZENODO, "final": _ZENODO, "licence": _ZENODO}
-    given = {name: "True" for name, is_on in switches.items() if is_on} | ({"licence": "..."} if licence else {})
-    for name, value in given.items():
+    idle = {name: "True" for name, is_on in switches.items() if is_on} | ({"licence": "..."} if licence else {})
+    for name, value in idle.items():
         if not to.startswith(only[name]):
             place = "Zenodo" if only[name] == _ZENODO else "the Hugging Face Hub"
             msg = f"{name}={value} has an effect on {place} only, and this release goes to {to}. Leave it out."

@@ -154,27 +154,27 @@ class Zenodo:
             links, metadata = facts["links"], facts["metadata"]
             reserved = metadata.get("prereserve_doi") or {}
             doi, bucket = str(facts.get("doi") or reserved["doi"]), str(links["bucket"])
-            found = Deposition(int(facts["id"]), doi, str(links["html"]), bucket, bool(facts["submitted"]))
+            deposition = Deposition(int(facts["id"]), doi, str(links["html"]), bucket, bool(facts["submitted"]))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             msg = f"{self._access.url} described a deposition without {error}. Zenodo's API may have changed."
             raise HubError(msg) from None
         if urlsplit(bucket)[:2] != urlsplit(self._access.url)[:2]:
             msg = f"{self._access.url} names {self._access.mask(bucket)} for files; the token is sent to no other host."
             raise HubError(msg)
-        return found
+        return deposition
 
 
 def _read_objects(answer: httpx.Response, kind: type) -> Any:  # noqa: ANN401 (JSON)
     """Return an answer that is an object, or a list of objects; else, as for a page, TryAgainError."""
     try:
-        facts: Any = answer.json()
+        content: Any = answer.json()
     except ValueError:
-        facts = None
-    objects: list[Any] = facts if isinstance(facts, list) else [facts]
-    if not isinstance(facts, kind) or not all(isinstance(one, dict) for one in objects):
+        content = None
+    objects: list[Any] = content if isinstance(content, list) else [content]
+    if not isinstance(content, kind) or not all(isinstance(one, dict) for one in objects):
         msg = "the answer is no JSON of its API"
         raise TryAgainError(msg)
-    return facts
+    return content
 
 
 def md5_of(content: Path | bytes) -> str:

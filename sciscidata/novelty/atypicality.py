@@ -250,9 +250,9 @@ def cache_atypicality(
     """
     config = _checked(config, n_threads, only_some=False)
     scorer = YearScorer(graph, venues, config, None, background)
-    facts: list[object] = [_FORMAT_VERSION, asdict(config), hash_array(venues)]
+    key_parts: list[object] = [_FORMAT_VERSION, asdict(config), hash_array(venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
-        facts += [hash_file(background.path), hash_array(background.source_ids)]
+        key_parts += [hash_file(background.path), hash_array(background.source_ids)]
 
     def make(folder: Path) -> None:
         def write(j: int) -> None:
@@ -267,7 +267,7 @@ def cache_atypicality(
         if graph.n_known > graph.n_dated:
             write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
 
-    folder = Path(cache_dir) / f"novelty-{content_hash(graph, *facts)}"
+    folder = Path(cache_dir) / f"novelty-{content_hash(graph, *key_parts)}"
     tasks = folder.with_name(f"{folder.name}.tasks").absolute()
     made = cached_folder(folder, make, resume=True)
     remove_folder(tasks)
@@ -284,21 +284,21 @@ def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) ->
     }
     arrays = {"venues": scorer.venues, **({} if background is None else {"source_ids": background.source_ids})}
     given = YearWork(score_one_year, "atypicality", arguments, arrays)
-    for j, path, found in take_years(engine, home, graph, years, given):
-        scorer.n_cells[j], scorer.n_known[j] = found["n_cells"], found["n_known"]
-        if found["concentration"] is not None:
-            scorer.concentrations[int(graph.years[j])] = found["concentration"]
+    for j, path, result in take_years(engine, home, graph, years, given):
+        scorer.n_cells[j], scorer.n_known[j] = result["n_cells"], result["n_known"]
+        if result["concentration"] is not None:
+            scorer.concentrations[int(graph.years[j])] = result["concentration"]
         write_part(part_path(folder, j, graph.years[j]), read_parquet(path))
 
 
 @lru_cache(maxsize=1)
 def _scorer_in_task(given: str) -> YearScorer:
-    facts = json.loads(given)
-    graph, config = open_in_task(facts["graph"], facts["stage_dir"]), NoveltyConfig(**facts["config"])
+    arguments = json.loads(given)
+    graph, config = open_in_task(arguments["graph"], arguments["stage_dir"]), NoveltyConfig(**arguments["config"])
     background = None
-    if facts["background"] is not None:
-        background = replace(read_background(facts["background"]), source_ids=np.load(facts["source_ids"]))
-    return YearScorer(graph, np.load(facts["venues"]), config, None, background)
+    if arguments["background"] is not None:
+        background = replace(read_background(arguments["background"]), source_ids=np.load(arguments["source_ids"]))
+    return YearScorer(graph, np.load(arguments["venues"]), config, None, background)
 
 
 @task

@@ -167,11 +167,11 @@ def read_background(path: str | Path) -> Background:
     except (OSError, pa.ArrowException) as error:
         raise _damaged(path, error) from error
     try:
-        held: Any = parse_json((metadata.metadata or {}).get(METADATA_KEY, b""))
+        decoded: Any = parse_json((metadata.metadata or {}).get(METADATA_KEY, b""))
     except ValueError:
-        held = None
-    facts: dict[str, Any] = held if isinstance(held, dict) else {}
-    version = facts.get("format_version")
+        decoded = None
+    header: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
+    version = header.get("format_version")
     names = metadata.schema.names
     missing = [name for name in PAIR_STATISTICS if name not in names]
     if version is None:
@@ -180,12 +180,12 @@ def read_background(path: str | Path) -> Background:
         problem = f"has format {version}, this version of sciscidata reads format {FORMAT_VERSION}"
     elif missing:
         problem = f"lacks the column {', '.join(missing)}; it has {', '.join(names)}"
-    elif (counts := _counts(facts.get("years"))) is None or not isinstance(facts.get("null_model"), dict):
+    elif (counts := _counts(header.get("years"))) is None or not isinstance(header.get("null_model"), dict):
         problem = "has damaged metadata: they do not say what null model it was made under, or of which years"
     elif not is_sealed(path):
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
-        return Background(path, facts["null_model"], counts, np.empty(0, np.int64))
+        return Background(path, header["null_model"], counts, np.empty(0, np.int64))
     msg = f"{path} {problem}. Write it anew with write_background."
     raise BackgroundError(msg)
 
@@ -341,9 +341,11 @@ def _by_tasks(pairs: _YearPairs, years: list[int], engine: Engine, home: Path) -
 
 @lru_cache(maxsize=1)
 def _pairs_in_task(given: str) -> _YearPairs:
-    facts = json.loads(given)
-    graph = open_in_task(facts["graph"], facts["stage_dir"])
-    return _YearPairs(graph, np.load(facts["venues"]), np.load(facts["source_ids"]), NoveltyConfig(**facts["config"]))
+    arguments = json.loads(given)
+    graph = open_in_task(arguments["graph"], arguments["stage_dir"])
+    return _YearPairs(
+        graph, np.load(arguments["venues"]), np.load(arguments["source_ids"]), NoveltyConfig(**arguments["config"])
+    )
 
 
 @task

@@ -158,16 +158,16 @@ def year_slots(
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
     n_references = int(graph.ref_offsets[last] - graph.ref_offsets[first])
     offsets = np.empty(last - first + 1, np.int64)
-    cited, held = np.empty((2, n_references), np.int32)
+    cited, venues_of_slots = np.empty((2, n_references), np.int32)
     limit = n_references if max_references is None else max_references
     given = (first, last, graph.ref_offsets, graph.refs, venues, year_of, limit)
-    n = kernels.collect_slots(*given, offsets, cited, held, left_out)
-    cited, held = cited[:n], held[:n]
+    n = kernels.collect_slots(*given, offsets, cited, venues_of_slots, left_out)
+    cited, venues_of_slots = cited[:n], venues_of_slots[:n]
     if venue_required:
         left_out[first:last] |= venues[first:last] < 0
         offsets, kept = of_works(offsets, ~left_out[first:last])
-        cited, held = cited[kept], held[kept]
-    return lay_out(offsets, graph.years[cited].astype(np.int64), held)
+        cited, venues_of_slots = cited[kept], venues_of_slots[kept]
+    return lay_out(offsets, graph.years[cited].astype(np.int64), venues_of_slots)
 
 
 def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolArray]:

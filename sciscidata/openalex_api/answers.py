@@ -147,23 +147,23 @@ def _object(answer: Answer) -> dict[str, Any]:
 
 def _too_many(answer: Answer, request: Request, now: datetime) -> Exception:
     """Return the error for one of three kinds of 429: per second, per day, not in the plan."""
-    said = _said(answer)
+    reason = _said(answer)
     wait_s = _retry_after(answer, now)
-    if "plan upgrade" in said.lower():
-        msg = f"OpenAlex refused {request}{said}. It needs a paid plan: leave out that filter or sort."
+    if "plan upgrade" in reason.lower():
+        msg = f"OpenAlex refused {request}{reason}. It needs a paid plan: leave out that filter or sort."
         return ApiError(msg, status=429)
     # "Insufficient budget" today, "Insufficient credits" until the summer of 2026. An unexplained wait of hours is
     # also taken for a spent budget.
-    is_budget = "insufficient" in said.lower() or _field(answer, "dailyRemainingUsd") is not None
+    is_budget = "insufficient" in reason.lower() or _field(answer, "dailyRemainingUsd") is not None
     is_long = wait_s is not None and wait_s > _DAY_S / 24
-    if "per second" not in said.lower() and (is_budget or is_long):
+    if "per second" not in reason.lower() and (is_budget or is_long):
         resets_at = _reset_time(answer, wait_s, now)
         msg = (
-            f"The daily budget of OpenAlex is used up{said}. It is full again at {resets_at:%Y-%m-%d %H:%M} UTC. "
+            f"The daily budget of OpenAlex is used up{reason}. It is full again at {resets_at:%Y-%m-%d %H:%M} UTC. "
             "Run the same command again then: every answer is stored, so it goes on where it stopped."
         )
         return DailyBudgetError(msg, resets_at=resets_at)
-    return TryAgainError(f"too many requests per second{said}", answer=answer, wait_s=wait_s or 1.0, is_too_fast=True)
+    return TryAgainError(f"too many requests per second{reason}", answer=answer, wait_s=wait_s or 1.0, is_too_fast=True)
 
 
 def _reset_time(answer: Answer, wait_s: float | None, now: datetime) -> datetime:
@@ -196,10 +196,10 @@ def _retry_after(answer: Answer, now: datetime) -> float | None:
 def _said(answer: Answer) -> str:
     """Return the message of an error body in quotes and brackets, after a space; empty if it has none."""
     texts = [text for name in ("error", "message", "reason") if isinstance(text := _field(answer, name), str)]
-    said = " ".join(": ".join(texts).split())
-    if len(said) > _MOST_CHARACTERS:
-        said = said[:_MOST_CHARACTERS] + "…"
-    return f' ("{said}")' if said else ""
+    shown = " ".join(": ".join(texts).split())
+    if len(shown) > _MOST_CHARACTERS:
+        shown = shown[:_MOST_CHARACTERS] + "…"
+    return f' ("{shown}")' if shown else ""
 
 
 def _field(answer: Answer, name: str) -> Any:  # noqa: ANN401

@@ -99,22 +99,22 @@ class ResponseStore:
                 raise
 
     def _prepare(self) -> None:
-        found: int = self._database.execute("PRAGMA user_version").fetchone()[0]
-        if found > FORMAT_VERSION:
+        version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
+        if version > FORMAT_VERSION:
             msg = (
-                f"{self.path} has format {found}, this version reads {FORMAT_VERSION}. Update sciscidata, or set "
+                f"{self.path} has format {version}, this version reads {FORMAT_VERSION}. Update sciscidata, or set "
                 "another cache_dir."
             )
             raise StorageError(msg)
         self._keep_a_log()
         self._database.execute("PRAGMA synchronous = NORMAL")
-        if found == FORMAT_VERSION:
+        if version == FORMAT_VERSION:
             return
         self._database.create_function("checksum_of", 5, _checksum_of, deterministic=True)
         with self._transaction("BEGIN IMMEDIATE") as database:
-            found = database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
-            if found < FORMAT_VERSION:
-                script = f"{_ADD_CHECKSUMS if found else ''} {_TABLES} PRAGMA user_version = {FORMAT_VERSION};"
+            version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
+            if version < FORMAT_VERSION:
+                script = f"{_ADD_CHECKSUMS if version else ''} {_TABLES} PRAGMA user_version = {FORMAT_VERSION};"
                 for statement in script.split(";"):
                     database.execute(statement)
 
@@ -207,8 +207,8 @@ class ResponseStore:
         wanted = None if keys is None else frozenset(keys)
         for row in rows:  # all of them, because an altered key looks like one that is not wanted
             self._check(row)
-        own = [(key.removeprefix(prefix), *row) for key, *row in rows if _is_under(key, prefix)]
-        rows = sorted(row for row in own if wanted is None or row[0] in wanted)
+        of_server = [(key.removeprefix(prefix), *row) for key, *row in rows if _is_under(key, prefix)]
+        rows = sorted(row for row in of_server if wanted is None or row[0] in wanted)
         if wanted is not None and [row[0] for row in rows] != sorted(wanted):
             raise self._damaged("requests of this run", "they are missing or repeated")  # noqa: EM101
         dates = [row[3] for row in rows]

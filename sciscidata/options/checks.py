@@ -308,8 +308,8 @@ def parse_shard(text: object) -> tuple[int, int]:
         ...
         sciscidata.errors.ConfigError: shard is '9/8', needs K/N with K from 1 to N: 2/8 is the second of eight shares.
     """
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text) if isinstance(text, str) else None
-    shard, n_shards = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text) if isinstance(text, str) else None
+    shard, n_shards = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= shard <= n_shards:
         msg = f"shard is {text!r}, needs K/N with K from 1 to N: 2/8 is the second of eight shares."
         raise ConfigError(msg)

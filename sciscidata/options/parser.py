@@ -145,14 +145,12 @@ class Option:
 
     def _metavar(self, kind: Any) -> str:  # noqa: ANN401
         titles = [self.hint.meta("title"), *(type(self.hint)(part).meta("title") for part in get_args(kind))]
-        given = next((title for title in titles if title), None)
-        if given is None:
+        name = next((title for title in titles if title), None)
+        if name is None:
             if get_origin(kind) not in (None, tuple):
                 return "KEY=VALUE"
-            given = "PATH" if Path in self.hint.kinds else "N" if kind in (int, float) or get_args(kind) else "TEXT"
-        return (
-            f"{given}|{_NO_LIMIT[0]}" if self.is_number and self.hint.optional and self.default is not None else given
-        )
+            name = "PATH" if Path in self.hint.kinds else "N" if kind in (int, float) or get_args(kind) else "TEXT"
+        return f"{name}|{_NO_LIMIT[0]}" if self.is_number and self.hint.optional and self.default is not None else name
 
 
 class _StorePairs(argparse.Action):
@@ -175,9 +173,9 @@ def read_texts(docstring: str | None) -> dict[str, str]:
         >>> read_texts("Go.\n\n    Args:\n        n, m: how many\n            times.\n\n    Returns:\n        It.")
         {'n': 'how many times.', 'm': 'how many times.'}
     """
-    found = re.search(r"^(?:Attributes|Args):\n(.*?)(?:\n\s*\n|\Z)", inspect.cleandoc(docstring or ""), re.S | re.M)
+    by_name = re.search(r"^(?:Attributes|Args):\n(.*?)(?:\n\s*\n|\Z)", inspect.cleandoc(docstring or ""), re.S | re.M)
     texts: dict[str, str] = {}
-    for entry in re.split(r"^ {4}(?=\S)", found[1] if found else "", flags=re.M)[1:]:
+    for entry in re.split(r"^ {4}(?=\S)", by_name[1] if by_name else "", flags=re.M)[1:]:
         names, _, text = entry.partition(":")
         texts |= dict.fromkeys(names.split(", "), " ".join(text.split()))
     return texts

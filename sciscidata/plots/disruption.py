@@ -105,11 +105,11 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
     axes.minorticks_off()
     ends = np.clip([-EDGE, low, high, EDGE], -EDGE, EDGE)
     # Where they lie in the picture, from 0 at its left to 1. The middle of a band is not that of its numbers.
-    places = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
+    positions = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
     for i, label in enumerate(_LABELS):
-        if places[i] < places[i + 1]:
+        if positions[i] < positions[i + 1]:
             axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
-            middle = (places[i] + places[i + 1]) / 2
+            middle = (positions[i] + positions[i + 1]) / 2
             axes.text(
                 *(middle, 0.97, label), color=COLOURS[label], ha="center", va="top", transform=axes.transAxes, size=7
             )

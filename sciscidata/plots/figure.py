@@ -118,11 +118,11 @@ def drawing(
 
     n = len(heights_mm)
     path, width_mm = _check(look, n)
-    given = _axes_of(look)
-    style: dict[Any, Any] = {} if given else _STYLE
+    own_axes = _axes_of(look)
+    style: dict[Any, Any] = {} if own_axes else _STYLE
     with _LOCK, rc_context(style):
-        if given:
-            panels = given
+        if own_axes:
+            panels = own_axes
             picture = Picture(panels[0].figure.figure, panels, width_mm)
         else:
             below = stacked or width_mm < _COLUMNS_MM["two"]
@@ -137,7 +137,7 @@ def drawing(
         picture.figure.set_label(caption)
         title = plain(caption if asked is None else asked)
         wrapped = textwrap.fill(title, int(width_mm / _MM_PER_LETTER), break_on_hyphens=False)
-        if not given and title:
+        if not own_axes and title:
             picture.figure.suptitle(wrapped, x=0.01, ha="left")
         elif title and n == 1:
             picture.panels[0].set_title(wrapped)
@@ -197,15 +197,15 @@ def name_data(data: object) -> str:
         return data or ""
     if isinstance(data, Release):
         data = data.manifest.get("source")
-    facts: Any = data.provenance if isinstance(data, Corpus) else data
-    if not isinstance(facts, Mapping):
+    provenance: Any = data.provenance if isinstance(data, Corpus) else data
+    if not isinstance(provenance, Mapping):
         msg = f"data is a {type(data).__name__}, needs a name, a Corpus or a Release."
         raise ConfigError(msg)
-    kind = facts.get("kind")
+    kind = provenance.get("kind")
     name = SOURCE_NAMES.get(str(kind), str(kind or ""))
-    config: Any = facts.get("config")
-    n_works = facts.get("works", config.get("n_works") if isinstance(config, Mapping) else None)
-    date = facts.get("data_date")
+    config: Any = provenance.get("config")
+    n_works = provenance.get("works", config.get("n_works") if isinstance(config, Mapping) else None)
+    date = provenance.get("data_date")
     of = f" of {n_works:,} works" if isinstance(n_works, int) and name else ""
     return name + of + (f", {date[:10]}" if isinstance(date, str) else "")
 

@@ -273,8 +273,8 @@ def _summarise(labelled: AnyFrame, by: str, label: str, score: str, stage: str) 
     rows = require_columns(labelled, known_types, frame_name="the labelled works", stage=stage, columns=needed)
     value = pl.col(score).fill_nan(None) if score else pl.lit(None, pl.Float64)
     known = pl.col(column) if column else pl.lit(None, pl.String)
-    facts = rows.select(by, known.alias("label"), value.alias("value"))
-    counted = facts.drop_nulls(by) if by == _YEAR else facts
+    values = rows.select(by, known.alias("label"), value.alias("value"))
+    counted = values.drop_nulls(by) if by == _YEAR else values
     return (
         counted.filter(pl.col("label").is_not_null() | pl.col("value").is_not_null())
         .group_by(by)
@@ -315,18 +315,18 @@ def _label_column(label: str, labelled: pl.LazyFrame) -> str:
     """Find the column that holds a label: of those that every release has, else an own one of these works."""
     if not label:
         return ""
-    found = next((column for column, words in VOCABULARIES.items() if label in words), None)
-    if found is None:
+    holder = next((column for column, words in VOCABULARIES.items() if label in words), None)
+    if holder is None:
         schema = labelled.collect_schema()
-        own = [name for name in schema if name.endswith("_label") and name not in VOCABULARIES]
-        own = [name for name in own if schema[name] == pl.String]
-        held = {name: labelled.select(pl.col(name) == label).filter(pl.first()).head(1) for name in own}
-        found = next((name for name, rows in held.items() if rows.collect(engine="streaming").height), None)
-    if found is None:
+        other_labels = [name for name in schema if name.endswith("_label") and name not in VOCABULARIES]
+        other_labels = [name for name in other_labels if schema[name] == pl.String]
+        with_label = {name: labelled.select(pl.col(name) == label).filter(pl.first()).head(1) for name in other_labels}
+        holder = next((name for name, rows in with_label.items() if rows.collect(engine="streaming").height), None)
+    if holder is None:
         words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]
         msg = f"label is {label!r}, needs one of {', '.join(words)}.{suggest(label, words)}"
         raise ConfigError(msg)
-    return found
+    return holder
 
 
 def _estimate(
@@ -334,21 +334,21 @@ def _estimate(
 ) -> list[_Series]:
     """Make the panels that are asked for."""
     series: list[_Series] = []
-    facts: dict[str, Any] = {
+    columns: dict[str, Any] = {
         name: groups[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
         for name in groups.columns
         if name not in (_YEAR, _FIELD)
     }
     if label:
         n = groups["n_labelled"].to_numpy()
-        low, high = wilson_interval(facts["n_label"], n)
+        low, high = wilson_interval(columns["n_label"], n)
         sure = n >= few, (n >= few) & is_complete
-        series.append(_Series(f"share {label}", COLOURS.get(label, INK), True, n, facts["share"], low, high, *sure))
+        series.append(_Series(f"share {label}", COLOURS.get(label, INK), True, n, columns["share"], low, high, *sure))
     if score:
         n = groups["n_scored"].to_numpy()
-        low, high = mean_interval(facts["mean"], facts["sd"], n)
+        low, high = mean_interval(columns["mean"], columns["sd"], n)
         sure = n >= few, (n >= few) & is_complete
-        series.append(_Series(f"mean {_SCORES[score]}", "#0072B2", False, n, facts["mean"], low, high, *sure))
+        series.append(_Series(f"mean {_SCORES[score]}", "#0072B2", False, n, columns["mean"], low, high, *sure))
     return series
 
 

@@ -126,16 +126,16 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     names = ("publication_year", *_SERIES)
     scored = require_columns(scored, needed, frame_name="scored", stage="plot_novelty_by_year", columns=names)
     shown = scored.select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
-    found = counted_quantiles(shown, "publication_year", _BAND)
-    by_year = found.filter(column="z_median", share=0.5)
+    quantiles = counted_quantiles(shown, "publication_year", _BAND)
+    by_year = quantiles.filter(column="z_median", share=0.5)
     last_year = find_last_year(dict(by_year.select("publication_year", "n").rows()))
     if last_year is not None:  # else one mistaken date would leave a sliver for all other years
-        found, by_year = (frame.filter(pl.col("publication_year") <= last_year) for frame in (found, by_year))
+        quantiles, by_year = (frame.filter(pl.col("publication_year") <= last_year) for frame in (quantiles, by_year))
     years, works = by_year["publication_year"].to_numpy(), by_year["n"].to_numpy()
     with drawing(look, heights_mm=(60, 25), stacked=True, share="x") as picture:
         spread, number = picture.panels
         for name, (colour, marker, line, meaning) in _SERIES.items():
-            low, middle, high = (found.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
+            low, middle, high = (quantiles.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
             # Bars, because a band would bridge years without works and hide a single one.
             spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
             spread.plot(

@@ -73,12 +73,12 @@ def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
         texts = ids.filter(outside).cast(pl.String)
         return ids.scatter(outside.arg_true(), number_ids(texts, letter))
     sign = np.uint8(ord(letter))
-    found = number_texts(*string_buffers(ids), sign, are_plain=False)
-    odd = np.flatnonzero(found == -2)
+    from_texts = number_texts(*string_buffers(ids), sign, are_plain=False)
+    odd = np.flatnonzero(from_texts == -2)
     if odd.size:
-        found[odd] = number_texts(*string_buffers(_plain_forms(ids.gather(odd), letter)), sign, are_plain=True)
-    numbers = pl.Series(ids.name, found)
-    return numbers if not found.size or found.min() >= 0 else numbers.set(numbers < 0, None)
+        from_texts[odd] = number_texts(*string_buffers(_plain_forms(ids.gather(odd), letter)), sign, are_plain=True)
+    numbers = pl.Series(ids.name, from_texts)
+    return numbers if not from_texts.size or from_texts.min() >= 0 else numbers.set(numbers < 0, None)
 
 
 def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
@@ -251,14 +251,14 @@ def original_ids_beside(batches: Iterable[pl.DataFrame], works: pl.LazyFrame) ->
     if ORIGINAL_ID not in works.collect_schema():
         yield from batches
         return
-    found = works.select("work_id", ORIGINAL_ID)
-    reader = found.collect_batches(chunk_size=1 << 18, maintain_order=True)
-    held = found.head(0).collect()
+    originals = works.select("work_id", ORIGINAL_ID)
+    reader = originals.collect_batches(chunk_size=1 << 18, maintain_order=True)
+    buffered = originals.head(0).collect()
     for rows in batches:
         last = rows["work_id"].max()
-        while last is not None and (held.is_empty() or held["work_id"][-1] < last):  # pyright: ignore[reportOperatorIssue]
-            held = pl.concat([held.filter(pl.col("work_id") >= rows["work_id"][0]), next(reader)])
-        yield with_original_ids(rows.lazy(), held.lazy()).collect()
+        while last is not None and (buffered.is_empty() or buffered["work_id"][-1] < last):  # pyright: ignore[reportOperatorIssue]
+            buffered = pl.concat([buffered.filter(pl.col("work_id") >= rows["work_id"][0]), next(reader)])
+        yield with_original_ids(rows.lazy(), buffered.lazy()).collect()
 
 
 def released_id(has_original: bool) -> pl.Expr:

@@ -158,8 +158,8 @@ def _numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
     numbers = read_ids(data, offsets, np.frombuffer(URLS[letters[0]].encode(), np.uint8))
     odd = np.flatnonzero((numbers < 0) & (offsets[1:] > offsets[:-1]))
     for place, value in zip(odd, ids.gather(odd) if odd.size else (), strict=True):
-        found = [number for letter in letters if (number := openalex_number(value, letter)) is not None]
-        numbers[place] = next(iter(found), -1)
+        candidates = [number for letter in letters if (number := openalex_number(value, letter)) is not None]
+        numbers[place] = next(iter(candidates), -1)
     return numbers
 
 
@@ -275,7 +275,7 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
 
 def _leaves(values: pl.Series, *paths: str) -> list[pl.Series]:
     """Return fields of structs; of type Null where there is none, of an unusual type where there is no struct."""
-    found: list[pl.Series] = []
+    leaves: list[pl.Series] = []
     for path in paths:
         leaf = values
         for step in path.split("."):
@@ -284,8 +284,8 @@ def _leaves(values: pl.Series, *paths: str) -> list[pl.Series]:
             else:
                 is_missing = isinstance(leaf.dtype, pl.Struct | pl.Null)
                 leaf = pl.repeat(None, len(leaf), dtype=pl.Null() if is_missing else pl.Binary(), eager=True)
-        found.append(leaf)
-    return found
+        leaves.append(leaf)
+    return leaves
 
 
 def _entries(values: pl.Series, name: str) -> tuple[pl.Series, Int64Array]:

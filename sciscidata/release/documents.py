@@ -218,11 +218,11 @@ def find_publication(folder: Path) -> Publication:
         Publication(creators=(), date=None, doi=None, url=None)
     """
     with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):  # it may have been edited
-        facts: Any = read_json(folder / CROISSANT)
-        names = (str(one["name"]) for one in facts["creator"] if one["@type"] == "sc:Person")
+        metadata: Any = read_json(folder / CROISSANT)
+        names = (str(one["name"]) for one in metadata["creator"] if one["@type"] == "sc:Person")
         creators = tuple(name for name in names if name.strip() and name.isprintable())
-        doi = re.search(r"^ *doi = \{(.*)\},$", str(facts["citeAs"]), re.MULTILINE)
-        date, url = (None if facts.get(name) is None else str(facts[name]) for name in ("datePublished", "url"))
+        doi = re.search(r"^ *doi = \{(.*)\},$", str(metadata["citeAs"]), re.MULTILINE)
+        date, url = (None if metadata.get(name) is None else str(metadata[name]) for name in ("datePublished", "url"))
         return Publication(creators, date, None if doi is None else doi[1], url)
     return Publication()
 
@@ -383,11 +383,13 @@ class _About:
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
             counts = self._part("counts")
             values = self._part("eligibility") | {"last_year": counts["last_year"]}
-            found = counts["filters"]
+            counted = counts["filters"]
             removed = [
-                (note.format_map(values), -int(found[name])) for name, note in FILTER_NOTES.items() if found.get(name)
+                (note.format_map(values), -int(counted[name]))
+                for name, note in FILTER_NOTES.items()
+                if counted.get(name)
             ]
-            return [("read", int(found["works"])), *removed, ("eligible", int(found["eligible"]))]
+            return [("read", int(counted["works"])), *removed, ("eligible", int(counted["eligible"]))]
         return []
 
     def biases(self) -> list[str]:
@@ -544,13 +546,13 @@ class _About:
 
     def citation(self) -> str:
         """Write how to cite the release, in the Citation File Format 1.2.0."""
-        facts = self.publication
-        names = [creator.partition(",") for creator in facts.creators]
+        publication = self.publication
+        names = [creator.partition(",") for creator in publication.creators]
         creators: list[dict[str, str]] = [
             {"family-names": family.strip(), "given-names": given.strip()} if comma else {"name": family.strip()}
             for family, comma, given in names
         ]
-        known = {"doi": facts.doi, "url": facts.url, "date-released": facts.date}
+        known = {"doi": publication.doi, "url": publication.url, "date-released": publication.date}
         return "\n".join(
             _render_yaml(
                 {
@@ -576,8 +578,8 @@ class _About:
         files = self._part("files")
         tables = {f"{split}.parquet": example_schema(self.label) for split in self.splits}
         tables |= {SCORES_FILE: SCORES} if SCORES_FILE in files else {}
-        facts, version = self.publication, self._version()
-        known = {"datePublished": facts.date, "url": facts.url, "license": self.licence.url}
+        publication, version = self.publication, self._version()
+        known = {"datePublished": publication.date, "url": publication.url, "license": self.licence.url}
         removed = ", ".join(f"{name}: {n:,}" for name, n in self.filters())
         return json.dumps(
             {
@@ -587,7 +589,7 @@ class _About:
                 "name": self.title,
                 "description": self.summary(),
                 "version": f"{version}.0" if version.count(".") == 1 else version or "1.0.0",
-                "creator": [{"@type": "sc:Person", "name": name} for name in facts.creators]
+                "creator": [{"@type": "sc:Person", "name": name} for name in publication.creators]
                 or [{"@type": "sc:Organization", "name": _MAKER}],
                 "citeAs": "\n".join(self._bibtex()),
                 "keywords": [*self.keywords],

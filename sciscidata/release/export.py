@@ -106,13 +106,13 @@ class LabelLookup:
         """
         works = works.drop_nulls("work_id")
         wanted = works["work_id"].to_numpy()
-        places = np.searchsorted(self._ids, wanted)
-        found = np.zeros(len(wanted), np.bool_)
-        inside = places < len(self._ids)
-        found[inside] = self._ids[places[inside]] == wanted[inside]
-        places = places[found]
-        columns = [self._look_up(name, places) for name in (*_SCORES, *self._words)]
-        return (works if found.all() else works.filter(found)).with_columns(columns)
+        positions = np.searchsorted(self._ids, wanted)
+        is_known = np.zeros(len(wanted), np.bool_)
+        inside = positions < len(self._ids)
+        is_known[inside] = self._ids[positions[inside]] == wanted[inside]
+        positions = positions[is_known]
+        columns = [self._look_up(name, positions) for name in (*_SCORES, *self._words)]
+        return (works if is_known.all() else works.filter(is_known)).with_columns(columns)
 
     def _look_up(self, name: str, places: npt.NDArray[np.int64]) -> pl.Series:
         if name not in self._columns:
@@ -267,10 +267,10 @@ def verify_labelled(folder: str | Path) -> dict[str, Any]:
     if not path.is_file():
         msg = f"{path} is missing, or no file. Write the export anew with `sciscidata export`."
         raise InputNotFoundError(msg)
-    found = {"bytes": path.stat().st_size, "sha256": "", "rows": 0, "classes": report["classes"]}
-    if found["bytes"] == report["bytes"]:  # else it need not be read: it may be of any size
-        found |= {"sha256": hash_file(path), **_count(path, report["classes"])}
-    wrong = [name for name in found if found[name] != report[name]]
+    measured = {"bytes": path.stat().st_size, "sha256": "", "rows": 0, "classes": report["classes"]}
+    if measured["bytes"] == report["bytes"]:  # else it need not be read: it may be of any size
+        measured |= {"sha256": hash_file(path), **_count(path, report["classes"])}
+    wrong = [name for name in measured if measured[name] != report[name]]
     if wrong:
         msg = (
             f"{path} is not what {REPORT} says: {', '.join(wrong)} differ. Write the export anew with `sciscidata "
@@ -320,7 +320,7 @@ def _show_nothing(amount: float, note: str = "", /) -> None:
 def _render_by_tasks(labelled: LabelLookup, label: OwnLabel | None, parts: PartTasks) -> Generator[_Batch]:
     """Have tasks write the lines of each part of a corpus, and give them in order."""
     report, digest = read_report(parts.corpus)
-    given = {
+    shared = {
         "corpus": str(parts.corpus.absolute()),
         "corpus_sha256": digest,
         "arrays": {name: hand_over(array, parts.home / f"{name}.npy") for name, array in labelled.arrays().items()},
@@ -332,7 +332,7 @@ def _render_by_tasks(labelled: LabelLookup, label: OwnLabel | None, parts: PartT
         Task(
             name=f"lines of part {number + 1} of {len(sizes)}",
             work=name_of(render_part),
-            arguments=given | {"part": number},
+            arguments=shared | {"part": number},
             out=str(parts.home.absolute() / f"{number:06}.jsonl"),
             cost=float(size),
         )
@@ -352,10 +352,10 @@ def _batches_of(tasks: list[Task], facts: list[dict[str, Any]]) -> Generator[_Ba
 
 @lru_cache(maxsize=1)
 def _lookup_in_task(given: str) -> tuple[LabelLookup, OwnLabel | None]:
-    facts = json.loads(given)
-    arrays = {name: np.load(path, mmap_mode="r") for name, path in facts["arrays"].items()}
+    arguments = json.loads(given)
+    arrays = {name: np.load(path, mmap_mode="r") for name, path in arguments["arrays"].items()}
     # Where the classes came from does not matter any more.
-    label = None if facts["label"] is None else OwnLabel(**facts["label"], column=facts["label"]["name"])
+    label = None if arguments["label"] is None else OwnLabel(**arguments["label"], column=arguments["label"]["name"])
     return LabelLookup.of_arrays(arrays, label), label
 
 
@@ -372,14 +372,14 @@ def render_part(
     out: Path,
 ) -> dict[str, Any]:
     """Write the lines of the labelled works in one part of a corpus, and count them."""
-    lookup, own = _lookup_in_task(json.dumps({"arrays": arrays, "label": label}, sort_keys=True))
+    lookup, parsed = _lookup_in_task(json.dumps({"arrays": arrays, "label": label}, sort_keys=True))
     works, _, provenance = scan_corpus(corpus, part=part)
     if provenance["report_sha256"] != corpus_sha256:
         msg = f"the corpus in {corpus} was replaced while it was read. Run again."
         raise StorageError(msg)
-    n_rows, classes = 0, {name: Counter[str | None]() for name in vocabularies(own)}
+    n_rows, classes = 0, {name: Counter[str | None]() for name in vocabularies(parsed)}
     columns = _columns_read(works)
-    with out.open("wb") as file, closing(_render(works.select(columns), lookup, own, n_threads)) as rendered:
+    with out.open("wb") as file, closing(_render(works.select(columns), lookup, parsed, n_threads)) as rendered:
         for batch in rendered:
             file.write(batch.lines)
             n_rows += batch.n_rows

@@ -80,16 +80,16 @@ def score_of(atypicality: Mapping[str, Any]) -> str:
 
 def check_rows(scores: pl.DataFrame, examples: Mapping[str, pl.DataFrame]) -> Iterator[str]:
     """Check that the scores are those of the released works, in their order."""
-    places = [frame.select("openalex_id", pl.lit(split).alias("split")) for split, frame in examples.items()]
-    expected, found = pl.concat(places), scores.select("openalex_id", "split")
-    if found.height != expected.height:
-        yield f"{SCORES_FILE}: {counted(found.height, 'row')}, the splits have {expected.height:,}"
-    common = min(found.height, expected.height)
-    same = [found[name][:common].eq_missing(expected[name][:common]) for name in found.columns]
+    of_splits = [frame.select("openalex_id", pl.lit(split).alias("split")) for split, frame in examples.items()]
+    expected, scored = pl.concat(of_splits), scores.select("openalex_id", "split")
+    if scored.height != expected.height:
+        yield f"{SCORES_FILE}: {counted(scored.height, 'row')}, the splits have {expected.height:,}"
+    common = min(scored.height, expected.height)
+    same = [scored[name][:common].eq_missing(expected[name][:common]) for name in scored.columns]
     wrong = (~(same[0] & same[1])).arg_true()
     if len(wrong):
         row = wrong[0]
-        (is_id, is_split), (id_, split) = found.row(row), expected.row(row)
+        (is_id, is_split), (id_, split) = scored.row(row), expected.row(row)
         yield f"{SCORES_FILE} row {row + 1} is {is_id} of {is_split}, needs {id_} of {split}"
 
 

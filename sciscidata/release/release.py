@@ -334,17 +334,17 @@ def read_release(folder: str | Path) -> Release:
 def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None) -> pl.DataFrame:
     there = texts.collect_schema()
     original = ORIGINAL_ID in there
-    found = (
+    joined = (
         texts.select("work_id", *_FROM_WORKS, *(name for name in (ORIGINAL_ID, *_ALSO_FROM_WORKS) if name in there))
         .join(rows.lazy().select("work_id"), on="work_id", how="semi")
         .collect(engine="streaming")
     )
-    for ids, wrong in ((rows["work_id"], "drawn"), (found["work_id"], "in WORKS")):
+    for ids, wrong in ((rows["work_id"], "drawn"), (joined["work_id"], "in WORKS")):
         if ids.n_unique() < len(ids):
             twice = ids.filter(ids.is_duplicated()).min()
             msg = f"W{twice} is {wrong} more than once. Keep one row each: {ONE_ROW_EACH}."
             raise WorkIdError(msg)
-    missing = rows["work_id"].filter(~rows["work_id"].is_in(found["work_id"].implode()))
+    missing = rows["work_id"].filter(~rows["work_id"].is_in(joined["work_id"].implode()))
     if len(missing):
         msg = (
             f"{counted(len(missing), 'drawn work is', 'drawn works are')} not in WORKS, for example W{missing.min()}. "
@@ -352,11 +352,11 @@ def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None)
         )
         raise WorkIdError(msg)
     absent = [pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in rows.columns]
-    own = [] if label is None else [label.name]
+    label_column = [] if label is None else [label.name]
     return (
         rows.with_columns(absent)
-        .select(*DRAWN, *NOVELTY_COLUMNS, *own, *(name for name in _FROM_DRAW if name in rows.columns))
-        .join(found, on="work_id")
+        .select(*DRAWN, *NOVELTY_COLUMNS, *label_column, *(name for name in _FROM_DRAW if name in rows.columns))
+        .join(joined, on="work_id")
         .with_columns(released_id(original))
         .sort("split_key", "work_id")
     )

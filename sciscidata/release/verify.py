@@ -98,8 +98,8 @@ def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release
         raise ConfigError(msg)
     differences = list(_differences(release, label))
     if differences:
-        found = "".join(f"\n- {difference}" for difference in differences)
-        msg = f"{folder} differs from its {MANIFEST} in {len(differences)} points:{found}\n{REMEDY}"
+        listed = "".join(f"\n- {difference}" for difference in differences)
+        msg = f"{folder} differs from its {MANIFEST} in {len(differences)} points:{listed}\n{REMEDY}"
         raise VerificationError(msg)
     return release
 
@@ -362,14 +362,15 @@ def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel, given: Ow
 
 def _list_all_recomputed(release: Release, given: OwnLabel | None) -> Recomputed:
     """List what was recomputed, the own label too, and what was not and why."""
-    label, found = stated_label(release.manifest), list_recomputed(release.manifest, read_settings(release.manifest)[0])
+    label = stated_label(release.manifest)
+    redone = list_recomputed(release.manifest, read_settings(release.manifest)[0])
     if label is None:
-        return found
+        return redone
     splits = [getattr(release, split) for split in release.splits]
     if all(recompute(frame, given or label) is not None for frame in splits):
         numbers = ", ".join((given or label).reads)
-        return found._replace(done={**found.done, label.name: numbers})
-    return found._replace(left={**found.left, label.name: "only compared with its classes"})
+        return redone._replace(done={**redone.done, label.name: numbers})
+    return redone._replace(left={**redone.left, label.name: "only compared with its classes"})
 
 
 def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, label: OwnLabel | None) -> Iterator[str]:
@@ -377,11 +378,11 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
     columns = balanced_columns(settings, label)
     for group, size in settings.groups.items() if columns else ():
         frame = examples[group] if group in examples else pl.concat([examples["train"], examples["test"]])
-        found = {tuple(cell): count for *cell, count in frame.group_by(*columns).len().rows()}
+        drawn = {tuple(cell): count for *cell, count in frame.group_by(*columns).len().rows()}
         for cell, quota in class_quotas(size, quota_cells(columns, label)).items():
-            if found.get(cell, 0) != quota:
+            if drawn.get(cell, 0) != quota:
                 name = " + ".join(cell)
-                yield f"{group}: {counted(found.get(cell, 0), 'row')} of class {name}, the split asks for {quota:,}"
+                yield f"{group}: {counted(drawn.get(cell, 0), 'row')} of class {name}, the split asks for {quota:,}"
     ids = number_ids(pl.concat([examples["train"], examples["test"]])["openalex_id"])
     if not settings.is_stratified and not ids.null_count():
         keyed = pl.DataFrame([ids.alias("work_id"), split_keys(ids, settings.seed)])

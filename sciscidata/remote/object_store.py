@@ -269,11 +269,11 @@ class Store:
 
     def list_below(self, folder: str) -> dict[str, StoredObject]:
         """List all objects below a folder by their key."""
-        return {found.url[len(self.bucket) + 1 :]: found for found in self._list(folder, below=True)}
+        return {stored.url[len(self.bucket) + 1 :]: stored for stored in self._list(folder, below=True)}
 
     def list_in(self, folder: str) -> dict[str, StoredObject]:
         """List the objects in a folder itself by their name there."""
-        return {PurePosixPath(found.url).name: found for found in self._list(folder, below=False)}
+        return {PurePosixPath(stored.url).name: stored for stored in self._list(folder, below=False)}
 
     def _list(self, folder: str, *, below: bool) -> list[StoredObject]:
         import obstore
@@ -282,10 +282,10 @@ class Store:
 
         def act() -> list[StoredObject]:
             if below:
-                found = [meta for chunk in obstore.list(self._store, prefix) for meta in chunk]
+                listed = [meta for chunk in obstore.list(self._store, prefix) for meta in chunk]
             else:
-                found = list(obstore.list_with_delimiter(self._store, prefix)["objects"])
-            return [self._describe(meta) for meta in found]
+                listed = list(obstore.list_with_delimiter(self._store, prefix)["objects"])
+            return [self._describe(meta) for meta in listed]
 
         return self._keep_trying(act, f"{self.bucket}/{prefix}")
 
@@ -412,10 +412,10 @@ class Store:
                     if isinstance(error, GenericError) and "InvalidBlockList" not in str(error):
                         raise  # Azure says that where the blocks are in a blob already
                     problem = error
-            found = self.find(key)  # if an answer was lost, it is there, and the question was repeated in vain
-            if problem and found == replaced:
+            stored = self.find(key)  # if an answer was lost, it is there, and the question was repeated in vain
+            if problem and stored == replaced:
                 raise problem
-            return found is not None and found.attributes.items() >= attributes.items()
+            return stored is not None and stored.attributes.items() >= attributes.items()
 
         return self._keep_trying(act, f"{self.bucket}/{key}", "written")
 

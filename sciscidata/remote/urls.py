@@ -68,8 +68,8 @@ def show_address(url: str, secret: str | None = None) -> str:
         >>> show_address("http://user:word@a.org:80/v1?api_key=secret"), show_address("tml-secret")
         ('http://***@a.org:80', 'no address')
     """
-    found = _ADDRESS.match(url)
-    if found is None:
+    match = _ADDRESS.match(url)
+    if match is None:
         return "no address"
-    shown = f"{found[1]}{'***@' if found[2] else ''}{found[3]}"
+    shown = f"{match[1]}{'***@' if match[2] else ''}{match[3]}"
     return re.sub(re.escape(secret), "***", shown, flags=re.I) if secret else shown

@@ -116,8 +116,8 @@ def draw_or_explain(
     if not filters["works"]:
         msg = "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
         raise EmptyInputError(msg)
-    found = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
-    removed = f"The filters removed: {found}."
+    by_filter = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
+    removed = f"The filters removed: {by_filter}."
     if not filters["eligible"]:
         off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
         named = f"Name its texts ({', '.join(texts)}), or draw" if texts else "Draw"
@@ -127,7 +127,7 @@ def draw_or_explain(
     try:
         return draw_split(eligible, split, label=label)
     except NotEnoughWorksError as error:
-        lines = [str(error), f"Of {filters['works']:,} works: {removed}" if found else "No filter removed a work."]
+        lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
         if n_unread:
             lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
         raise NotEnoughWorksError("\n".join(lines)) from error

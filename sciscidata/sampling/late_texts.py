@@ -101,8 +101,8 @@ class Queue:
 
     def facts(self, work_ids: pl.Series) -> pl.DataFrame:
         """Return ``work_id``, ``publication_year`` and the labels of works that were read, or are about to be."""
-        found = self._order.filter(pl.col("work_id").is_in(work_ids.implode()))
-        return found.select("work_id", "publication_year", *(pl.col(name).cast(pl.String) for name in self._labels))
+        works = self._order.filter(pl.col("work_id").is_in(work_ids.implode()))
+        return works.select("work_id", "publication_year", *(pl.col(name).cast(pl.String) for name in self._labels))
 
     def next_reading(self) -> pl.Series:
         """Choose the works to read next: of every class with room, the first unread ones in key order."""
@@ -115,9 +115,9 @@ class Queue:
         }
         while True:
             unread = self._order.filter(~pl.col("work_id").is_in(self.read["work_id"].implode()))
-            found = {cell: unread.filter(cell=cell)["work_id"].head(n) for cell, n in wanted.items()}
-            if self._bound == _KEYS or all(len(found[cell]) == n for cell, n in wanted.items()):
-                return pl.concat([pl.Series("work_id", [], pl.Int64), *found.values()])
+            unread_by_cell = {cell: unread.filter(cell=cell)["work_id"].head(n) for cell, n in wanted.items()}
+            if self._bound == _KEYS or all(len(unread_by_cell[cell]) == n for cell, n in wanted.items()):
+                return pl.concat([pl.Series("work_id", [], pl.Int64), *unread_by_cell.values()])
             self._bound = min(self._bound * _READINGS, _KEYS)
             self._order = self._load()
 
@@ -342,10 +342,10 @@ class _Papers:
             self._passed = pl.concat([self._passed, passed]).unique("work_id", keep="first", maintain_order=True)
             # Every work that has a title or a DOI of one of these; these are among them.
             same = self._names.filter(shares_name(passed)).select("work_id").collect(engine="streaming")["work_id"]
-            facts = self._eligible.filter(pl.col("work_id").is_in(same.implode())).collect(engine="streaming")
-            facts = facts.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
-            facts = facts.sort("work_id")
-            judged = _judge(self._read_works(facts["work_id"]), facts, *self._rules)
+            repeats = self._eligible.filter(pl.col("work_id").is_in(same.implode())).collect(engine="streaming")
+            repeats = repeats.filter(~pl.col("work_id").is_in(pl.Series(list(self._judged), dtype=pl.Int64).implode()))
+            repeats = repeats.sort("work_id")
+            judged = _judge(self._read_works(repeats["work_id"]), repeats, *self._rules)
         return find_duplicates(self._passed)
 
 
@@ -396,13 +396,13 @@ def _judge(
 
 def _count_filters(counted: pl.DataFrame, queue: Queue) -> dict[str, int]:
     removed = counted.group_by("removed_by").agg(pl.col("len").sum())
-    found: dict[str, int] = {name: count for name, count in removed.rows() if name is not None}
+    counts: dict[str, int] = {name: count for name, count in removed.rows() if name is not None}
     failed = queue.read.drop_nulls("removed_by").group_by("removed_by").len()
     for name, count in [*failed.rows(), ("duplicate", len(queue.repeated))]:
-        found[name] = found.get(name, 0) + count
+        counts[name] = counts.get(name, 0) + count
     works = int(counted["len"].sum())
     return {
         "works": works,
-        **{name: found.get(name, 0) for name in FILTERS},
-        "eligible": works - sum(found.values()),
+        **{name: counts.get(name, 0) for name in FILTERS},
+        "eligible": works - sum(counts.values()),
     }

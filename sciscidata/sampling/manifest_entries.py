@@ -67,14 +67,14 @@ def describe_novelty(
         return None
     with_z = pl.col("n_pairs").filter(pl.col("z_p10").is_not_null())
     found = scored.lazy().select(works=pl.col("z_p10").count(), pairs=with_z.sum())
-    facts = found.collect(engine="streaming").row(0, named=True)
+    summary = found.collect(engine="streaming").row(0, named=True)
     return {
         "config": None if published else asdict(config),
         "published": {"score": config.score} if published else None,
         "background": background,
         "works": works,
-        "scored_works": facts["works"],
-        "scored_pairs": facts["pairs"],
+        "scored_works": summary["works"],
+        "scored_pairs": summary["pairs"],
         "venue_concentration": {str(year): round(share, 4) for year, share in sorted((concentrations or {}).items())},
         "conventionality_cut": find_conventionality_cut(scored.lazy(), thresholds),
     }
@@ -173,12 +173,12 @@ def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
     """
     remarks: list[str] = []
     for name, columns in counts.get("removed", {}).items():
-        for column, found in columns.items():
-            n, of_all = sum(found.values()), counts["scored"][column]
-            label = max(found, key=lambda word: found[word])
-            share, share_of_all = found[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)
+        for column, by_class in columns.items():
+            n, of_all = sum(by_class.values()), counts["scored"][column]
+            label = max(by_class, key=lambda word: by_class[word])
+            share, share_of_all = by_class[label] / max(n, 1), of_all[label] / max(sum(of_all.values()), 1)
             if n >= _FEWEST_REMOVED and share >= _ALMOST_ONLY and share > _LIFT * share_of_all:
-                numbers = f"{found[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
+                numbers = f"{by_class[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
                 remarks.append(f"the filter {name} removes almost only {label} works: {numbers}.")
     return remarks
 

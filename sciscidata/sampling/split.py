@@ -58,10 +58,10 @@ def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[t
         [('disruptive', 'novel'), ('consolidating', 'balanced'), ('neutral', 'conventional')]
     """
     words = vocabularies(label)
-    found = [words[column] for column in columns]
-    if len(found) < 2:
-        return list(itertools.product(*found))
-    rows, across = found
+    classes = [words[column] for column in columns]
+    if len(classes) < 2:
+        return list(itertools.product(*classes))
+    rows, across = classes
     return [
         (label, across[(i + diagonal) % len(across)]) for diagonal in range(len(across)) for i, label in enumerate(rows)
     ]
@@ -370,10 +370,10 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
 
 def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig) -> None:
     keys = ["split", *columns]
-    found = quotas.join(placed.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
+    filled = quotas.join(placed.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
         pl.col("found").fill_null(0)
     )
-    short = found.filter(pl.col("found") < pl.col("quota"))
+    short = filled.filter(pl.col("found") < pl.col("quota"))
     if short.is_empty():
         return
     eligible = f" of {placed.height:,}" if columns or config.n_dev else ""
@@ -384,7 +384,7 @@ def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[
     ]
     remedy = _REMEDY.replace("n_train and n_test", "n_train, n_test and n_dev") if config.n_dev else _REMEDY
     if columns:
-        in_all = found.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
+        in_all = filled.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
         *rarest, count = in_all.sort("found", maintain_order=True).row(0)
         lines.append(
             f"The rarest class, {_name(rarest)}, has {count:,} works in {'all' if config.n_dev else 'both'} splits "

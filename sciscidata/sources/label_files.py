@@ -66,8 +66,8 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
                 pl.DataFrame({"work_id": number_ids(batch[at] if at else name_texts(batch, texts)), label.name: values})
             )
     rows = pl.concat(tables, how="vertical_relaxed") if tables else pl.DataFrame(schema={"work_id": pl.Int64})
-    found = check_classes(rows, label).unique(maintain_order=True)
-    twice = found.filter(pl.col("work_id").is_duplicated())["work_id"]
+    labelled = check_classes(rows, label).unique(maintain_order=True)
+    twice = labelled.filter(pl.col("work_id").is_duplicated())["work_id"]
     if len(twice):
         msg = (
             f"{counted(twice.n_unique(), 'work has', 'works have')} two classes in "
@@ -75,4 +75,4 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
             "Keep one row for each work."
         )
         raise WorkIdError(msg)
-    return found
+    return labelled

@@ -144,21 +144,21 @@ def read_labelled_files(
     key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
     read = _Reader(config, advance, is_scored=is_scored)
     folder = cached_folder(cache_dir / f"labelled-{key[:16]}", lambda new: read.write_rows(files, new))
-    found = json.loads((folder / "columns.json").read_text("utf-8"))
-    if n := found["missing_values"]:
+    stated = json.loads((folder / "columns.json").read_text("utf-8"))
+    if n := stated["missing_values"]:
         logger.warning("labelled files: %s values are NA or another word for a missing value (now null)", f"{n:,}")
     rows = pl.scan_parquet(folder / _ROWS, glob=False)
-    report = {name: found[name] for name in ("rows", "repeated_texts") if name in found}
+    report = {name: stated[name] for name in ("rows", "repeated_texts") if name in stated}
     report |= {"missing_values": n} if n else {}
     report |= {"missing": [*config.missing]} if config.missing != MISSING else {}
-    return LabelledRows(rows, frozenset(found["columns"]), {**report, "inputs": inputs})
+    return LabelledRows(rows, frozenset(stated["columns"]), {**report, "inputs": inputs})
 
 
 def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
     """List the files of the inputs, as ``find_record_files`` does; the folder of an export stands for its lines."""
-    exports = [Path(expand_home(given)) / LINES for given in inputs]
+    exports = [Path(expand_home(path)) / LINES for path in inputs]
     return find_record_files(
-        tuple(str(lines) if lines.is_file() else given for lines, given in zip(exports, inputs, strict=True))
+        tuple(str(lines) if lines.is_file() else path for lines, path in zip(exports, inputs, strict=True))
     )
 
 
@@ -187,10 +187,10 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
             "files do not hold. Set LabelledConfig.labels='check', or LabelThresholds.novelty_rule='margin'."
         )
         raise ConfigError(msg)
-    given = {name: f"{name} given" for name in VOCABULARIES}
-    expected = compute_disruption_labels(rows.rename(given), thresholds)
+    as_stated = {name: f"{name} given" for name in VOCABULARIES}
+    expected = compute_disruption_labels(rows.rename(as_stated), thresholds)
     if is_uzzi:
-        label, scores = pl.col(given["novelty_label"]), NOVELTY_COLUMNS[:2]
+        label, scores = pl.col(as_stated["novelty_label"]), NOVELTY_COLUMNS[:2]
         is_label = label.is_in(VOCABULARIES["novelty_label"])
         stated = pl.when(is_label).then(label).otherwise(pl.lit("a label"))
         is_scored = pl.all_horizontal(pl.col(name).is_not_null() for name in scores)
@@ -198,10 +198,10 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
     else:
         expected = compute_novelty_labels(expected, thresholds)
     if labels == "recompute":
-        return expected.drop(given.values()), {}
+        return expected.drop(as_stated.values()), {}
     _check_vocabularies(rows)
     wrong: list[tuple[str, str | None, str | None, int, list[int]]] = []
-    for name, theirs in given.items():
+    for name, theirs in as_stated.items():
         differs = expected.filter(pl.col(name).ne_missing(pl.col(theirs)))
         examples = pl.col("work_id").sort().head(_SHOWN)
         groups = differs.group_by(theirs, name).agg(pl.len(), examples.alias("examples")).sort("len", theirs, name)
@@ -316,14 +316,14 @@ class _Reader:
         )
         with pq.ParquetWriter(folder / _ROWS, schema.schema, **CHECKED) as writer:
             for file in files:
-                for batch, found in self._read(file):
-                    columns |= found
+                for batch, present in self._read(file):
+                    columns |= present
                     batch, n = _without_missing(batch, self._config.missing)
                     n_missing += n
-                    if "openalex_id" not in found:
+                    if "openalex_id" not in present:
                         batch = batch.with_columns(name_texts(batch, {"title": "title", "abstract": "abstract"}))
                     rows = _numbered(batch, file)
-                    if "openalex_id" not in found:  # the text is the id
+                    if "openalex_id" not in present:  # the text is the id
                         n_before = rows.height
                         rows = rows.unique("work_id", keep="first", maintain_order=True)
                         rows = rows.filter(~pl.col("work_id").is_in(texts.implode()))
@@ -390,14 +390,14 @@ class _Reader:
         rows = self._decode(file, at)
         while batch := list(islice(rows, _BATCH_ROWS)):
             values = {name: [getattr(row, name) for row in batch] for name in _COLUMNS}
-            found = {name for name, column in values.items() if any(value is not msgspec.UNSET for value in column)}
+            present = {name for name, column in values.items() if any(value is not msgspec.UNSET for value in column)}
             kept = {
                 name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
             }
             for name in ("source_id", "openalex_id"):
                 kept[name] = [None if value is None else str(value) for value in kept[name]]
             try:
-                yield pl.DataFrame(kept, schema={**_COLUMNS, "source_id": pl.String()}), found
+                yield pl.DataFrame(kept, schema={**_COLUMNS, "source_id": pl.String()}), present
             except (TypeError, OverflowError) as error:
                 msg = f"labelled input {printable_name(file)}: a number is too large for its column. {error}"
                 raise CorruptRecordError(msg.partition("\n")[0]) from error

@@ -53,15 +53,15 @@ def put_beside(facts: pl.LazyFrame, table: pl.DataFrame) -> pl.LazyFrame:
     """Put the columns of ``table`` next to works by id, row by row. A join would hold a second table of all works."""
     order = table["work_id"].arg_sort().to_numpy()
     ids = table["work_id"].to_numpy()[order]
-    held = table.drop("work_id")
+    columns = table.drop("work_id")
 
     def look_up(works: pl.DataFrame) -> pl.DataFrame:
         wanted = works["work_id"].to_numpy()
         at = np.minimum(np.searchsorted(ids, wanted), max(ids.size - 1, 0))
         known = pl.Series(ids[at] == wanted) if ids.size else pl.repeat(value=False, n=works.height, eager=True)
         rows = pl.select(pl.when(known).then(pl.Series(order[at] if ids.size else at, dtype=pl.UInt32))).to_series()
-        return works.hstack(held.select(pl.all().gather(rows)))
+        return works.hstack(columns.select(pl.all().gather(rows)))
 
-    schema = {**facts.collect_schema(), **held.schema}
+    schema = {**facts.collect_schema(), **columns.schema}
     pushed = {"predicate_pushdown": False, "projection_pushdown": False}
     return facts.map_batches(look_up, schema=schema, streamable=True, **pushed)

@@ -52,18 +52,18 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
     a pipe or a device. A PermissionError means that a folder may not be read.
     """
     files: dict[Path, Path] = {}
-    for given in inputs:
-        matches = matches_of(given)
+    for pattern in inputs:
+        matches = matches_of(pattern)
         if not matches:
-            what = "matches no file" if glob.has_magic(given) else "does not exist"
-            msg = f"records input {given!r} {what}. Check the path; it is relative to {Path.cwd()}."
+            what = "matches no file" if glob.has_magic(pattern) else "does not exist"
+            msg = f"records input {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
             raise InputNotFoundError(msg)
-        found = [file for match in sorted(matches) for file in _files_of(match)]
-        if not found:
+        matched = [file for match in sorted(matches) for file in _files_of(match)]
+        if not matched:
             names = ", ".join((*_SUFFIXES, *_COMPRESSED))
-            msg = f"records input {given!r} holds no file that ends in {names}. List other files one by one."
+            msg = f"records input {pattern!r} holds no file that ends in {names}. List other files one by one."
             raise InputNotFoundError(msg)
-        for file in found:
+        for file in matched:
             files.setdefault(real_path(file), file)
     return list(files.values())
 
@@ -163,25 +163,25 @@ def _take_document(
     first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits
 ) -> tuple[list[Any], bool]:
     """Collect a whole document, and return whether it is one; if not, the blocks read so far. It may be too large."""
-    held: list[bytes | CorruptRecordError] = [first]
+    blocks_read: list[bytes | CorruptRecordError] = [first]
     size = len(first)
     for block in blocks:
-        held.append(block)
+        blocks_read.append(block)
         if isinstance(block, CorruptRecordError):  # as lines, it is one of them
-            return held, False
+            return blocks_read, False
         size += 1 + len(block)
         if size > limits.document_bytes:
             # Or the first line is a record that was cut off; then the second line is a record.
-            second = first.lstrip().split(b"\n", 2)[1:2] or held[1:2]
+            second = first.lstrip().split(b"\n", 2)[1:2] or blocks_read[1:2]
             if isinstance(second[0], bytes) and second[0].lstrip()[:1] == b"{" and _is_json(second[0]):
-                return held, False
+                return blocks_read, False
             msg = (
                 f"the JSON document that begins here has more than {limits.max_document_mb:,} MB and is not read. If "
                 "you trust it, raise RecordsConfig.max_document_mb, or write one work per line: "
                 "jq -c '.results[]? // .[]'"
             )
             raise CorruptRecordError(msg)
-    document = b"\n".join(cast("list[bytes]", held))
+    document = b"\n".join(cast("list[bytes]", blocks_read))
     # Or the first line is a record that was cut off; then the other lines are records.
     return [document], _is_json(document)
 

@@ -71,18 +71,18 @@ def sort_on_disk(
         ...     [batch["a"].to_list() for batch in sort_on_disk(batches, "a", Path(home), run_bytes=1)]
         [[0, 1, 2], [3], [4]]
     """
-    paths, held, size = list[Path](), list[pl.DataFrame](), 0
+    paths, in_memory, size = list[Path](), list[pl.DataFrame](), 0
     for batch in batches:
-        held.append(batch)
+        in_memory.append(batch)
         size += batch.estimated_size()
         if size >= run_bytes:
             paths.append(folder / f"run-{len(paths)}.arrow")
-            _write_run(pl.concat(held).sort(key), paths[-1], batch_bytes)
-            held, size = [], 0
+            _write_run(pl.concat(in_memory).sort(key), paths[-1], batch_bytes)
+            in_memory, size = [], 0
     with ExitStack() as stack:
         runs = [_Run(key, stack.enter_context(pa.ipc.open_file(path))) for path in paths]
-        if held:
-            runs.append(_Run(key, None, pl.concat(held).sort(key)))
+        if in_memory:
+            runs.append(_Run(key, None, pl.concat(in_memory).sort(key)))
         while runs := [run for run in runs if run.rows.height]:
             last = min(run.rows[key][-1] for run in runs)
             yield pl.concat([run.take(last) for run in runs]).sort(key)

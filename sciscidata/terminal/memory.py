@@ -61,14 +61,14 @@ def about_memory(error: BaseException) -> str | None:
         >>> about_memory(RuntimeError("no kernel")) is None
         True
     """
-    found: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(10):
-        if found is None:
+        if cause is None:
             return None
-        is_short = isinstance(found, MemoryError) or (isinstance(found, OSError) and found.errno == errno.ENOMEM)
-        if is_short or (isinstance(found, RuntimeError | OSError | ImportError) and _SHORT.search(str(found))):
-            reason = str(found).partition("\n")[0].strip().rstrip(".") or type(found).__name__
+        is_short = isinstance(cause, MemoryError) or (isinstance(cause, OSError) and cause.errno == errno.ENOMEM)
+        if is_short or (isinstance(cause, RuntimeError | OSError | ImportError) and _SHORT.search(str(cause))):
+            reason = str(cause).partition("\n")[0].strip().rstrip(".") or type(cause).__name__
             remedy = "Close other programs, raise the limit (ulimit -v), or read fewer works."
             return f"out of memory: {reason}. {remedy}"
-        found = found.__cause__ or found.__context__
+        cause = cause.__cause__ or cause.__context__
     return None

@@ -125,22 +125,22 @@ class Candidates:
             later = describe_later_works(counts, eligibility.last_year)
             for remark in remark_on_later_works(later, eligibility.last_year):
                 logger.warning("%s", remark)
-        found = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
+        all_years = cls(client, config, eligibility, {year: counts[year] for year in sorted(counts)}, later)
         last_years = [config.to_year, 9_999 if eligibility.max_year is None else eligibility.max_year]
         if eligibility.complete_window and cd.window_years is not None and eligibility.last_year is not None:
             last_years.append(eligibility.last_year - cd.window_years - 1)
         first, last = max(config.from_year, eligibility.min_year or 1), min(last_years)
-        chosen = {year: n for year, n in found.per_year.items() if first <= year <= last}
+        chosen = {year: n for year, n in all_years.per_year.items() if first <= year <= last}
         if not chosen:
             msg = (
-                f"OpenAlex has {sum(counts.values()):,} works that pass the filters ({found.filter_text()}), but 0 "
+                f"OpenAlex has {sum(counts.values()):,} works that pass the filters ({all_years.filter_text()}), but 0 "
                 f"from {first} to {last}, the requested years with a complete citation window. Widen the years "
                 "(OpenAlexConfig.from_year, OpenAlexConfig.to_year, EligibilityConfig.min_year, "
                 "EligibilityConfig.max_year), or relax the filters."
             )
             raise EmptyInputError(msg)
         logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
-        return replace(found, per_year=chosen)
+        return replace(all_years, per_year=chosen)
 
     @property
     def available(self) -> int:

@@ -188,7 +188,7 @@ def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozense
     counted = frozenset(references[:room])
     # One clause fewer is excluded than was counted, to make room for the listed clause.
     excluded = [f"cites:!{text}" for text in _chunks(references[: room - ANY_OF])]
-    found: dict[int, int] = {}
+    year_of: dict[int, int] = {}
     for chunk in _chunks(references[room:]):
         text = ",".join([f"cites:{chunk}", *also, *excluded])
         pages = yield [_list_request(text, 1)]
@@ -199,8 +199,8 @@ def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozense
         for citer in (citer for page in pages for citer in works_of(page)):
             fresh = citer.work_id not in leave_out and counted.isdisjoint(citer.references)
             if fresh and citer.publication_year is not None:
-                found[citer.work_id] = citer.publication_year
-    return Counter(found.values())
+                year_of[citer.work_id] = citer.publication_year
+    return Counter(year_of.values())
 
 
 def _chunks(references: Sequence[int]) -> list[str]:
@@ -262,24 +262,24 @@ class ReferenceRecords:
         self._asked.update(ids)
         select = "id,publication_year,primary_location,referenced_works"
         requests = [_list_request(f"openalex:{chunk}", 1, select) for chunk in _chunks(ids)]
-        found: list[Work] = []
+        received: list[Work] = []
         for answer in self.client.fetch_all(requests, check_answer):
             for work in works_of(answer):
-                found.append(work)
+                received.append(work)
                 if work.publication_year is not None and work.work_id in work.references:
                     references = frozenset(work.references) - {work.work_id}
                     self._self_citers[work.work_id] = (work.publication_year, references)
-        if found:
-            self._frames.append(works_frame(found, REFERENCE_WORKS))
+        if received:
+            self._frames.append(works_frame(received, REFERENCE_WORKS))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
         """Count by year the references that the API counts as citers only because they cite themselves.
 
         The first count has those that also cite the focal work, and so seem to cite both. The second has all.
         """
-        own = frozenset(references)
-        found = [self._self_citers[reference] for reference in references if reference in self._self_citers]
-        in_vain = [(year, cited) for year, cited in found if own.isdisjoint(cited)]
+        listed = frozenset(references)
+        self_citers = [self._self_citers[reference] for reference in references if reference in self._self_citers]
+        in_vain = [(year, cited) for year, cited in self_citers if listed.isdisjoint(cited)]
         return Counter(year for year, cited in in_vain if work_id in cited), Counter(year for year, _ in in_vain)
 
     def works(self) -> pl.DataFrame:

@@ -389,16 +389,16 @@ class _Pull:
         dialogues = [ask_reference_citers(work.work_id, own_references(work)) for work in works]
         answers = converse(self.client, dialogues)
         self.records.ask(reference for work in works for reference in work.references)
-        found: dict[int, Years] = {}
+        years_of: dict[int, Years] = {}
         for work, years in zip(works, answers, strict=True):
             focal = citers[work.work_id]
             if years is not None:
                 _, all_in_vain = self.records.counted_in_vain(work.work_id, own_references(work))
-                found[work.work_id] = years - all_in_vain
-            if years is None or (focal and not focal.citing_both <= found[work.work_id]):
+                years_of[work.work_id] = years - all_in_vain
+            if years is None or (focal and not focal.citing_both <= years_of[work.work_id]):
                 self._pass_over("too_many_citers" if years is None else "inconsistent_counts")
                 citers[work.work_id] = None
-        return found
+        return years_of
 
     def _tables(self, *, texts: bool, novelty: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
         """Make WORKS, CITATIONS and the scores of all works judged so far, with null for ATYPICALITY if not wanted."""

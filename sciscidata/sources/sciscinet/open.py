@@ -85,15 +85,15 @@ def _with_names(structure: pl.LazyFrame, tables: SciSciNet, eligibility: Eligibi
 
 def measure_sciscinet(config: SciSciNetConfig, _: SourceRequest) -> ToRead:
     """Name the tables. Where scores are published and lie on this machine, count the classes too."""
-    found = scan_sciscinet(config)
+    corpus = scan_sciscinet(config)
 
     def count(thresholds: LabelThresholds) -> str:
-        with reading(found.tables):
-            counts = count_labels(compute_labels(found.structure.select("cd_index"), thresholds))
+        with reading(corpus.tables):
+            counts = count_labels(compute_labels(corpus.structure.select("cd_index"), thresholds))
         return "classes, counted, before the filters: " + ", ".join(f"{label} {n:,}" for label, n in counts.items())
 
     return ToRead(
-        f"SciSciNet, {len(found.tables)} tables of {config.folder}: {', '.join(found.tables)}",
+        f"SciSciNet, {len(corpus.tables)} tables of {config.folder}: {', '.join(corpus.tables)}",
         describe_classes=None if config.recompute or is_url(str(config.folder)) else count,
         time="minutes where scores are published; with recompute about one for each 60 million citations",
     )

@@ -47,19 +47,19 @@ class _Places:
         ids = read_sorted_ids(papers)
         if find_repeats(ids).size:
             ids = np.unique(ids)
-        places = np.full(ids.size, _NO_PLACE, np.uint32)
+        place_of = np.full(ids.size, _NO_PLACE, np.uint32)
         n_texts = 0
         for batch in [] if texts is None else texts.batches(_SPOOLED_ROWS, "work_id"):
             at, rows = look_up(ids, batch["work_id"])
-            places[at] = n_texts + rows
+            place_of[at] = n_texts + rows
             n_texts += batch.height
         n_places = n_texts
         for start in range(0, ids.size, _BLOCK):  # in blocks, because a mask of all works needs 9 bytes each
-            block = places[start : start + _BLOCK]
+            block = place_of[start : start + _BLOCK]
             without = np.flatnonzero(block == _NO_PLACE)
             block[without] = np.arange(n_places, n_places + without.size)
             n_places += without.size
-        return cls(ids, places, n_texts, n_places)
+        return cls(ids, place_of, n_texts, n_places)
 
     def look_up(self, work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
         """Return the rows with a known work, and their places."""
@@ -143,19 +143,19 @@ def _cut(
     n_blocks = -(-places.n_places // _BLOCK)
     _allow_open_files(n_blocks + _OTHER_FILES)
     # Of papers and texts only these columns, of links all.
-    held = {
+    columns_of = {
         name: [column for column in table.columns if column in columns or name not in ("papers", "texts")]
         for name, table in tables.items()
     }
     spools = {name: RowSpool(folder, name) for name in tables}
     for name, table in tables.items():
         with spools[name] as spool:
-            for batch in table.scan(*held[name]).collect_batches(chunk_size=_SPOOLED_ROWS):
+            for batch in table.scan(*columns_of[name]).collect_batches(chunk_size=_SPOOLED_ROWS):
                 rows, stands = places.look_up(batch["work_id"])
                 spool.add(batch[rows], (stands // _BLOCK).astype(np.int64))
     for number in range(n_blocks):
         paths = {name: spool.path(number) for name, spool in spools.items()}
-        yield {name: _spooled(tables[name], held[name], path) for name, path in paths.items()}
+        yield {name: _spooled(tables[name], columns_of[name], path) for name, path in paths.items()}
         for path in paths.values():
             path.unlink(missing_ok=True)
 

@@ -227,15 +227,15 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
     ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
     n = 0
     for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=1 << 18, maintain_order=False):
-        found = batch["work_id"].to_numpy()
-        end = n + found.size
-        if end > ids.size or found.size != batch.height:  # Polars checks neither the footer nor the pages
+        ids_of_batch = batch["work_id"].to_numpy()
+        end = n + ids_of_batch.size
+        if end > ids.size or ids_of_batch.size != batch.height:  # Polars checks neither the footer nor the pages
             msg = (
                 f"SciSciNet table {table.name}: {table.location} is damaged: "
                 "it has another number of rows than its footer states. Download it again."
             )
             raise InputNotFoundError(msg)
-        ids[n:end] = found
+        ids[n:end] = ids_of_batch
         n = end
     ids = ids[:n]
     ids.sort()

@@ -76,15 +76,15 @@ def find_layout(place: Path | Store, edition: Edition | None, *, allow_missing_m
     Source: https://help.openalex.org/access/snapshot (2026), https://docs.openalex.org/download-all-data (before).
     """
     home = _Bucket(place) if isinstance(place, Store) else _Disk(place)
-    found = next(_find_works(home, (edition,) if edition else ("parquet", "jsonl")), None)
-    if found is None:
+    home_of_works = next(_find_works(home, (edition,) if edition else ("parquet", "jsonl")), None)
+    if home_of_works is None:
         msg = (
             f"{home.show(home.root)} holds no {edition or 'jsonl or parquet'} part of works. Needed: "
             f"{_HOMES[edition or 'jsonl'][0]}/updated_date=YYYY-MM-DD/part_NNNN{_SUFFIX[edition or 'jsonl']}. "
             f"{home.remedy}"
         )
         raise InputNotFoundError(msg)
-    edition, works, here = found
+    edition, works, here = home_of_works
     manifest = _read_manifest(home, works)
     if manifest is None and not allow_missing_manifest:
         msg = (

@@ -79,19 +79,19 @@ def read_batches(
     """
     gap = Gap(limits)
     read = _read_jsonl if part.edition == "jsonl" else _read_parquet
-    held: list[Batch] = []
+    waiting: list[Batch] = []
     read_before = 0
     for chunk in read(Path(part.path), advance, limits, gap, include_xpac):
         rest = chunk
         while len(rest):
             is_full = gap.n_read - read_before > _BATCH_BYTES
-            taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(map(len, held)))
-            held.append(taken)
-            if is_full or sum(map(len, held)) == BATCH_WORKS:
-                yield _join(held)
-                held, read_before = [], gap.n_read
-    if held:
-        yield _join(held)
+            taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(map(len, waiting)))
+            waiting.append(taken)
+            if is_full or sum(map(len, waiting)) == BATCH_WORKS:
+                yield _join(waiting)
+                waiting, read_before = [], gap.n_read
+    if waiting:
+        yield _join(waiting)
 
 
 def _split(batch: Batch, n: int) -> tuple[Batch, Batch]:
@@ -244,14 +244,14 @@ def _rows_of_frame(
             rows = rows.with_columns(
                 frame.select(pl.when(wanted).then(decode_inverted_index(_INDEX)).alias("abstract")).to_series()
             )
-    places = odd.drop_in_place("row").to_list()
-    indexes: list[str | None] = [None] * len(places)
+    odd_rows = odd.drop_in_place("row").to_list()
+    indexes: list[str | None] = [None] * len(odd_rows)
     if _INDEX in odd.columns:
         # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
         indexes = odd.drop_in_place(_INDEX).to_list()
-    lines = dict(zip(places, odd.write_ndjson().encode().splitlines() if places else [], strict=True))
-    sizes = {place: len(lines[place]) + len(index or "") for place, index in zip(places, indexes, strict=True)}
-    found, problems = merge_rows(rows, lines, dict(zip(places, indexes, strict=True)))
+    lines = dict(zip(odd_rows, odd.write_ndjson().encode().splitlines() if odd_rows else [], strict=True))
+    sizes = {place: len(lines[place]) + len(index or "") for place, index in zip(odd_rows, indexes, strict=True)}
+    found, problems = merge_rows(rows, lines, dict(zip(odd_rows, indexes, strict=True)))
     long = [place for place, n in sizes.items() if n > limits.line_bytes]
     if long:
         found = found.filter(~pl.col("row").is_in(long))

@@ -363,7 +363,7 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
     A file is ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
     A file that is damaged, or has neither column, is a CorruptRecordError.
     """
-    found = [np.empty(0, np.int64)]
+    batches = [np.empty(0, np.int64)]
     for path in files:
         place: int | None = None
         try:
@@ -382,14 +382,14 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
                     table = pl.read_csv(io.BytesIO(lines), has_header=False, columns=[place], infer_schema=False)
                     ids = table.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
                     ids = ids.drop_nulls().to_numpy()
-                    found.append(ids)
+                    batches.append(ids)
                     if len(ids):
                         gap.clear()
         except (StopIteration, UnicodeDecodeError, pl.exceptions.PolarsError, CorruptRecordError) as error:
             what = error if isinstance(error, CorruptRecordError) else "it has no column work_id or id"
             msg = f"{path} is no list of deleted works: {what}. Copy it again, or remove it to keep all works."
             raise CorruptRecordError(msg) from error
-    return np.unique(np.concatenate(found))
+    return np.unique(np.concatenate(batches))
 
 
 def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:

@@ -88,14 +88,14 @@ def find_columns(
         of the year. Did you mean year='year'?
     """
     owner = f"{owner}." if owner else ""
-    found: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for role, own in roles.items():
         name = given.get(role)
         listed = [name] if isinstance(name, str) else [*name] if name else []
         at = next((column for column in listed or [own] if column in there), None)
         is_needed = role in ("id", "citing", "cited") or (role == "year" and not given.get("date"))
         if at is not None:
-            found[role] = at
+            columns[role] = at
         elif is_needed or isinstance(name, str):
             near = _near(role, (listed or [own])[0], there)
             hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set {owner}{role}=."
@@ -104,15 +104,15 @@ def find_columns(
                 f" Name the column of the {role}.{hint}"
             )
             raise SchemaMismatchError(msg)
-    for column, n in Counter(found.values()).items():
+    for column, n in Counter(columns.values()).items():
         if n > 1:
-            twice = " and ".join(f"{owner}{role}" for role, name in found.items() if name == column)
+            twice = " and ".join(f"{owner}{role}" for role, name in columns.items() if name == column)
             msg = f"{twice} are both {column!r}, need a column each. Name another column for one of them."
             raise ConfigError(msg)
         if [*there].count(column) > 1:
             msg = f"{table} has two columns {column!r}, needs one. Rename or drop the other."
             raise SchemaMismatchError(msg)
-    return found
+    return columns
 
 
 def _near(role: str, wanted: str, there: Sequence[str]) -> str:
@@ -219,13 +219,13 @@ def _dates(values: pl.Series) -> pl.Series:
     """Read the day of every row; null where there is none, or one of an impossible year."""
     dtype = values.dtype
     if dtype == pl.String() or isinstance(dtype, pl.Categorical | pl.Enum):
-        found = values.cast(pl.String).str.strip_chars().str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
+        dates = values.cast(pl.String).str.strip_chars().str.slice(0, 10).str.to_date("%Y-%m-%d", strict=False)
     elif isinstance(dtype, pl.Date | pl.Datetime):
-        found = values.cast(pl.Date)
+        dates = values.cast(pl.Date)
     else:  # years
-        found = pl.Series([None], dtype=pl.Date).new_from_index(0, len(values))
-    is_possible = found.dt.year().is_between(FIRST_YEAR, LAST_YEAR)
-    return found.set(~is_possible.fill_null(value=True), None).alias("publication_date")
+        dates = pl.Series([None], dtype=pl.Date).new_from_index(0, len(values))
+    is_possible = dates.dt.year().is_between(FIRST_YEAR, LAST_YEAR)
+    return dates.set(~is_possible.fill_null(value=True), None).alias("publication_date")
 
 
 def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
@@ -327,9 +327,9 @@ def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
         "citations_without_id": (("citation lacks one of its", "citations lack one of their"), "ids (left out)"),
         "missing_values": (("value is", "values are"), "NA or another word for a missing value (now null)"),
     }
-    found = [f"{counted(tally[name], *words)} {text}" for name, (words, text) in texts.items() if tally.get(name)]
-    if found:
-        logger.warning("%s: %s", stage, "; ".join(found))
+    gaps = [f"{counted(tally[name], *words)} {text}" for name, (words, text) in texts.items() if tally.get(name)]
+    if gaps:
+        logger.warning("%s: %s", stage, "; ".join(gaps))
 
 
 def describe_gaps(tally: Mapping[str, int]) -> dict[str, Any]:

@@ -178,14 +178,14 @@ class TableFile:
     def _read_json(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         struct = _struct_of(columns)
         decoder, leaves = msgspec.json.Decoder(struct), [_path_of(name, columns) for name in columns]
-        held: list[Any] = []
+        decoded: list[Any] = []
         for number, block in self._numbered_blocks(advance):
-            held += self._decode(block, number, decoder)
-            if len(held) >= _ROWS:
-                yield _frame_of(held, columns, leaves)
-                held = []
-        if held:
-            yield _frame_of(held, columns, leaves)
+            decoded += self._decode(block, number, decoder)
+            if len(decoded) >= _ROWS:
+                yield _frame_of(decoded, columns, leaves)
+                decoded = []
+        if decoded:
+            yield _frame_of(decoded, columns, leaves)
 
     def _read_values(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
         """Read a list on one line, or one laid out over lines, as files of records; it is held."""

@@ -90,7 +90,7 @@ def from_tables(
         >>> scores.filter(original_id="P2").select("original_id", "cd_index").row(0)
         ('P2', 1.0)
     """
-    given: Names = {
+    named: Names = {
         **{"id": id, "year": year, "date": date, "venue": venue, "title": title, "abstract": abstract, "field": field},
         **{"references": references, "citing": citing, "cited": cited},
     }
@@ -98,11 +98,11 @@ def from_tables(
     check_citations_given(citations is not None, references, "citations", "references")
     tally: Counter[str] = Counter()
     citations = None if citations is None else _Table(citations, "citations")
-    of_citations = {given[role] or own for role, own in OF_CITATIONS.items()}
+    of_citations = {named[role] or own for role, own in OF_CITATIONS.items()}
     if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
         msg = f"{_STAGE}: {SWAPPED}"
         raise SchemaMismatchError(msg)
-    at = find_columns(works.columns, OF_WORKS, given, table=f"{_STAGE}: works")
+    at = find_columns(works.columns, OF_WORKS, named, table=f"{_STAGE}: works")
     table = works.read([*at.values(), *kept_columns(works.columns)])
     if table.is_empty():
         msg = f"{_STAGE}: works has no row. Check the table and the filters before."
@@ -112,7 +112,7 @@ def from_tables(
     if citations is None:
         edges = reference_rows(table, at, tally, missing)
     else:
-        ends = find_columns(citations.columns, OF_CITATIONS, given, table=f"{_STAGE}: citations")
+        ends = find_columns(citations.columns, OF_CITATIONS, named, table=f"{_STAGE}: citations")
         edges = citation_rows(citations.read([*ends.values()]), ends, tally, missing)
         at |= ends
     warn_of_gaps(tally, _STAGE)

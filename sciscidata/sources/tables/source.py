@@ -121,19 +121,19 @@ def find_table_files(config: TablesConfig) -> dict[str, list[Path]]:
     Raises:
         InputNotFoundError: one does not exist, a pattern matches nothing, or it is no file.
     """
-    found: dict[str, list[Path]] = {}
+    by_option: dict[str, list[Path]] = {}
     for option in ("works", "citations"):
         files: dict[Path, Path] = {}
-        for given in getattr(config, option):
-            matches = sorted(matches_of(given))
+        for pattern in getattr(config, option):
+            matches = sorted(matches_of(pattern))
             wrong = next((match for match in matches if not match.is_file()), None)
             if wrong is not None or not matches:
                 what = f"names {wrong}, which is no file" if wrong is not None else "matches no file"
-                msg = f"TablesConfig.{option} {given!r} {what}. Check the path; it is relative to {Path.cwd()}."
+                msg = f"TablesConfig.{option} {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
                 raise InputNotFoundError(msg)
             files |= {real_path(match): match for match in matches}
-        found[option] = [*files.values()]
-    return found
+        by_option[option] = [*files.values()]
+    return by_option
 
 
 def cached_tables(config: TablesConfig, cache_dir: Path, advance: Callable[[float], None] | None = None) -> Corpus:
@@ -220,11 +220,11 @@ def ingest_tables(
             return rows(batch, ends or at, tally, config.missing).select(columns)
 
         yield from _read(citations or works, names, advance, rows_of)
-        found.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
+        counted.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
 
     listed = [path for files in paths.values() for path in files]
     inputs = {path: {"name": printable_name(path), "bytes": path.stat().st_size} for path in listed}
-    found: dict[str, Any] = {}
+    counted: dict[str, Any] = {}
     provenance: dict[str, Any] = {
         "kind": "tables",
         "columns": {**at, **ends},
@@ -237,7 +237,7 @@ def ingest_tables(
         scan_batches(read_citations, CITATIONS, "files of citations"),
     )
     corpus = write_corpus(
-        Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=found
+        Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=counted
     )
     warn_of_gaps(corpus.provenance, "tables")
     return corpus
