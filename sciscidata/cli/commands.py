@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
     from sciscidata.engines.engine import Engine
 
-_FILES: Final = ("records", "tables", "synthetic", "sciscinet", "snapshot")
+#: Stands for the sections of all sources that can be written as a corpus on disk.
+_INGESTED: Final = "ingested"
 _SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
 _SCORES_OUT: Final = "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://"
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
@@ -274,7 +275,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "save the null model of novelty of a whole corpus, for `build --background`",
         _background,
         "sciscidata background --snapshot openalex --out field.parquet",
-        sections=(*_FILES, "corpus", "novelty"),
+        sections=(_INGESTED, "corpus", "novelty"),
         top=("source", "out", "cache_dir", "overwrite"),
         without=("texts", "recompute", "score", "min_pairs", "unique_pairs", "undefined_pairs"),
         main=(
@@ -294,7 +295,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "read a whole source once into a corpus on disk",
         _ingest,
         "sciscidata ingest --snapshot openalex --out corpora/openalex",
-        sections=_FILES,
+        sections=(_INGESTED,),
         top=("source", "out", "cache_dir", "overwrite"),
         without=("recompute",),
         arguments=("sciscidata.stages:ingest", ("texts",)),
@@ -392,7 +393,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         "label every work of a source, instead of drawing some of them",
         _export,
         "sciscidata export --corpus corpora/openalex --out labelled",
-        sections=(*_FILES, "corpus", "cd", "novelty", "thresholds", "label"),
+        sections=(_INGESTED, "corpus", "cd", "novelty", "thresholds", "label"),
         top=("source", "out", "novelty", "background", "cache_dir"),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background"),
@@ -446,17 +447,20 @@ COMMANDS: Final[Mapping[str, Command]] = {
 
 def list_options(name: str) -> list[Option]:
     """List the options of a command, in the order of the settings file."""
-    from sciscidata.cli.settings import SOURCES, list_arguments, list_settings
+    from sciscidata.cli.settings import INGESTED, SECTIONS, SOURCES, list_arguments, list_settings
     from sciscidata.options.checks import Hint
 
     command, options = COMMANDS[name], list[Option]()
+    sections = {*(SECTIONS if command.sections is None else command.sections)}
+    if _INGESTED in sections:
+        sections |= INGESTED
     for option in list_settings() if command.top else ():
         if option.section == "" and option.name in command.top:
             if option.name == "source" and command.sections is not None:
-                hint = Hint(Literal[*(kind for kind in SOURCES if kind in command.sections)])
+                hint = Hint(Literal[*(kind for kind in SOURCES if kind in sections)])
                 option = dataclasses.replace(option, hint=hint, default=None)
             options.append(_for_command(option, command))
-        elif option.section and (command.sections is None or option.section in command.sections):
+        elif option.section in sections:
             options += [option] if option.name not in command.without else []
     module, _, function = command.arguments[0].partition(":")
     if module:

@@ -9,8 +9,9 @@ import polars as pl
 
 from sciscidata.cli.summary import shown
 from sciscidata.config import BuildConfig, source_request
+from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.filter import chosen_names, remark_on_names
-from sciscidata.sampling.split import balanced_columns, class_quotas, quota_cells
+from sciscidata.sampling.split import balanced_columns
 from sciscidata.sources.dry_run import ToAsk, ToRead
 from sciscidata.sources.openalex.source import published_shares
 from sciscidata.sources.registry import find_source

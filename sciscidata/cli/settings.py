@@ -18,6 +18,8 @@ from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import Hint, check_value, field_hints
 from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, list_options, read_texts
+from sciscidata.schemas import Corpus
+from sciscidata.sources import registry
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscidata.terminal.messages import find_unknown, suggest
 
@@ -25,14 +27,17 @@ from sciscidata.terminal.messages import find_unknown, suggest
 Settings = dict[str, dict[str, Any]]
 
 #: The configuration class of each source, and of each other section of the settings file.
-SOURCES: Final[Mapping[str, type]] = {
-    kind.__name__.removesuffix("Config").lower(): kind for kind in field_hints(BuildConfig)["source"].configurations
+_ROWS: Final = {
+    row.config.__name__.removesuffix("Config").lower(): row for row in registry.SOURCES if row.config is not Corpus
 }
+SOURCES: Final[Mapping[str, type]] = {name: row.config for name, row in _ROWS.items()}
 SECTIONS: Final[Mapping[str, type]] = SOURCES | {
     name: hint.configurations[0]
     for name, hint in field_hints(BuildConfig).items()
     if hint.configurations and name != "source"
 }
+#: The sources that can be written as a corpus on disk.
+INGESTED: Final = frozenset(name for name, row in _ROWS.items() if row.can_be_ingested)
 #: Named starting points of a section; other options go over them.
 _BASES: Final = {"cd": ("compat", CD_COMPAT), "novelty": ("compat", NOVELTY_COMPAT), "thresholds": ("preset", PRESETS)}
 #: Where sections share a name, its flag starts with the section (``--novelty-seed``), but not in these.

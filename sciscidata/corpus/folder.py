@@ -44,8 +44,6 @@ TABLES: dict[str, pl.Schema] = {
 }
 ORIGINAL_KEY = "original_id"  # of the report: the type of this column of the works, where they have one
 DATED_KEY = "has_dates"  # of the report, where the works have DATES
-#: Rows per group of each table. A query reads the texts of one group at least.
-ROWS_PER_GROUP = {"works": 4_096, "texts": 4_096, "citations": 65_536}
 INDEX, REMOVED_FILE, MADE_OF, RECEIPTS = "corpus.json", "removed.parquet", "made_of.json", "receipts"
 UNFINISHED = ".unfinished"  # parts that workers are writing
 _KEY = "work_id"

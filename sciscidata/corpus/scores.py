@@ -19,7 +19,7 @@ from sciscidata.corpus.folder import scan_corpus
 from sciscidata.errors import InputNotFoundError, ReleaseExistsError, VerificationError
 from sciscidata.options.checks import require_parquet_name
 from sciscidata.storage import BLANK_SEAL, atomic_file, clear_leftovers, is_sealed, seal
-from sciscidata.storage.parquet import CHECKED, SCORES_PER_GROUP
+from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
 
 logger = logging.getLogger(__name__)
 
@@ -148,7 +148,7 @@ def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str,
                 writer = stack.enter_context(pq.ParquetWriter(file, table.schema, **CHECKED))
                 # Not with the schema, which pyarrow writes a second time in a form of its own.
                 writer.add_key_value_metadata({SCORES_KEY: json.dumps({**facts, **BLANK_SEAL}, sort_keys=True)})
-            writer.write_table(table, row_group_size=SCORES_PER_GROUP)
+            writer.write_table(table, row_group_size=ROWS_PER_GROUP["scores"])
         stack.close()
         seal(file)
     return out

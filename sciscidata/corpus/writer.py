@@ -22,7 +22,6 @@ from sciscidata.corpus.folder import (
     RECEIPTS,
     REMOVED_FILE,
     REMOVED_ROWS,
-    ROWS_PER_GROUP,
     TABLES,
     UNFINISHED,
     describe_part,
@@ -37,7 +36,7 @@ from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus, require_columns
 from sciscidata.storage import BLANK_SEAL, hash_file, refuse_link, seal_text, storage_error, whole_when_done
 from sciscidata.storage.lock import hold_folder
-from sciscidata.storage.parquet import write_parquet
+from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet
 from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import read_whole
 

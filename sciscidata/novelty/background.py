@@ -44,14 +44,13 @@ from sciscidata.novelty.year_tasks import YearWork, take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
-from sciscidata.storage.parquet import CHECKED, read_parquet, write_parquet
+from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP, read_parquet, write_parquet
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json
 from sciscidata.terminal.progress import Advance, progress_bar
 
 FORMAT_VERSION = 2  # 1 did not hold the file's own SHA-256
 METADATA_KEY = b"sciscidata_background"
-_ROWS_PER_GROUP = 1 << 20
 _PAIR = ["source_id_a", "source_id_b"]
 _COUNTS = {"publication_year": pl.Int32, "n_works": pl.Int64, "n_references": pl.Int64, "n_pairs": pl.Int64}
 
@@ -265,7 +264,7 @@ def write_null_model(
         for counts, rows in found:
             years.append(counts)
             if rows.height:  # an empty row group knows no year
-                writer.write_table(rows.to_arrow().cast(schema), row_group_size=_ROWS_PER_GROUP)
+                writer.write_table(rows.to_arrow().cast(schema), row_group_size=ROWS_PER_GROUP["background"])
         facts = {"format_version": FORMAT_VERSION, "null_model": config.null_model(), "years": years}
         writer.add_key_value_metadata({METADATA_KEY: json.dumps({**facts, **BLANK_SEAL})})
         writer.close()

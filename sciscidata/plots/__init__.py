@@ -1,6 +1,7 @@
 """Pictures of scores, labels and draws, for a paper. Every ``plot_*`` takes the options of ``Look``."""
 
 from sciscidata.options.missing_names import missing_name
+from sciscidata.plots.by_year_and_field import plot_by_field, plot_by_year, plot_drawn, plot_works
 from sciscidata.plots.disruption import (
     plot_cd_sweep,
     plot_cd_trajectory,
@@ -12,7 +13,6 @@ from sciscidata.plots.figure import COLOURS as COLOURS
 from sciscidata.plots.figure import Look
 from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save
-from sciscidata.plots.groups import plot_by_field, plot_by_year, plot_drawn, plot_works
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
 from sciscidata.plots.null_models import plot_null_cd_index
 from sciscidata.plots.own_label import plot_label

@@ -47,6 +47,7 @@ from sciscidata.release.manifest import (
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.schemas import EXAMPLE, SCORES, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
+from sciscidata.storage.parquet import ROWS_PER_GROUP
 from sciscidata.terminal.messages import counted
 
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
@@ -386,7 +387,7 @@ def _render_parquet(rows: pl.DataFrame) -> bytes:
         sink,
         version="2.6",
         data_page_version="1.0",
-        row_group_size=65_536,
+        row_group_size=ROWS_PER_GROUP["release"],
         compression="zstd",
         compression_level=3,
         use_dictionary=True,

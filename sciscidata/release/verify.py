@@ -48,17 +48,9 @@ from sciscidata.release.manifest import (
 from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed, score_of
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
+from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.duplicates import normalise_title
-from sciscidata.sampling.split import (
-    BOTH,
-    SplitConfig,
-    balanced_columns,
-    class_quotas,
-    divide_pool,
-    group_of_keys,
-    quota_cells,
-    split_keys,
-)
+from sciscidata.sampling.split import BOTH, SplitConfig, balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet

@@ -20,6 +20,7 @@ import polars as pl
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
+from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.filter import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
@@ -27,11 +28,9 @@ from sciscidata.sampling.manifest_entries import count_removed, describe_years
 from sciscidata.sampling.split import (
     SplitConfig,
     balanced_columns,
-    class_quotas,
     draw_order,
     group_of_keys,
     needed_columns,
-    quota_cells,
     split_keys,
 )
 from sciscidata.schemas import ATYPICALITY, EXAMPLE, WORKS, require_columns

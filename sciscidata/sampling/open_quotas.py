@@ -9,15 +9,9 @@ from typing import TypeAlias
 import polars as pl
 
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
+from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells
 from sciscidata.sampling.filter import EligibilityConfig, join_candidates, mark_removals
-from sciscidata.sampling.split import (
-    BALANCED,
-    SplitConfig,
-    class_quotas,
-    group_of_keys,
-    quota_cells,
-    split_keys,
-)
+from sciscidata.sampling.split import SplitConfig, group_of_keys, split_keys
 
 #: One class: ("disruptive",), or ("disruptive", "novel") in a joint draw.
 Cell: TypeAlias = tuple[str, ...]

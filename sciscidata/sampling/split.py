@@ -1,4 +1,4 @@
-"""The split hash, quotas and the draw: a work's place depends on its id and the seed alone.
+"""The split hash and the draw: a work's place depends on its id and the seed, and on nothing else.
 
 Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 """
@@ -6,11 +6,9 @@ Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 from __future__ import annotations
 
 import hashlib
-import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Annotated, Final, Literal, TypeVar
+from typing import Annotated, Final
 
 import msgspec
 import numpy as np
@@ -28,57 +26,10 @@ from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.checks import check_fields, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
+from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells
 from sciscidata.schemas import WORKS, require_columns
 from sciscidata.terminal.messages import counted
 
-Label = TypeVar("Label")
-
-
-def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
-    """Divide ``n`` works over the classes: equal shares, and the remainder goes to the first in label order.
-
-    Example:
-        >>> class_quotas(5000, ("disruptive", "consolidating", "neutral"))
-        {'disruptive': 1667, 'consolidating': 1667, 'neutral': 1666}
-    """
-    share, rest = divmod(n, len(labels))
-    return {label: share + (place < rest) for place, label in enumerate(labels)}
-
-
-def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:
-    """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
-
-    One column: its classes, in label order. Two: by the diagonals of their table. So a draw that nine does not divide
-    is still as even as possible in both labels. ``label`` is the own label, if a column has it.
-
-    Example:
-        >>> quota_cells(["novelty_label"])
-        [('novel',), ('balanced',), ('conventional',)]
-        >>> quota_cells(["disruption_label", "novelty_label"])[:3]
-        [('disruptive', 'novel'), ('consolidating', 'balanced'), ('neutral', 'conventional')]
-    """
-    words = vocabularies(label)
-    classes = [words[column] for column in columns]
-    if len(classes) < 2:
-        return list(itertools.product(*classes))
-    rows, across = classes
-    return [
-        (label, across[(i + diagonal) % len(across)]) for diagonal in range(len(across)) for i, label in enumerate(rows)
-    ]
-
-
-Balance = Literal["disruption", "novelty", "joint", "pool", "none", "label"]
-
-#: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
-BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
-    {
-        "disruption": ("disruption_label",),
-        "novelty": ("novelty_label",),
-        "joint": ("disruption_label", "novelty_label"),
-        "pool": ("disruption_label",),
-        "none": (),
-    }
-)
 #: Every release has the first two; ``dev`` is there on request.
 SPLITS: Final = ("train", "test", "dev")
 #: What stands for train and test where quotas are of both together.

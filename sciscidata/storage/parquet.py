@@ -6,6 +6,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO, Any, Final
 
 import polars as pl
@@ -14,8 +15,17 @@ from isal import isal_zlib  # its CRC-32 is five times as fast as zlib's
 
 #: The options with which this package writes Parquet.
 CHECKED: Final[dict[str, Any]] = {"compression": "zstd", "write_page_checksum": True}
-#: Rows per group of score files: large, because they are read by column.
-SCORES_PER_GROUP: Final = 1 << 18
+#: Rows per group of each kind of file. A group is the least that a query reads: large where files are read by column.
+ROWS_PER_GROUP: Final = MappingProxyType(
+    {
+        "works": 4_096,
+        "texts": 4_096,
+        "citations": 65_536,
+        "release": 65_536,
+        "scores": 1 << 18,
+        "background": 1 << 20,
+    }
+)
 _MAGIC: Final = b"PAR1"
 _TAIL: Final = 8  # length of the footer, and the four letters at the end
 _BLOCK: Final = 1 << 22

@@ -16,7 +16,7 @@ import polars as pl
 
 from sciscidata.storage.atomic import whole_when_done
 from sciscidata.storage.cache import file_checksum, note_finished
-from sciscidata.storage.parquet import SCORES_PER_GROUP, write_parquet
+from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet
 from sciscidata.storage.paths import list_visible
 
 _ROWS_PER_BATCH = 1 << 21  # about as many rows are in memory; sorting them takes about 1 GB
@@ -31,7 +31,7 @@ def part_path(folder: Path, j: int, name: object) -> Path:
 def write_part(path: Path, rows: pl.DataFrame) -> None:
     """Write one file whole or not at all."""
     with whole_when_done(path) as unfinished:
-        write_parquet(rows, unfinished, row_group_size=SCORES_PER_GROUP)
+        write_parquet(rows, unfinished, row_group_size=ROWS_PER_GROUP["scores"])
         note_finished(path.parent, path.name, file_checksum(unfinished))
 
 

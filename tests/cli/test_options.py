@@ -12,7 +12,7 @@ import pytest
 
 from sciscidata.cli.commands import COMMANDS, list_options, make_parser, render_reference
 from sciscidata.cli.main import main
-from sciscidata.cli.settings import SECTIONS, list_settings, resolve
+from sciscidata.cli.settings import SECTIONS, SOURCES, list_settings, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import field_hints
@@ -65,14 +65,11 @@ def test_every_flag_reaches_its_field_and_so_does_its_setting(option):
     source = option.section if option.section in list_settings()[0].hint.choices else None
     if option.name != "source":
         settings.setdefault("", {})["source"] = source or ("openalex" if option.section == "api" else "synthetic")
-    files = {"records": "inputs", "labelled": "inputs"}
-    for name, needed in (files | dict.fromkeys(("sciscinet", "snapshot", "corpus"), "folder")).items():
-        if source == name or (option.name == "source" and got == name):
-            settings.setdefault(name, {}).setdefault(needed, ["f"] if needed == "inputs" else "f")
-    if source == "tables" or got == "tables":  # citations come from one place
-        settings.setdefault("tables", {}).setdefault("works", ["f"])
-        if option.name != "references":
-            settings["tables"].setdefault("citations", ["g"])
+    read = settings[""]["source"]
+    for needed in (field.name for field in dataclasses.fields(SOURCES[read]) if field.default is dataclasses.MISSING):
+        settings.setdefault(read, {}).setdefault(needed, ["f"] if field_hints(SOURCES[read])[needed].is_list else "f")
+    if read == "tables" and option.name != "references":  # citations come from one place
+        settings["tables"].setdefault("citations", ["g"])
     if option.name == "di_l":
         settings["cd"]["family"] = True
     if option.section == "label":  # one needs classes, and one place that they come from

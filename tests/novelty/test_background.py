@@ -91,7 +91,7 @@ def test_real_works_pulled_alone_get_the_values_of_the_field(shared_data, file, 
 
 @pytest.mark.parametrize("config", [NoveltyConfig(), SHUFFLES], ids=["analytic", "permutation"])
 def test_rows_are_the_counts_and_means_of_plain_loops_sorted_one_year_per_row_group(file, config, monkeypatch):
-    monkeypatch.setattr(novelty_background, "_ROWS_PER_GROUP", 7)
+    monkeypatch.setattr(novelty_background, "ROWS_PER_GROUP", {"background": 7})
     records, edges = random_corpus(8, 12, 40, 6, 5)
     records |= {work + 1000: (year + 5, 10**15) for work, (year, _) in list(records.items())[:30]}
     edges += [(work + 1000, work % 7) for work in range(30)] + [(work + 1000, work % 11) for work in range(30)]

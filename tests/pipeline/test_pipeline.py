@@ -42,9 +42,10 @@ from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, NOVELTY_COLUMNS, 
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
+from sciscidata.sampling.balance import BALANCED
 from sciscidata.sampling.draw import DrawRules, draw_after_text
 from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sampling.split import BALANCED, SplitConfig
+from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds, compute_labels
+from sciscidata.sampling.balance import BALANCED
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
-from sciscidata.sampling.split import BALANCED, SplitConfig, draw_split
+from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, CITATIONS, WORKS
 
 #: cd_index, z_p10 and z_median, with a novelty and a conventionality score that say the same.

@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 
 from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, VOCABULARIES
+from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells
 from sciscidata.sampling.draw import DrawRules
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.late_texts import STRUCTURE, draw_before_text
-from sciscidata.sampling.split import BALANCED, SplitConfig, class_quotas, draw_split, quota_cells
+from sciscidata.sampling.split import SplitConfig, draw_split
 from sciscidata.schemas import WORKS
 from tests.sampling.test_split import key_of, make_world
 

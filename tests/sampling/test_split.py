@@ -24,7 +24,8 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
-from sciscidata.sampling.split import SplitConfig, class_quotas, draw_split, quota_cells, split_keys
+from sciscidata.sampling.balance import class_quotas, quota_cells
+from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 
 WORLD_SIZE = 3000
 

@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 
 from sciscidata.corpus.folder import (
     RECEIPTS,
-    ROWS_PER_GROUP,
     TABLES,
     TEXT,
     UNFINISHED,
@@ -38,7 +37,7 @@ from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.plausibility import Tally
 from sciscidata.sources.snapshot.reading import read_batches
 from sciscidata.storage import BLANK_SEAL, is_sealed_text, seal_text, storage_error
-from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.terminal.progress import Advance

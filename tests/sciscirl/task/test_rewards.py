@@ -102,11 +102,10 @@ def test_thinking_aloud_inside_a_valid_answer_costs_the_same(name, right, wrong)
     assert score_answer(answer, "disruptive", REWARDS[name]).total == wrong
 
 
-def test_thinking_before_the_answer_is_no_json_and_costs_two():
-    text = f"<think>hm</think>{render_answer('neutral', 'two_keys')}"
-    assert all(
-        score_answer(parse_answer(text, "two_keys"), "neutral", fit(table)).total == -2.0 for table in REWARDS.values()
-    )
+def test_thinking_before_the_answer_is_no_json_and_earns_the_least():
+    answer = parse_answer(f"<think>hm</think>{render_answer('neutral', 'two_keys')}", "two_keys")
+    assert score_answer(answer, "neutral", REWARDS["strong"]).total == -2.0
+    assert all(score_answer(answer, "neutral", fit(table)).total == table.bounds[0] for table in REWARDS.values())
 
 
 @given(
