@@ -19,6 +19,7 @@ from sciscidata.config import (
     source_request,
 )
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
+from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
     BackgroundError,
@@ -47,9 +48,10 @@ from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.filter import remark_on_names
 from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import CD_SCORES, Corpus
 from sciscidata.scoring import Measures, Scored, score
 from sciscidata.sources.label_files import find_label_files, read_label_files
+from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.record_files import state_files
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
@@ -141,6 +143,9 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         vocabulary = source.works if source.vocabulary is None else source.vocabulary
         for remark in remark_on_names(vocabulary, eligibility):
             logger.warning("%s", remark)
+    if eligibility.min_label_confidence:
+        sure = compute_label_confidence(labelled.select(*CD_SCORES), config.thresholds)
+        labelled = put_beside(labelled, sure.select("work_id", "label_confidence").collect())
     facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
     rules = DrawRules(eligibility, config.split, *facts)
     try:
