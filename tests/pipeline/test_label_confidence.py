@@ -20,12 +20,15 @@ from sciscidata import (
     build,
     compute_cd_index,
     compute_label_confidence,
+    compute_labels,
+    find_label_ceiling,
     ingest,
     scan_synthetic,
     verify,
 )
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError
+from sciscidata.release.manifest import hash_manifest, render_manifest
 
 WORLD = SyntheticConfig(n_works=3_000)
 SPLIT = SplitConfig(n_train=60, n_test=30, balance="none")
@@ -37,9 +40,11 @@ def test_works_with_an_unsure_label_are_not_drawn_from_memory_or_disk(tmp_path: 
     sure = scores.filter(pl.col("label_confidence") >= 0.7)
     places: dict[str, Any] = {"split": SPLIT, "cache_dir": tmp_path / "cache"}
     every = build(BuildConfig(source=WORLD, out=tmp_path / "every", **places)).manifest
+    assert "ceiling" in every
     rules = EligibilityConfig(min_label_confidence=0.7)
     release = build(BuildConfig(source=WORLD, out=tmp_path / "sure", eligibility=rules, **places))
     verify(release.folder)
+    assert "ceiling" not in release.manifest  # sure labels are no fair draw of citers
     counts, before = release.manifest["counts"]["filters"], every["counts"]["filters"]
     assert "unsure_label" not in before
     assert "min_label_confidence" not in every["eligibility"]
@@ -56,6 +61,29 @@ def test_works_with_an_unsure_label_are_not_drawn_from_memory_or_disk(tmp_path: 
     again = json.loads((tmp_path / "disk" / "manifest.json").read_text())
     assert again["sides"] == release.manifest["sides"]
     assert again["counts"]["filters"]["unsure_label"] >= counts["unsure_label"]  # before texts are read
+
+
+def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    split = SplitConfig(n_train=0, n_test=90)
+    release = build(BuildConfig(source=WORLD, out=tmp_path / "slice", split=split, cache_dir=tmp_path / "cache"))
+    verify(release.folder)
+    works, citations, _ = scan_synthetic(WORLD)
+    scores = compute_labels(compute_cd_index(works, citations))
+    expected = find_label_ceiling(scores, shares=dict.fromkeys(("disruptive", "consolidating", "neutral"), 1 / 3))
+    ceiling = release.manifest["ceiling"]
+    assert ceiling["accuracy"] == pytest.approx(expected.accuracy, abs=0.02)
+    assert ceiling["macro_f1"] == pytest.approx(expected.macro_f1, abs=0.02)
+    assert main(["describe", str(release.folder)]) == 0
+    printed = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
+    assert f"highest expected of any predictor of the disruption label: {printed}" in capsys.readouterr().out
+    assert printed in (release.folder / "README.md").read_text()
+    assert "labels that may change if works are cited anew, by mean confidence: neutral 0.1" in caplog.text
+    manifest = {name: part for name, part in release.manifest.items() if name != "ceiling"}
+    seal = {"manifest_sha256": hash_manifest(manifest)}
+    (release.folder / "manifest.json").write_bytes(render_manifest(manifest | seal))
+    verify(release.folder)
 
 
 @pytest.mark.parametrize(
