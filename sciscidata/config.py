@@ -21,7 +21,7 @@ from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
 from sciscidata.sources.opened import SourceRequest
-from sciscidata.sources.registry import SourceConfig, find_source
+from sciscidata.sources.registry import Reason, SourceConfig, find_source
 
 
 def default_cache_dir() -> Path:
@@ -89,6 +89,8 @@ class BuildConfig:
         if without := source.no_novelty(self.source):
             self._check_without_novelty(without.reason, _sentence(without.remedy))
             object.__setattr__(self, "novelty", None)
+        if self.eligibility.min_label_confidence:
+            self._check_counts()
         if self.background is not None and (published := source.own_scores(self.source)):
             remedy = _sentence(published.remedy)
             msg = f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
@@ -98,6 +100,19 @@ class BuildConfig:
     def has_published_scores(self) -> bool:
         """Whether the scores are the source's own, and not computed here."""
         return find_source(self.source).own_scores(self.source) is not None
+
+    def _check_counts(self) -> None:
+        """Refuse to filter by label confidence where n_i, n_j and n_k of all works are not known."""
+        source = find_source(self.source)
+        why = source.own_scores(self.source)
+        if source.is_sample:
+            why = Reason("the OpenAlex API gives a sample", "read a snapshot or SciSciNet, or ingest a corpus")
+        if why is not None:
+            msg = (
+                f"EligibilityConfig.min_label_confidence needs n_i, n_j and n_k of all works, and {why.reason}. "
+                f"{_sentence(why.remedy)}, or leave the option out."
+            )
+            raise ConfigError(msg)
 
     def _check_without_novelty(self, reason: str, remedy: str) -> None:
         if "novelty_label" in balanced_columns(self.split, self.label):

@@ -19,6 +19,8 @@ from sciscidata.config import (
     source_request,
 )
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
+from sciscidata.diagnostics.labels import diagnose_labels
+from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
     BackgroundError,
@@ -47,9 +49,11 @@ from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.filter import remark_on_names
 from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.schemas import Corpus
+from sciscidata.sampling.split import needed_columns
+from sciscidata.schemas import CD_SCORES, Corpus
 from sciscidata.scoring import Measures, Scored, score
 from sciscidata.sources.label_files import find_label_files, read_label_files
+from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.record_files import state_files
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
@@ -98,13 +102,15 @@ def build(config: BuildConfig) -> Release:
             result = _draw(source, scored, labelled, config)
             novelty = _describe_novelty(source, scored, result, config, background)
             checks = _diagnose(source, scored, config, last_year=result.counts["last_year"])
+            ceiling, sure = _diagnose_labels(source, result, config)
+            checks += sure
             log_warnings(checks)
             begin_step("write the release")
             return write_release(
                 result.drawn,
                 result.works,
                 config.out,
-                manifest=_describe(config, source.provenance, novelty, result, checks),
+                manifest=_describe(config, source.provenance, novelty, result, checks) | ceiling,
                 overwrite=config.overwrite,
                 scores_file=config.scores_file and "undefined_score" not in source.left_out,
                 extra=lambda folder: _plot_pictures(result, source, scored, config, novelty, folder),
@@ -134,6 +140,20 @@ def _diagnose(source: OpenedSource, scored: Scored, config: BuildConfig, last_ye
     return [] if source.checked is None else diagnose_works(source.checked, last_year=last_year, **facts)
 
 
+def _diagnose_labels(source: OpenedSource, result: Drawn, config: BuildConfig) -> tuple[dict[str, Any], list[Check]]:
+    """Find the ceiling of the test split, and check how sure its labels are, where disruption labels are drawn.
+
+    Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no prior.
+    """
+    is_chosen = source.is_sample or config.eligibility.min_label_confidence
+    if is_chosen or "disruption_label" not in needed_columns(config.split, config.label):
+        return {}, []
+    tested = result.drawn.filter(split="test") if config.split.n_test else result.drawn
+    counts = result.counts["eligible"]["disruption_label"]
+    ceiling, checks = diagnose_labels(result.eligible, counts, count_labels(tested), config.thresholds)
+    return {} if ceiling is None else {"ceiling": ceiling}, checks
+
+
 def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> Drawn:
     """Filter and draw. Where there are too many texts to read, draw by structure first."""
     eligibility = source.eligibility or config.eligibility
@@ -141,6 +161,9 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         vocabulary = source.works if source.vocabulary is None else source.vocabulary
         for remark in remark_on_names(vocabulary, eligibility):
             logger.warning("%s", remark)
+    if eligibility.min_label_confidence:
+        sure = compute_label_confidence(labelled.select(*CD_SCORES), config.thresholds)
+        labelled = put_beside(labelled, sure.select("work_id", "label_confidence").collect())
     facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
     rules = DrawRules(eligibility, config.split, *facts)
     try:

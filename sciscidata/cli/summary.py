@@ -22,7 +22,7 @@ from sciscidata.novelty.background import Background, read_background
 from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_file, lacks_scores, list_splits
+from sciscidata.release.manifest import MANIFEST, describe_ceiling, describe_file, lacks_scores, list_splits
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.filter import FILTER_NOTES
@@ -48,6 +48,8 @@ def print_release(release: Release) -> None:
             console.print(tabulate_filters(manifest))
         if not lacks_scores(manifest):
             console.print(tabulate_classes(manifest, "disruption_label"))
+        if ceiling := describe_ceiling(manifest):
+            console.print(ceiling)
         if manifest["novelty"]["available"]:
             console.print(tabulate_classes(manifest, "novelty_label"))
             _print_null_model(console, manifest.get("atypicality"))

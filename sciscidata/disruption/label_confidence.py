@@ -129,6 +129,50 @@ def find_label_ceiling(
         >>> 0.5 < find_label_ceiling(scores).accuracy < 1
         True
     """
+    return redraw_labels(scores, thresholds, by=by).find_ceiling(shares)
+
+
+class Redraws(NamedTuple):
+    """How likely each label is for works that are cited anew, at 16 pairs of rates that their counts leave possible.
+
+    ``labels`` are the labels of these works, ``chances`` (works, 16, 3) those of consolidating, neutral and disruptive.
+    ``counts`` has the number of works of each label, of which these may be a part.
+    """
+
+    labels: pl.Series
+    chances: Float64Array
+    counts: dict[str, int]
+
+    def find_ceiling(self, shares: Mapping[str, float] | None = None) -> LabelCeiling:
+        """Find the ceiling for works drawn by ``shares``, as in ``find_label_ceiling``."""
+        there = dict(self.labels.value_counts().iter_rows())
+        stands_for = {label: self.counts[label] / n for label, n in there.items()}
+        works = self.labels.replace_strict(stands_for, return_dtype=pl.Float64).to_numpy()
+        weights = np.ones(3)
+        if shares is not None:
+            weights = _weigh(self.counts, check_value("shares", dict(shares), dict[str, float]))
+        weighed = self.chances * (works[:, None, None] * weights)
+        return LabelCeiling(*best_expected(weighed.reshape(-1, 3)), sum(self.counts.values()))
+
+
+def redraw_labels(
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, by: Sequence[str] = (), most: int | None = None
+) -> Redraws:
+    """Spread works over 16 pairs of rates each; see ``find_label_ceiling``.
+
+    Args:
+        scores: as in ``find_label_ceiling``.
+        thresholds: ``LabelThresholds()`` when None.
+        by: as in ``compute_label_confidence``.
+        most: spread at most so many works of each label, the first. The prior is that of all.
+
+    Example:
+        >>> scores = pl.DataFrame({"n_i": [0, 1, 9], "n_j": [40, 2, 0], "n_k": [9, 9, 9], "cd_index": [-.8, -.1, .5]},
+        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
+        >>> found = redraw_labels(scores, most=1)
+        >>> found.labels.to_list(), found.counts["consolidating"], found.chances.shape
+        (['consolidating', 'disruptive'], 2, (2, 16, 3))
+    """
     from sciscidata.disruption import _label_kernels as kernels
 
     stage = "find_label_ceiling"
@@ -146,6 +190,11 @@ def find_label_ceiling(
         raise EmptyInputError(msg)
     n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
     cell, prior = _estimate_prior(rows, n_i, n_j, n_k, columns)
+    counts = dict(rows["disruption_label"].value_counts().iter_rows())
+    if most is not None:
+        is_first = rows.select(pl.int_range(pl.len()).over("disruption_label") < most).to_series()
+        rows, at = rows.filter(is_first), is_first.to_numpy()
+        n_i, n_j, n_k, cell = n_i[at], n_j[at], n_k[at], cell[at]
     chances = np.empty((rows.height, _PAIRS, 3))
 
     def work(span: tuple[int, int]) -> None:
@@ -156,10 +205,7 @@ def find_label_ceiling(
         kernels.chances_by_rate(rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), *cuts, chances[part].reshape(-1, 3))
 
     run_all(work, pairwise([*range(0, rows.height, 1 << 12), rows.height]), pl.thread_pool_size())
-    weights = np.ones(3)
-    if shares is not None:
-        weights = _weigh(rows["disruption_label"], check_value("shares", dict(shares), dict[str, float]))
-    return LabelCeiling(*best_expected(chances.reshape(-1, 3) * weights), rows.height)
+    return Redraws(rows["disruption_label"], chances, counts)
 
 
 def best_expected(chances: Float64Array) -> tuple[float, float]:
@@ -199,9 +245,8 @@ def _check_groups(frame: pl.LazyFrame, by: Sequence[str], stage: str) -> list[st
     return columns
 
 
-def _weigh(labels: pl.Series, shares: Mapping[str, float]) -> Float64Array:
+def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Array:
     """Return by how much more often a work of each label is drawn than it occurs, in the order of the chances."""
-    counts = dict(labels.value_counts().iter_rows())
     unknown = [label for label, share in shares.items() if share and label not in counts]
     if unknown or not sum(shares.values()) > 0:
         msg = f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."

@@ -23,6 +23,7 @@ from sciscidata.release.manifest import (
     MANIFEST,
     PICTURES,
     SCORES_FILE,
+    describe_ceiling,
     lacks_scores,
     list_left_out,
     list_splits,
@@ -334,6 +335,9 @@ class _About:
             f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, consolidating if "
             f"{'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded scores."
         )
+        with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
+            if ceiling := describe_ceiling(self.manifest):
+                lines.append(f"A label is a draw of citers, so even the best errs. {ceiling[0].upper()}{ceiling[1:]}.")
         if not self.is_novel:
             lines.append("Novelty fields are null in every row.")
         elif thresholds.novelty_rule == "uzzi":

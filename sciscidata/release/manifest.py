@@ -18,6 +18,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds, count_labels
+from sciscidata.options.checks import Share
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
 from sciscidata.sampling.filter import LATER_FILTERS
 from sciscidata.sampling.split import SPLITS, SplitConfig
@@ -138,6 +139,12 @@ class _Novelty(TypedDict):
     available: bool
 
 
+class _Ceiling(TypedDict):
+    accuracy: Share
+    macro_f1: Share
+    works: _Count
+
+
 class _Stated(TypedDict, total=False):
     """What the caller states."""
 
@@ -150,6 +157,7 @@ class _Stated(TypedDict, total=False):
     atypicality: _Atypicality | None
     counts: _Counts
     diagnostics: list[_Check]
+    ceiling: _Ceiling
 
 
 class _Manifest(_Stated, total=False):
@@ -181,6 +189,20 @@ def lacks_scores(manifest: Mapping[str, Any]) -> bool:
         (True, False)
     """
     return "undefined_score" in list_left_out(manifest)
+
+
+def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
+    """Say how high any predictor of the disruption labels can get, if the manifest knows it.
+
+    Example:
+        >>> describe_ceiling({"ceiling": {"accuracy": 0.7, "macro_f1": 0.69, "works": 9}})
+        'highest expected of any predictor of the disruption label: accuracy 0.700, macro-F1 0.690'
+    """
+    ceiling = manifest.get("ceiling")
+    if ceiling is None:
+        return None
+    numbers = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
+    return f"highest expected of any predictor of the disruption label: {numbers}"
 
 
 def list_left_out(manifest: Mapping[str, Any]) -> list[str]:

@@ -16,7 +16,7 @@ import polars as pl
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Year, check_fields, check_value, checked_config
+from sciscidata.options.checks import Share, Year, check_fields, check_value, checked_config
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
     count_years,
@@ -61,6 +61,8 @@ class EligibilityConfig:
             is rarely complete.
         last_year: last year of the data. None: found in the numbers of works of each year, in spite of mistaken dates
             in the future (``last_year_of_data.find_last_year``).
+        min_label_confidence: lowest confidence in the disruption label (``compute_label_confidence``), found from all
+            works before any filter. It needs n_i, n_j and n_k. None: any.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or the years are out of order.
@@ -87,6 +89,7 @@ class EligibilityConfig:
     max_year: Year | None = None
     complete_window: bool = True
     last_year: Year | None = None
+    min_label_confidence: Share | None = None
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -117,6 +120,7 @@ FILTERS: Final = (
     "few_citations",
     "window_incomplete",
     "undefined_score",
+    "unsure_label",
     "duplicate",
 )
 #: Why a filter removes works, with the settings of the release.
@@ -134,10 +138,15 @@ FILTER_NOTES: Final[Mapping[str, str]] = {
     "few_citations": "fewer than {min_citations} citers in the window",
     "window_incomplete": "window not over before {last_year}",
     "undefined_score": "CD index undefined",
+    "unsure_label": "label confidence below {min_label_confidence}",
     "duplicate": "title or DOI of an older work",
 }
 #: Filters that releases of older versions knew nothing of, by their option. Off, a manifest leaves them out.
-LATER_FILTERS: Final[Mapping[str, str]] = {"field": "fields", "venue": "venues"}
+LATER_FILTERS: Final[Mapping[str, str]] = {
+    "field": "fields",
+    "venue": "venues",
+    "unsure_label": "min_label_confidence",
+}
 
 _READ_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "fields": ("primary_field",),
@@ -219,9 +228,10 @@ def mark_removals(
     """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Lazy.
 
     ``candidates`` is CANDIDATES, as join_candidates makes them; further columns pass through. The columns of fields and
-    venues may be missing where ``config`` names none. ``window_years`` is the
-    citation window of the scores, 0 to 9999; None (no upper bound) removes nothing for its window. ``data_date``, when
-    the youngest record was changed (YYYY-MM-DD), bounds the last year where ``config`` names none.
+    venues may be missing where ``config`` names none. ``label_confidence`` is read only for that filter.
+    ``window_years`` is the citation window of the scores, 0 to 9999. None (no upper bound) removes nothing for its
+    window. ``data_date``, when the youngest record was changed (YYYY-MM-DD), bounds the last year where ``config``
+    names none.
 
     The result is the input without texts, field and venue, with ``removed_by``, sorted by ``work_id``. The plan
     before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
@@ -243,7 +253,11 @@ def mark_removals(
     check_value("window_years", window_years, WindowYears)
     config = checked_config(config, EligibilityConfig)
     needed = [name for name in CANDIDATES if name not in _OF_NAMES or name in names_read(config)]
-    frame = require_columns(candidates, CANDIDATES, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
+    known = CANDIDATES
+    if config.min_label_confidence:
+        known = pl.Schema({**CANDIDATES, "label_confidence": pl.Float64()})
+        needed.append("label_confidence")
+    frame = require_columns(candidates, known, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
     # Until the last year is found, count all windows as incomplete, and note what else removes a work.
     is_given = config.last_year is not None
     reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
@@ -387,9 +401,9 @@ def first_reason(
         removes["retracted"] = pl.col("is_retracted")
     if config.work_types:
         removes["work_type"] = ~work_type.is_in(config.work_types).fill_null(value=False)
-    for name, option in LATER_FILTERS.items():
+    for option in _READ_BY:
         if words := getattr(config, option):
-            removes[name] = ~_is_named(option, words)
+            removes[option.removesuffix("s")] = ~_is_named(option, words)
     if config.languages:
         known = config.keep_unknown_language
         removes["language"] = ~language.is_in(config.languages).fill_null(value=known)
@@ -406,6 +420,8 @@ def first_reason(
     if config.complete_window and window_years is not None and last_year is not None:
         # A year and a window each fit their 32 bits; their sum may not.
         removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
+    if config.min_label_confidence:
+        removes["unsure_label"] = (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True)
     return pl.coalesce(
         pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes and name not in without
     )

@@ -385,6 +385,7 @@ def _judge(
         min_year=None,
         max_year=None,
         complete_window=False,
+        min_label_confidence=None,
     )
     known = facts.select("work_id", "publication_year", pl.lit(0.0).alias("cd_index"))
     rows = known.join(works.drop("publication_year"), on="work_id", how="left")

@@ -27,7 +27,8 @@ WORDS = {
     "citations": ["g"], "email": ["a@b"],
     "base_url": ["http://127.0.0.1:9"], "first_year": ["1990"], "last_year": ["2010"], "to_year": ["2000"],
     "consolidating_max": ["-1"], "growth_per_year": ["0.2"], "text_signal": ["0.2"], "uzzi_median_share": ["0.2"],
-    "no_references_share": ["0.2"], "disruptive_share": ["0.2"], "developing_share": ["0.2"], "balance": ["pool"],
+    "min_label_confidence": ["0.2"], "no_references_share": ["0.2"],
+    "disruptive_share": ["0.2"], "developing_share": ["0.2"], "balance": ["pool"],
     "name": ["an_label"], "classes": ["a", "b"], "sql": ["NULL"], "meanings": ["a=first"],
     "hidden": ["publication_year"],
 }  # fmt: skip

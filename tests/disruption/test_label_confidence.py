@@ -5,7 +5,7 @@ import math
 import numpy as np
 import polars as pl
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -160,6 +160,7 @@ def test_the_order_of_rows_and_their_batches_change_no_byte(rows, cut, random):
     assert again.equals(once[places].drop("index"))
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])  # few random counts are far off the cuts
 @given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 40))
 def test_a_common_factor_makes_a_label_surer_unless_it_is_neutral(n_i, n_j, n_k):
     assume(abs(n_i - n_j) * 4 > n_i + n_j + n_k or n_i == n_j != 0)

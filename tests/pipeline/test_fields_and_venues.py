@@ -148,7 +148,11 @@ def test_without_them_a_manifest_says_nothing_of_them_and_with_them_it_can_be_re
 ) -> None:
     _, plain = draw(home, tmp_path / "plain", WORLD)
     assert not {"field", "venue"} & plain["counts"]["filters"].keys()
-    assert plain["eligibility"].keys() == asdict(EligibilityConfig()).keys() - {"fields", "venues"}
+    assert plain["eligibility"].keys() == asdict(EligibilityConfig()).keys() - {
+        "fields",
+        "venues",
+        "min_label_confidence",
+    }
     rules = EligibilityConfig(fields=chosen["fields"])
     lines, named = draw(home, tmp_path / "named", WORLD, eligibility=rules)
     assert named["counts"]["filters"].keys() - plain["counts"]["filters"].keys() == {"field"}

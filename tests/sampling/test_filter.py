@@ -45,12 +45,13 @@ GOOD: dict[str, Any] = {
     "n_k": 5,
     "cd_index": 0.125,
     "n_references": 10,
+    "label_confidence": 0.9,
 }
 CONFIG = EligibilityConfig(last_year=2024)
 
 
 def frame_of(rows: list[dict[str, Any]]) -> pl.DataFrame:
-    return pl.DataFrame(rows, schema=CANDIDATES)
+    return pl.DataFrame(rows, schema={**CANDIDATES, "label_confidence": pl.Float64()})
 
 
 def reason(config: EligibilityConfig = CONFIG, window_years: int | None = 5, **changes: Any) -> str | None:
@@ -110,6 +111,9 @@ def test_the_filters_that_are_off_by_default_work_when_asked_for() -> None:
     assert reason(replace(CONFIG, min_year=2011)) == "year_range"
     assert reason(replace(CONFIG, max_year=2009)) == "year_range"
     assert reason(replace(CONFIG, min_year=2010, max_year=2010)) is None
+    assert reason(replace(CONFIG, min_label_confidence=0.9)) is None
+    assert reason(replace(CONFIG, min_label_confidence=0.91)) == "unsure_label"
+    assert reason(replace(CONFIG, min_label_confidence=0.91), label_confidence=None) == "unsure_label"
 
 
 def test_an_unknown_language_is_kept_unless_told_otherwise() -> None:
@@ -164,8 +168,11 @@ def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None
         "n_i": None,
         "n_j": None,
         "cd_index": None,
+        "label_confidence": 0.1,
     }
-    strict = replace(CONFIG, work_types=("article",), fields=("Medicine",), venues=("S137773608",))
+    strict = replace(
+        CONFIG, work_types=("article",), fields=("Medicine",), venues=("S137773608",), min_label_confidence=0.5
+    )
     expected = [name for name in FILTERS if name not in ("year_range", "window_incomplete", "duplicate")]
     seen: list[str | None] = []
     while every:
@@ -312,6 +319,7 @@ def test_works_without_scores_or_references_stay_and_are_counted() -> None:
         {"require_title": 1},
         {"min_references": -1},
         {"min_citations": 1.5},
+        {"min_label_confidence": 1.1},
         {"min_citations": True},
         {"languages": ("en", "")},
         {"work_types": 7},

@@ -1,0 +1,82 @@
+"""How sure the disruption labels of a draw are, and how high any predictor of them can get."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import numpy as np
+import polars as pl
+
+from sciscidata.diagnostics.checks import Check
+from sciscidata.disruption.label_confidence import redraw_labels
+from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
+
+_LEAST_SURE: Final = 2 / 3
+_READ: Final = 20_000  # works from which the prior is estimated
+_SPREAD: Final = 300  # of each label: the ceiling is then right to about 0.01
+_HASH: Final = 0x9E3779B97F4A7C15  # odd, so that the product keeps all bits of an id
+
+
+def diagnose_labels(
+    eligible: pl.LazyFrame, counts: Mapping[str, int], drawn: Mapping[str, int], thresholds: LabelThresholds
+) -> tuple[dict[str, Any] | None, list[Check]]:
+    """Return the ceiling of drawn labels for the manifest, and a check of how sure each label is.
+
+    Both are estimated from a part of the works, which depends on their ids only. There is nothing to return where
+    n_i, n_j and n_k are not known.
+
+    Args:
+        eligible: CD_SCORES of the works that may be drawn.
+        counts: how many there are of each label.
+        drawn: how many are drawn of each label.
+        thresholds: those of the labels.
+
+    Example:
+        >>> cited = {"n_i": [0, 1, 2, 9], "n_j": [40, 2, 2, 0], "n_k": [9] * 4, "cd_index": [-0.8, -0.1, 0.0, 0.5]}
+        >>> scores = pl.LazyFrame({"work_id": range(4), **cited},
+        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
+        >>> counts = {"consolidating": 2, "neutral": 1, "disruptive": 1}
+        >>> ceiling, checks = diagnose_labels(scores, counts, {"neutral": 1, "disruptive": 1}, LabelThresholds())
+        >>> ceiling["works"], 0.5 < ceiling["accuracy"] < 1, checks[0].text
+        (4, True, 'labels that may change if works are cited anew, by mean confidence: neutral ...')
+    """
+    if not {"n_i", "n_j", "n_k"} <= set(eligible.collect_schema()):
+        return None, []
+    n_eligible = sum(counts.values())
+    hashed = pl.col("work_id").reinterpret(signed=False) * pl.lit(_HASH, pl.UInt64)
+    read = (
+        eligible.select("work_id", "n_i", "n_j", "n_k", "cd_index", hashed.alias("hash"))
+        .filter(
+            pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0,
+            pl.col("cd_index").is_not_nan(),
+            pl.col("hash") // 2**32 % -(-n_eligible // _READ) == 0,
+        )
+        .collect(engine="streaming")
+    )
+    if read.is_empty():
+        return None, []
+    redraws = redraw_labels(read.sort("hash", "work_id"), thresholds, most=_SPREAD)
+    labels = [label for label in DISRUPTION_LABELS if drawn.get(label) and label in redraws.counts]
+    if not labels:
+        return None, []
+    found = redraws.find_ceiling({label: drawn[label] for label in labels})
+    ceiling = {"accuracy": round(found.accuracy, 3), "macro_f1": round(found.macro_f1, 3), "works": n_eligible}
+    order = redraws.labels.replace_strict({"consolidating": 0, "neutral": 1, "disruptive": 2}).to_numpy()
+    own = redraws.chances[np.arange(order.size), :, order].mean(axis=1)
+    sure = (
+        pl.DataFrame({"label": redraws.labels, "confidence": own})
+        .group_by("label")
+        .agg(pl.col("confidence").mean(), lost=(pl.col("confidence") < _LEAST_SURE).mean())
+    )
+    rows = {label: row for label, *row in sure.rows()}
+    unsure = [label for label in labels if rows[label][0] < _LEAST_SURE]
+    text = "most drawn labels would be the same if the works were cited anew"
+    if unsure:
+        means = ", ".join(f"{label} {rows[label][0]:.2f}" for label in unsure)
+        costs = " and ".join(f"{rows[label][1] * counts[label]:,.0f} of {counts[label]:,} {label}" for label in unsure)
+        text = (
+            f"labels that may change if works are cited anew, by mean confidence: {means} "
+            f"(EligibilityConfig.min_label_confidence={_LEAST_SURE:.2f} would remove about {costs} works)"
+        )
+    return ceiling, [Check("label_confidence", None, None, text, warns=bool(unsure))]

@@ -1,0 +1,100 @@
+"""Label confidence in a build: the filter counts what the confidences of all works say, on every path."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+
+from sciscidata import (
+    BuildConfig,
+    EligibilityConfig,
+    LabelledConfig,
+    OpenAlexConfig,
+    SciSciNetConfig,
+    SplitConfig,
+    SyntheticConfig,
+    build,
+    compute_cd_index,
+    compute_label_confidence,
+    compute_labels,
+    find_label_ceiling,
+    ingest,
+    scan_synthetic,
+    verify,
+)
+from sciscidata.cli.main import main
+from sciscidata.errors import ConfigError
+from sciscidata.release.manifest import hash_manifest, render_manifest
+
+WORLD = SyntheticConfig(n_works=3_000)
+SPLIT = SplitConfig(n_train=60, n_test=30, balance="none")
+
+
+def test_works_with_an_unsure_label_are_not_drawn_from_memory_or_disk(tmp_path: Path) -> None:
+    works, citations, _ = scan_synthetic(WORLD)
+    scores = compute_label_confidence(compute_cd_index(works, citations)).collect()
+    sure = scores.filter(pl.col("label_confidence") >= 0.7)
+    places: dict[str, Any] = {"split": SPLIT, "cache_dir": tmp_path / "cache"}
+    every = build(BuildConfig(source=WORLD, out=tmp_path / "every", **places)).manifest
+    assert "ceiling" in every
+    rules = EligibilityConfig(min_label_confidence=0.7)
+    release = build(BuildConfig(source=WORLD, out=tmp_path / "sure", eligibility=rules, **places))
+    verify(release.folder)
+    assert "ceiling" not in release.manifest  # sure labels are no fair draw of citers
+    counts, before = release.manifest["counts"]["filters"], every["counts"]["filters"]
+    assert "unsure_label" not in before
+    assert "min_label_confidence" not in every["eligibility"]
+    assert counts["unsure_label"] > 100
+    assert counts["unsure_label"] + counts["eligible"] + counts["duplicate"] == before["eligible"] + before["duplicate"]
+    drawn = pl.concat([release.train, release.test])["openalex_id"].str.strip_prefix("W").cast(pl.Int64)
+    assert drawn.len() == 90
+    assert drawn.is_in(sure["work_id"].implode()).all()
+
+    ingest(WORLD, tmp_path / "corpus", cache_dir=tmp_path / "cache")
+    flags = ["--min-label-confidence", "0.7", "--n-train", "60", "--n-test", "30", "--balance", "none"]
+    corpus = ["--corpus", str(tmp_path / "corpus"), "--out", str(tmp_path / "disk")]
+    assert main(["build", *corpus, *flags, "--cache-dir", str(tmp_path / "cache")]) == 0
+    again = json.loads((tmp_path / "disk" / "manifest.json").read_text())
+    assert again["sides"] == release.manifest["sides"]
+    assert again["counts"]["filters"]["unsure_label"] >= counts["unsure_label"]  # before texts are read
+
+
+def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    split = SplitConfig(n_train=0, n_test=90)
+    release = build(BuildConfig(source=WORLD, out=tmp_path / "slice", split=split, cache_dir=tmp_path / "cache"))
+    verify(release.folder)
+    works, citations, _ = scan_synthetic(WORLD)
+    scores = compute_labels(compute_cd_index(works, citations))
+    expected = find_label_ceiling(scores, shares=dict.fromkeys(("disruptive", "consolidating", "neutral"), 1 / 3))
+    ceiling = release.manifest["ceiling"]
+    assert ceiling["accuracy"] == pytest.approx(expected.accuracy, abs=0.02)
+    assert ceiling["macro_f1"] == pytest.approx(expected.macro_f1, abs=0.02)
+    assert main(["describe", str(release.folder)]) == 0
+    printed = f"accuracy {ceiling['accuracy']:.3f}, macro-F1 {ceiling['macro_f1']:.3f}"
+    assert f"highest expected of any predictor of the disruption label: {printed}" in capsys.readouterr().out
+    assert printed in (release.folder / "README.md").read_text()
+    assert "labels that may change if works are cited anew, by mean confidence: neutral 0.1" in caplog.text
+    manifest = {name: part for name, part in release.manifest.items() if name != "ceiling"}
+    seal = {"manifest_sha256": hash_manifest(manifest)}
+    (release.folder / "manifest.json").write_bytes(render_manifest(manifest | seal))
+    verify(release.folder)
+
+
+@pytest.mark.parametrize(
+    ("source", "remedy"),
+    [
+        (SciSciNetConfig(folder="tables"), r"SciSciNetConfig\.recompute=True"),
+        (LabelledConfig(inputs=("rows.jsonl",)), "Name the files that the scores come from"),
+        (OpenAlexConfig(), "Read a snapshot"),
+    ],
+)
+def test_a_source_without_counts_of_all_works_cannot_be_filtered_by_confidence(source: Any, remedy: str) -> None:
+    rules = EligibilityConfig(min_label_confidence=0.7)
+    with pytest.raises(ConfigError, match=rf"min_label_confidence needs n_i, n_j and n_k of all works.*{remedy}"):
+        BuildConfig(source=source, out=Path("x"), eligibility=rules)
