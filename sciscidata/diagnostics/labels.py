@@ -38,8 +38,8 @@ def diagnose_labels(
         ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
         >>> counts = {"consolidating": 2, "neutral": 1, "disruptive": 1}
         >>> ceiling, checks = diagnose_labels(scores, counts, {"neutral": 1, "disruptive": 1}, LabelThresholds())
-        >>> ceiling["works"], 0.5 < ceiling["accuracy"] < 1, checks[0].text
-        (4, True, 'labels that may change if works are cited anew, by mean confidence: neutral ...')
+        >>> ceiling["works"], 0.5 < ceiling["accuracy"] < 1, "neutral" in checks[0].text
+        (4, True, True)
     """
     if not {"n_i", "n_j", "n_k"} <= set(eligible.collect_schema()):
         return None, []
