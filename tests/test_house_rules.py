@@ -57,7 +57,7 @@ def arrows() -> dict[str, set[str]]:
 
 
 def unit_of(module: str) -> str:
-    """The part of a package that a module belongs to; each part of the lab is a unit of its own."""
+    """Return the folder or file at the top of a package that a module belongs to, or the part of the lab."""
     return ".".join(module.split(".")[: 3 if module.startswith("sciscirl.lab.") else 2])
 
 

@@ -25,6 +25,11 @@ from sklearn.linear_model import LogisticRegression
 from slices import LABELS, SLICES
 
 STRENGTHS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
+#: The ways that have nothing to choose; both see META.
+PLAIN = {
+    "majority": DummyClassifier(strategy="most_frequent"),
+    "metadata": HistGradientBoostingClassifier(random_state=0, max_iter=200, learning_rate=0.05),
+}
 META = ("publication_year", "n_references", "cited_by_count", "primary_field")
 
 
@@ -56,12 +61,11 @@ def embed(texts: list[str], batch: int = 64) -> np.ndarray:
     return found
 
 
-def fit_best(
-    model: LogisticRegression, sides: dict[str, Any], golds: dict[str, Any]
-) -> tuple[LogisticRegression, float]:
-    """Return the model with the strength that is best on dev, and this strength."""
+def fit_best(sides: dict[str, Any], golds: dict[str, Any]) -> tuple[LogisticRegression, float]:
+    """Return the logistic regression with the strength that is best on dev, and this strength."""
     fitted = [
-        (clone(model).set_params(C=strength).fit(sides["train"], golds["train"]), strength) for strength in STRENGTHS
+        (LogisticRegression(C=strength, max_iter=1000).fit(sides["train"], golds["train"]), strength)
+        for strength in STRENGTHS
     ]
     return max(fitted, key=lambda one: one[0].score(sides["dev"], golds["dev"]))
 
@@ -102,24 +106,14 @@ def main() -> None:
             words.fit([text[row] for row in rows["train"]])
             for way in ("majority", "metadata", "tfidf", "minilm"):
                 begun = time.process_time()
-                model: Any = LogisticRegression(max_iter=1000)
-                if way == "majority":
-                    model, sides = (
-                        DummyClassifier(strategy="most_frequent"),
-                        {side: meta[own] for side, own in rows.items()},
-                    )
-                elif way == "metadata":
-                    model = HistGradientBoostingClassifier(random_state=0, max_iter=200, learning_rate=0.05)
-                    sides = {side: meta[own] for side, own in rows.items()}
-                elif way == "tfidf":
+                if way == "tfidf":
                     sides = {side: words.transform([text[row] for row in own]) for side, own in rows.items()}
                 else:
-                    sides = {side: vectors[own] for side, own in rows.items()}
-                strength = None
-                if way in ("tfidf", "minilm"):
-                    model, strength = fit_best(model, sides, golds)
+                    sides = {side: (vectors if way == "minilm" else meta)[own] for side, own in rows.items()}
+                if way in PLAIN:
+                    model, strength = clone(PLAIN[way]).fit(sides["train"], golds["train"]), None
                 else:
-                    model.fit(sides["train"], golds["train"])
+                    model, strength = fit_best(sides, golds)
                 chances = np.zeros((len(rows["test"]), len(LABELS)))
                 chances[:, model.classes_] = model.predict_proba(sides["test"])
                 said = chances.argmax(1)

@@ -72,8 +72,8 @@ def keep(slices: Path, results: list[Path]) -> None:
     (RESULTS / "ladder.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def read_results() -> tuple[dict[str, Any], dict[tuple[str, str], dict[int, dict[str, Any]]], list[dict[str, Any]]]:
-    """Return the slices, the last test answers by (slice, row, seed), and all lines."""
+def read_results() -> tuple[dict[str, Any], dict[tuple[str, str], dict[int, dict[str, Any]]]]:
+    """Return the slices, and the last test answers by slice and row, then seed."""
     golds = json.loads((RESULTS / "slices.json").read_text("utf-8"))
     with gzip.open(RESULTS / "ladder.jsonl.gz", "rt", encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
@@ -90,7 +90,7 @@ def read_results() -> tuple[dict[str, Any], dict[tuple[str, str], dict[int, dict
             logs -= logs.mean(0)  # the prior of the policy's own answers: Menon et al. 2021, arXiv:2007.07314
             logs[:, len(SLICES[job["slice"]][0]) :] = -np.inf
             found[job["slice"], less_mean][job["seed"]] = last | {"said": logs.argmax(1).tolist(), "seconds": None}
-    return golds, found, lines
+    return golds, found
 
 
 def measure(said: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
@@ -114,8 +114,8 @@ def interval(said: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
     return tuple(np.quantile(draws, (0.025, 0.975)))
 
 
-def tabulate() -> list[dict[str, Any]]:
-    golds, found, _ = read_results()
+def tabulate(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each slice and way: its measures, their interval, and the seconds of a run."""
     rows = []
     for name in golds:
         gold = np.array(golds[name]["test"])
@@ -135,8 +135,8 @@ def tabulate() -> list[dict[str, Any]]:
 
 
 def show() -> None:
-    golds, found, _ = read_results()
-    rows = tabulate()
+    golds, found = read_results()
+    rows = tabulate(golds, found)
     for name, held in golds.items():
         ceiling = held["ceiling"]
         words = f"ceiling {ceiling['accuracy']:.2f}, macro-F1 {ceiling['macro_f1']:.2f}" if ceiling else "no ceiling"

@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-import numpy as np
 import polars as pl
 
 from sciscidata.diagnostics.checks import Check
 from sciscidata.disruption.label_confidence import redraw_labels
+from sciscidata.errors import EmptyInputError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
 
 _LEAST_SURE: Final = 2 / 3
 _READ: Final = 20_000  # works from which the prior is estimated
 _SPREAD: Final = 300  # of each label: the ceiling is then right to about 0.01
-_HASH: Final = 0x9E3779B97F4A7C15  # odd, so that the product keeps all bits of an id
 
 
 def diagnose_labels(
@@ -41,31 +40,28 @@ def diagnose_labels(
         >>> ceiling["works"], 0.5 < ceiling["accuracy"] < 1, "neutral" in checks[0].text
         (4, True, True)
     """
+    from sciscidata._kernels.random import WEYL
+
     if not {"n_i", "n_j", "n_k"} <= set(eligible.collect_schema()):
         return None, []
     n_eligible = sum(counts.values())
-    hashed = pl.col("work_id").reinterpret(signed=False) * pl.lit(_HASH, pl.UInt64)
+    hashed = pl.col("work_id").reinterpret(signed=False) * pl.lit(int(WEYL), pl.UInt64)
     read = (
         eligible.select("work_id", "n_i", "n_j", "n_k", "cd_index", hashed.alias("hash"))
-        .filter(
-            pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0,
-            pl.col("cd_index").is_not_nan(),
-            pl.col("hash") // 2**32 % -(-n_eligible // _READ) == 0,
-        )
+        .filter(pl.col("hash") // 2**32 % -(-n_eligible // _READ) == 0)
         .collect(engine="streaming")
     )
-    if read.is_empty():
+    try:
+        redraws = redraw_labels(read.sort("hash", "work_id"), thresholds, most=_SPREAD)
+    except EmptyInputError:
         return None, []
-    redraws = redraw_labels(read.sort("hash", "work_id"), thresholds, most=_SPREAD)
     labels = [label for label in DISRUPTION_LABELS if drawn.get(label) and label in redraws.counts]
     if not labels:
         return None, []
     found = redraws.find_ceiling({label: drawn[label] for label in labels})
     ceiling = {"accuracy": round(found.accuracy, 3), "macro_f1": round(found.macro_f1, 3), "works": n_eligible}
-    order = redraws.labels.replace_strict({"consolidating": 0, "neutral": 1, "disruptive": 2}).to_numpy()
-    own = redraws.chances[np.arange(order.size), :, order].mean(axis=1)
     sure = (
-        pl.DataFrame({"label": redraws.labels, "confidence": own})
+        pl.DataFrame({"label": redraws.labels, "confidence": redraws.find_confidence()})
         .group_by("label")
         .agg(pl.col("confidence").mean(), lost=(pl.col("confidence") < _LEAST_SURE).mean())
     )

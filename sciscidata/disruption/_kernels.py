@@ -116,8 +116,8 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
     ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
     stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
 
-    ``stamps`` starts as zeros. A window wider than it is taken part by part, each with a number of its own. Lists are
-    sorted, so each goes on in the next part where it stopped in this one.
+    ``stamps`` starts as zeros. A wider window is taken in parts, each with its own number. Lists are sorted, so the
+    next part begins where this one stopped.
     """
     highest = np.iinfo(stamps.dtype).max
     longest = 1

@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from sciscidata._kernels.compile import kernel
+from sciscidata._kernels.random import WEYL
 
 _NEGLIGIBLE = 1e-14  # of the mode: what lies beyond changes no probability by 1e-11
 _DEVIATIONS = 9.0  # as far out, in standard deviations
@@ -393,7 +394,7 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
         a, b = i + prior[c, 0], j + prior[c, 1]
         if i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K)):
             key = (c << 20) | (i << 10) | j
-            slot = np.int64((np.uint64(key) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(64 - _KEPT_BITS))
+            slot = np.int64((np.uint64(key) * WEYL) >> np.uint64(64 - _KEPT_BITS))
             if keys[slot] != key:
                 keys[slot], moments[slot] = key, np.nan
                 kept[slot, 0], kept[slot, 1] = _chances(float(i + j), a, b, n, form, cuts, scratch, False)

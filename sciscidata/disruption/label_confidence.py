@@ -19,7 +19,8 @@ from sciscidata.schemas import CD_SCORES, require_columns
 
 _COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
 _PAIRS = 16
-_COLUMNS: Final = ("label_confidence", "p_consolidating", "p_neutral", "p_disruptive")
+_LABELS: Final = ("consolidating", "neutral", "disruptive")  # the order of chances, from low to high
+_COLUMNS: Final = ("label_confidence", *(f"p_{label}" for label in _LABELS))
 _FEWEST_WORKS = 100  # with a citer: a smaller cell takes the prior of a wider one
 _MOST_CITERS = 8  # of works from which a prior is estimated: those that need one
 _ROWS_AT_ONCE = 1 << 17
@@ -143,6 +144,11 @@ class Redraws(NamedTuple):
     chances: Float64Array
     counts: dict[str, int]
 
+    def find_confidence(self) -> Float64Array:
+        """Return how likely each work gets its own label again, the mean over its rates."""
+        places = self.labels.replace_strict({label: at for at, label in enumerate(_LABELS)}).to_numpy()
+        return self.chances[np.arange(places.size), :, places].mean(axis=1)
+
     def find_ceiling(self, shares: Mapping[str, float] | None = None) -> LabelCeiling:
         """Find the ceiling for works drawn by ``shares``, as in ``find_label_ceiling``."""
         there = dict(self.labels.value_counts().iter_rows())
@@ -251,8 +257,7 @@ def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Arr
     if unknown or not sum(shares.values()) > 0:
         msg = f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."
         raise ConfigError(msg)
-    order = ("consolidating", "neutral", "disruptive")
-    return np.array([shares.get(label, 0) / counts.get(label, 1) for label in order])
+    return np.array([shares.get(label, 0) / counts.get(label, 1) for label in _LABELS])
 
 
 def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]) -> pl.DataFrame:

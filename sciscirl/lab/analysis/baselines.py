@@ -196,7 +196,7 @@ def run_baseline(
 
 
 def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
-    """Let the baselines judge the same papers, each into a folder of its own. Return metrics by name."""
+    """Judge the same papers by each baseline, and write one folder each. Return metrics by name."""
     subject = find_subject(config)
     split = config.split or subject.eval_split
     if split == "train":

@@ -88,8 +88,8 @@ def export_task(config: ExportConfig) -> Path:
         package.mkdir()
         _write(package / FACTS, json.dumps(facts, indent=1, sort_keys=True, ensure_ascii=False))
         for split, papers in splits.items():
-            rows = [_make_row(paper, rules) for paper in papers]
-            _write(package / f"{split}.jsonl", _lines(rows))
+            rows = [json.dumps(_make_row(paper, rules), ensure_ascii=False) for paper in papers]
+            _write(package / f"{split}.jsonl", "\n".join(rows))
         for path, text in _render_files(name, preset, tuple(splits)).items():
             _write(folder / path, text)
     return out
@@ -99,10 +99,6 @@ def _make_row(paper: Paper, rules: TaskRules) -> dict[str, Any]:
     labels = paper.labels(rules.target)
     messages = rules.render(rules.see(paper.view))
     return {"id": paper.openalex_id, "messages": messages, "labels": labels, "target": ", ".join(labels.values())}
-
-
-def _lines(rows: Sequence[Any]) -> str:
-    return "\n".join(json.dumps(row, ensure_ascii=False) for row in rows)
 
 
 def _write(path: Path, text: str) -> None:

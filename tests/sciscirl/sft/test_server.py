@@ -34,7 +34,7 @@ def test_the_tinker_backend_trains_resumes_and_is_evaluated_on_a_real_server(tin
     kept = [line for line in file.read_text("utf-8").splitlines() if json.loads(line)["name"] != "final"]
     assert [json.loads(line)["batch"] for line in kept] == [5, 10]
     file.write_text("".join(f"{line}\n" for line in kept), "utf-8")
-    sums = run / "SHA256SUMS"  # such a run has not sealed its logs
+    sums = run / "SHA256SUMS"  # a killed run has not listed its logs here
     listed = sums.read_text("utf-8").splitlines(keepends=True)
     sums.write_text("".join(line for line in listed if "checkpoints.jsonl" not in line and "metrics.jsonl" not in line))
     tinker_server.run("train_sft.py", *words, "resume=True")
