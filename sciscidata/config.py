@@ -21,7 +21,7 @@ from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
 from sciscidata.sources.opened import SourceRequest
-from sciscidata.sources.registry import Reason, SourceConfig, find_source
+from sciscidata.sources.registry import SourceConfig, find_source
 
 
 def default_cache_dir() -> Path:
@@ -78,7 +78,7 @@ class BuildConfig:
         check_fields(self)
         balanced_columns(self.split, self.label)
         source = find_source(self.source)
-        if self.label is not None and source.is_sample:
+        if self.label is not None and source.sample:
             msg = (
                 "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
@@ -104,10 +104,7 @@ class BuildConfig:
     def _check_counts(self) -> None:
         """Refuse to filter by label confidence where n_i, n_j and n_k of all works are not known."""
         source = find_source(self.source)
-        why = source.own_scores(self.source)
-        if source.is_sample:
-            why = Reason("the OpenAlex API gives a sample", "read a snapshot or SciSciNet, or ingest a corpus")
-        if why is not None:
+        if why := source.sample or source.own_scores(self.source):
             msg = (
                 f"EligibilityConfig.min_label_confidence needs n_i, n_j and n_k of all works, and {why.reason}. "
                 f"{_sentence(why.remedy)}, or leave the option out."

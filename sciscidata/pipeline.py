@@ -119,7 +119,7 @@ def build(config: BuildConfig) -> Release:
 
 def _list_steps(config: BuildConfig) -> tuple[str, ...]:
     """Name the steps until all works have scores."""
-    if find_source(config.source).is_sample:
+    if find_source(config.source).sample:
         return ("sample and score works",)
     if config.has_published_scores:
         return ("read works",)
@@ -259,7 +259,7 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     """
     require_config(config, BuildConfig, _EXAMPLE)
     kind = find_source(config.source)
-    if kind.is_sample:
+    if kind.sample:
         msg = (
             "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
             "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
@@ -346,7 +346,7 @@ def write_background(
     """
     if not isinstance(source, Corpus):
         check_value("source", source, SourceConfig)
-    if find_source(source).is_sample:
+    if find_source(source).sample:
         msg = (
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
             "works (RecordsConfig.inputs), a snapshot, SciSciNet, a corpus or a synthetic world."

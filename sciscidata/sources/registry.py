@@ -44,16 +44,16 @@ class Source(NamedTuple):
     """What a build knows of a kind of source before it opens one.
 
     ``open`` takes the configuration and a SourceRequest. ``measure`` takes them too, and says what a build would read.
-    ``is_sample``: it gives no whole corpus. ``own_scores`` says of a configuration why its scores are taken as they
-    are; None: they are computed. ``no_novelty`` says why there is no novelty. ``can_be_ingested`` says whether it can
-    be written as a corpus on disk; ``ingest`` does it in its own way. ``has_tasks`` says whether an engine may help.
-    ``corpus_folder`` is where it is a corpus on disk already.
+    ``sample`` says why it gives no whole corpus; None: it does. ``own_scores`` says of a configuration why its scores
+    are taken as they are; None: they are computed. ``no_novelty`` says why there is no novelty. ``can_be_ingested``
+    says whether it can be written as a corpus on disk; ``ingest`` does it in its own way. ``has_tasks`` says whether an
+    engine may help. ``corpus_folder`` is where it is a corpus on disk already.
     """
 
     config: type
     open: Callable[[Any, SourceRequest], OpenedSource]
     measure: Callable[[Any, SourceRequest], ToRead | ToAsk] = name_only
-    is_sample: bool = False
+    sample: Reason | None = None
     own_scores: Callable[[Any], Reason | None] = lambda _: None
     no_novelty: Callable[[Any], Reason | None] = lambda _: None
     ingest: Callable[..., Corpus] | None = None
@@ -69,6 +69,7 @@ _PUBLISHED = Reason(
     "the scores of SciSciNet are taken as published",
     "compute them from the references with SciSciNetConfig.recompute=True",
 )
+_SAMPLE = Reason("the OpenAlex API gives a sample", "read a snapshot or SciSciNet, or ingest a corpus")
 _NO_VENUES = Reason("the venues of references are not fetched", "set OpenAlexConfig.venues=True")
 
 
@@ -96,7 +97,7 @@ SOURCES: Final = (
         OpenAlexConfig,
         open_openalex,
         measure_openalex,
-        is_sample=True,
+        sample=_SAMPLE,
         no_novelty=_without_venues,
         can_be_ingested=False,
     ),
