@@ -56,7 +56,7 @@ _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count",
 _FROM_DRAW: Final = ("n_i", "n_j", "n_k", "n_references", "n_pairs", "z_p10", "z_median")
 _COUNTS: Final = ("n_i", "n_j", "n_k")
 _ALSO_FROM_WORKS: Final = ("doi", "source_id", "source_name", "language", "work_type")
-#: So often a work of the label that is drawn most is counted for the prior of label confidence.
+#: For the prior of label confidence, a work of the label that is drawn most counts so often, and others more.
 _REPEATS: Final = 4
 #: What ``draw_split`` returns and a release needs; the novelty columns are optional.
 DRAWN: Final = pl.Schema(
@@ -151,8 +151,8 @@ class Release:
 
         One row each, as in ``scores``: openalex_id, split, and label_confidence, p_consolidating, p_neutral and
         p_disruptive as ``compute_label_confidence`` has them, null without a label. Their prior is that of these works.
-        A balanced draw has too many of rare labels, so each label counts as often as the manifest says that it is
-        eligible. Against the prior of all works, a confidence is off by 0.02 on average.
+        A balanced draw has too many of rare labels. So each label counts as often as it is eligible, which the manifest
+        says. Against the prior of all works, a confidence is off by 0.02 on average.
 
         Errors are as of ``scores``. An InputNotFoundError also says that the source did not count the citers.
         """

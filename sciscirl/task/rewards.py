@@ -282,8 +282,8 @@ def score_answer(
         table: what each case earns, for example ``TaskRules.table``.
         weights: how much each label counts (``TaskRules.weigh``). The task part is the sum of what the answer would
             earn with each label, times its weight. With the chances of the labels it is what the answer earns on
-            average if the work is cited anew. Of a forecast that is the quadratic score against the chances, less an
-            amount that is the same for all answers. Empty: the gold label counts whole.
+            average if the work is cited anew. For a forecast this is the quadratic score against the chances, less the
+            same amount for all answers. Empty: the gold label counts whole.
 
     Raises:
         RewardError: a gold label is not in its vocabulary, or a balanced table has no weight for it.
