@@ -376,10 +376,12 @@ class _About:
     def drawn(self) -> str:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
+        within = "In each cell of field and five years the classes are equal, so these hardly say the label. "
+        cells = within if split.cell_columns else ""
         return (
             f"The SHA-256 of a work's id and the seed {split.seed} decides on its split. Balance of classes: "
-            f"{split.balance}. Where classes are balanced, their shares are not those of the source. Rows are in the "
-            "order of their split keys, so the first rows are no sample."
+            f"{split.balance}. {cells}Where classes are balanced, their shares are not those of the source. "
+            "Rows are in the order of their split keys, so the first rows are no sample."
         )
 
     def filters(self) -> list[tuple[str, int]]:

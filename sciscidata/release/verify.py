@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations, zip_longest
 from pathlib import Path
@@ -27,7 +27,7 @@ from sciscidata.label_thresholds import (
     uzzi_label,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
-from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label
+from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label, vocabularies
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
@@ -48,7 +48,7 @@ from sciscidata.release.manifest import (
 from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed, score_of
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.balance import class_quotas, quota_cells
+from sciscidata.sampling.balance import FIELD_YEAR, class_quotas, quota_cells
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import BOTH, SplitConfig, balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
@@ -375,6 +375,9 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
             if drawn.get(cell, 0) != quota:
                 name = " + ".join(cell)
                 yield f"{group}: {counted(drawn.get(cell, 0), 'row')} of class {name}, the split asks for {quota:,}"
+        yield from (
+            _check_cells(group, frame, columns[0], vocabularies(label)[columns[0]]) if settings.cell_columns else ()
+        )
     ids = number_ids(pl.concat([examples["train"], examples["test"]])["openalex_id"])
     if not settings.is_stratified and not ids.null_count():
         keyed = pl.DataFrame([ids.alias("work_id"), split_keys(ids, settings.seed)])
@@ -383,6 +386,16 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
         if n_wrong:
             works = counted(n_wrong, "work belongs", "works belong")
             yield f"{BOTH}: {works} to the other split by the order of their keys"
+
+
+def _check_cells(split: str, frame: pl.DataFrame, column: str, words: Sequence[str]) -> Iterator[str]:
+    """Check that each cell of field and five years has equally many works of each class, but for one with the rest."""
+    n_each = [(pl.col(column) == word).sum().alias(word) for word in words]
+    drawn = frame.group_by(FIELD_YEAR).agg(n_each).iter_rows()
+    uneven = sorted(cell for cell, *counts in drawn if len(set(counts)) > 1)
+    if len(uneven) > bool(frame.height % len(words)):
+        n_cells = counted(len(uneven), "cell")
+        yield f"{split}: the classes of {n_cells} of field and five years are not equal, first {uneven[0]!r}"
 
 
 def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:
