@@ -332,8 +332,12 @@ class _About:
         thresholds, _ = read_settings(self.manifest)
         low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
         lines.append(
-            f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, consolidating if "
-            f"{'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded scores."
+            "Disruption label: by rank within field and five years. The manifest has the four cut-offs of each cell; "
+            "works between them have no label. They apply to unrounded scores."
+            if thresholds.cells
+            else f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, "
+            f"consolidating if {'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded "
+            "scores."
         )
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
             if ceiling := describe_ceiling(self.manifest):

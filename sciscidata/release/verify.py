@@ -19,6 +19,7 @@ from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import (
+    FIELD_YEAR,
     NOVELTY_LABELS,
     VOCABULARIES,
     LabelThresholds,
@@ -48,7 +49,7 @@ from sciscidata.release.manifest import (
 from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed, score_of
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
-from sciscidata.sampling.balance import FIELD_YEAR, class_quotas, quota_cells
+from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.duplicates import normalise_title
 from sciscidata.sampling.split import BOTH, SplitConfig, balanced_columns, divide_pool, group_of_keys, split_keys
 from sciscidata.schemas import SCORES
@@ -119,7 +120,8 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     described = describe_examples(examples, label)
     for key, found in described.items():
         yield from _compare(found, manifest.get(key), key)
-    has_gaps = _has_trusted_labels(manifest) or lacks_scores(manifest)
+    is_by_rank = bool(manifest["thresholds"].get("cells"))
+    has_gaps = is_by_rank or _has_trusted_labels(manifest) or lacks_scores(manifest)
     yield from _check_counts(manifest.get("counts", {}), described["class_counts"], has_gaps=has_gaps)
     try:
         thresholds, settings = read_settings(manifest)

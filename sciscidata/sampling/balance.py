@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final, Literal, TypeVar
 
-import polars as pl
-
 from sciscidata.own_label import OwnLabel, vocabularies
 
 Label = TypeVar("Label")
@@ -23,13 +21,6 @@ Balance = Literal[
     "novelty_within_field_year",
     "label_within_field_year",
 ]
-
-#: The cell of a work (String) where classes are balanced within cells of field and five publication years.
-FIELD_YEAR: Final = pl.concat_str(
-    pl.col("primary_field").fill_null(""),
-    (pl.col("publication_year") // 5 * 5).cast(pl.String).fill_null(""),
-    separator=" ",
-).alias("field_year")
 
 #: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
 BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

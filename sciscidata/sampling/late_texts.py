@@ -20,10 +20,9 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
-from sciscidata.sampling.balance import FIELD_YEAR
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.filter import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read

@@ -23,10 +23,10 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.options.checks import check_fields, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
-from sciscidata.sampling.balance import BALANCED, FIELD_YEAR, Balance, class_quotas, quota_cells, share_quotas
+from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
 from sciscidata.schemas import WORKS, require_columns
 from sciscidata.terminal.messages import counted
 

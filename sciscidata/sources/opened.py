@@ -40,8 +40,9 @@ class SourceRequest:
 
     @property
     def read_early(self) -> list[str]:
-        """Columns of works, besides the year, that filters of field and venue or the balance read before texts."""
-        names = dict.fromkeys([*names_read(self.eligibility), *self.split.cell_columns])
+        """Columns of works, besides the year, that filters, the balance or labels by rank read before texts."""
+        cells = self.split.cell_columns or self.thresholds.cell_columns
+        names = dict.fromkeys([*names_read(self.eligibility), *cells])
         return [name for name in names if name != "publication_year"]
 
 

@@ -192,7 +192,7 @@ def test_a_build_is_verified_says_so_in_the_card_and_a_moved_field_is_found(tmp_
 
 
 def test_cells_are_refused_where_they_cannot_be_known(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"needs all works of a field.*SplitConfig\.balance='disruption'"):
+    with pytest.raises(ConfigError, match=r"needs all works of a field.*set SplitConfig\.balance='disruption'"):
         BuildConfig(source=OpenAlexConfig(), out=tmp_path, split=SplitConfig(balance=WITHIN))
     without = make_world(300).with_columns(primary_field=pl.lit(None, pl.String))
     with pytest.raises(NotEnoughWorksError, match="no eligible work has a primary_field"):
