@@ -84,6 +84,16 @@ class BuildConfig:
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
             )
             raise ConfigError(msg)
+        for option, chosen, remedy in (
+            (f"SplitConfig.balance={self.split.balance!r}", self.split.cell_columns, "'disruption'"),
+            ("LabelThresholds.cells", self.thresholds.cells, "{}"),
+        ):
+            if chosen and (why := source.sample):
+                msg = (
+                    f"{option} needs all works of a field and five years, and {why.reason}. {_sentence(why.remedy)}, "
+                    f"or set {option.partition('=')[0]}={remedy}."
+                )
+                raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
         if without := source.no_novelty(self.source):

@@ -144,8 +144,9 @@ def _diagnose_labels(source: OpenedSource, result: Drawn, config: BuildConfig) -
     """Find the ceiling of the test split, and check how sure its labels are, where disruption labels are drawn.
 
     Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no prior.
+    The ceiling of labels by rank is not known.
     """
-    is_chosen = source.is_sample or config.eligibility.min_label_confidence
+    is_chosen = source.is_sample or config.eligibility.min_label_confidence or config.thresholds.cells
     if is_chosen or "disruption_label" not in needed_columns(config.split, config.label):
         return {}, []
     tested = result.drawn.filter(split="test") if config.split.n_test else result.drawn
@@ -162,7 +163,8 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         for remark in remark_on_names(vocabulary, eligibility):
             logger.warning("%s", remark)
     if eligibility.min_label_confidence:
-        sure = compute_label_confidence(labelled.select(*CD_SCORES), config.thresholds)
+        counts = labelled.select(*CD_SCORES, *config.thresholds.cell_columns)
+        sure = compute_label_confidence(counts, config.thresholds)
         labelled = put_beside(labelled, sure.select("work_id", "label_confidence").collect())
     facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
     rules = DrawRules(eligibility, config.split, *facts)
@@ -224,6 +226,8 @@ def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: Lab
     """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
     if source.has_labels:
         return scores
+    if thresholds.cells and source.read_works is None:
+        scores = scores.join(source.works.select("work_id", *thresholds.cell_columns), on="work_id", how="left")
     if source.read_works is None or thresholds.novelty_rule != "uzzi":
         return compute_labels(scores, thresholds)
     cut = find_conventionality_cut(scores, thresholds)
@@ -393,7 +397,8 @@ def _plot_pictures(
     if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
         published, found = source.published.select("work_id", "cd_index"), source.provenance["comparison"]
         place: dict[str, Any] = {"data": source.provenance, "path": folder / "comparison.png"}
-        plot_comparison(published, scored.computed, found, thresholds, **place)
+        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
+        plot_comparison(published, scored.computed, found, plain, **place)
     disruption, atypicality = (
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )

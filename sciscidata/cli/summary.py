@@ -164,7 +164,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
     counts: dict[str, int] = manifest["counts"]["filters"]
     removed: dict[str, Any] = manifest["counts"].get("removed", {})
     words, balance = vocabularies(stated_label(manifest)), manifest.get("split", {}).get("balance")
-    column = [*words][-1] if balance == "label" else "disruption_label"
+    column = [*words][-1] if str(balance).startswith("label") else "disruption_label"
     labels = words[column] if removed else ()
     values = manifest["eligibility"] | {"last_year": manifest["counts"]["last_year"]}
     table = Table(

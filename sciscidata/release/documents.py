@@ -332,8 +332,12 @@ class _About:
         thresholds, _ = read_settings(self.manifest)
         low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
         lines.append(
-            f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, consolidating if "
-            f"{'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded scores."
+            "Disruption label: by rank within field and five years. The manifest has the four cut-offs of each cell; "
+            "works between them have no label. They apply to unrounded scores."
+            if thresholds.cells
+            else f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, "
+            f"consolidating if {'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded "
+            "scores."
         )
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
             if ceiling := describe_ceiling(self.manifest):
@@ -376,10 +380,12 @@ class _About:
     def drawn(self) -> str:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
+        within = "In each cell of field and five years the classes are equal, so these hardly say the label. "
+        cells = within if split.cell_columns else ""
         return (
             f"The SHA-256 of a work's id and the seed {split.seed} decides on its split. Balance of classes: "
-            f"{split.balance}. Where classes are balanced, their shares are not those of the source. Rows are in the "
-            "order of their split keys, so the first rows are no sample."
+            f"{split.balance}. {cells}Where classes are balanced, their shares are not those of the source. "
+            "Rows are in the order of their split keys, so the first rows are no sample."
         )
 
     def filters(self) -> list[tuple[str, int]]:

@@ -212,7 +212,7 @@ def join_candidates(
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
         facts.select(_FROM_WORKS)
-        .join(scored.drop(_OF_NAMES, strict=False), on="work_id", how="left")
+        .join(scored.drop(*_OF_NAMES, "publication_year", strict=False), on="work_id", how="left")
         .join(count_references(citations), on="work_id", how="left")
         .with_columns(pl.col("n_references").fill_null(0))
     )

@@ -360,7 +360,8 @@ def test_a_draw_that_keeps_few_works_at_a_time_reads_and_draws_the_same(monkeypa
     monkeypatch.setattr(Queue, "_load", lambda queue: kept.append(load(queue)) or kept[-1])
     for bound in (2**58, 2**61, 2**64):
         kept.clear()
-        monkeypatch.setattr(Queue, "_first_bound", lambda queue, counted, bound=bound: bound)
+        bounds = lambda queue, bound=bound: dict.fromkeys(queue.quotas, min(bound, 2**64 - 1))  # noqa: E731
+        monkeypatch.setattr(Queue, "_first_bounds", bounds)
         readings.append(draw())
         heights = [frame.height for frame in kept]
         assert heights == sorted(heights)

@@ -20,7 +20,6 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
-from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
@@ -286,7 +285,7 @@ def open_tables(config: TablesConfig, request: SourceRequest) -> OpenedSource:
     ids = (named,) if isinstance(named, str) else tuple(named or (OF_WORKS["id"],))
     return open_large(
         corpus,
-        names_read(request.eligibility),
+        request.read_early,
         label_files=LabelFiles(find_table_files(config)["works"], ids),
         text_options=("TablesConfig.title", "TablesConfig.abstract"),
     )
