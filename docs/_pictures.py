@@ -14,7 +14,7 @@ import polars as pl
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata.indicators import compute_null_cd_index
+from sciscidata.indicators import compute_null_cd_index, find_label_stability
 from sciscidata.label_thresholds import compute_disruption_labels
 
 mpl.use("agg")
@@ -55,6 +55,8 @@ def draw_gallery() -> None:
     save_small(plots.plot_by_year(labelled, complete_until=1998, data=hepth), "gallery_by_year.png")
     null = compute_null_cd_index(works, citations, n_draws=1_000)
     save_small(plots.plot_null_cd_index(null, data=hepth), "null_cd_index.png")
+    stability = find_label_stability(*read_graph("handball"), ages=(1, 3, 5, 10))
+    save_small(plots.plot_label_stability(stability, data="Handball (OpenAlex)"), "label_stability.png")
     windows = [
         ssd.compute_cd_index(*read_graph("handball"), ssd.CDConfig(window_years=years)).collect() for years in (5, 10)
     ]

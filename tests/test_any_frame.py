@@ -30,6 +30,7 @@ from sciscidata.plots import (
     plot_comparison,
     plot_disruption,
     plot_drawn,
+    plot_label_stability,
     plot_novelty,
     plot_novelty_by_year,
     plot_null_cd_index,
@@ -130,6 +131,7 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "plot_novelty_by_year": (SCORES, plot_novelty_by_year),
     "plot_null_cd_index": (SCORES, plot_null_cd_index),
     "plot_uzzi_cells": (SCORES, plot_uzzi_cells),
+    "plot_label_stability": (find_label_stability(WORKS, CITATIONS, ages=[1, 3]), plot_label_stability),
     "plot_diagnostics": (ssd.diagnose(WORKS, CITATIONS), ssd.plot_diagnostics),
 }
 
