@@ -1,6 +1,6 @@
 """How sure disruption labels are on real graphs, how well this is predicted, and how fast.
 
-python benchmarks/label_confidence.py                        every graph of the shared data: four tables
+python benchmarks/label_confidence.py                        every graph of the shared data: all tables
 python benchmarks/label_confidence.py --picture FILE.png     the reliability diagram, too
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
@@ -22,7 +22,7 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
 from benchmarks.graphs import scan_graph, shared_data
-from sciscidata.indicators import find_label_stability
+from sciscidata.indicators import find_effect_of_missing_data, find_label_stability
 
 LABELS = ("consolidating", "neutral", "disruptive")
 COUNTS = ("n_i", "n_j", "n_k")
@@ -191,6 +191,19 @@ def print_stability(name: str, graph: Graph) -> None:
         print(f"| {group} |", " | ".join(cells), "|")
 
 
+def print_missing(name: str, graph: Graph) -> None:
+    """Print what missing citations and missing reference lists do to labels."""
+    found = find_effect_of_missing_data(graph.works, graph.citations)
+    for (kind, share), rows in found.group_by("missing", "share", maintain_order=True):
+        of_all, of_label = rows.filter(label="all").row(0, named=True), rows.filter(pl.col("label") != "all")
+        same, shares = (", ".join(f"{x:.2f}" for x in of_label[c]) for c in ("share_same", "label_share"))
+        print(
+            f"| {name}, {share:.0%} of {kind} | {of_all['share_same']:.2f} | {same} | {of_all['share_lost']:.2f} "
+            f"| {shares} | {of_all['ceiling_accuracy']:.2f}, {of_all['ceiling_macro_f1']:.2f} |",
+            flush=True,
+        )
+
+
 def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path) -> None:
     """Draw observed against predicted agreement of random halves."""
     import matplotlib as mpl
@@ -262,6 +275,10 @@ def main() -> None:
     print_ceilings(scores)
     for name, graph in sources.items():
         print_stability(name, graph)
+    print("\n| missing | same label | consolidating, neutral, disruptive | lost | their shares | ceiling |")
+    print("|---|---|---|---|---|---|")
+    for name, graph in sources.items():
+        print_missing(name, graph)
     if options.picture:
         draw(kept, options.picture)
 

@@ -2,6 +2,7 @@
 
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.label_stability import find_label_stability
+from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
@@ -17,6 +18,7 @@ __all__ = [
     "compute_null_cd_index",
     "compute_shibayama_novelty",
     "find_communities",
+    "find_effect_of_missing_data",
     "find_label_stability",
 ]
 
