@@ -7,6 +7,7 @@ from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
+from sciscidata.novelty.label_confidence import compute_novelty_confidence
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 from sciscidata.options.missing_names import missing_name
 
@@ -15,6 +16,7 @@ __all__ = [
     "compute_cd_variants",
     "compute_embedding_disruptiveness",
     "compute_foster_novelty",
+    "compute_novelty_confidence",
     "compute_null_cd_index",
     "compute_shibayama_novelty",
     "find_communities",
