@@ -97,36 +97,48 @@ def compute_novelty_confidence(
     config, rule = checked_config(config, NoveltyConfig), checked_config(thresholds, LabelThresholds, name="thresholds")
     check_threads(n_threads)
     check_value("seed", seed, int)
-    if config.score == "rank":
-        msg = (
-            "NoveltyConfig.score is 'rank', which depends on all other works, so one work cannot be redrawn. "
-            "Set NoveltyConfig.score='sigmoid', or LabelThresholds.novelty_rule='uzzi', which needs no score."
-        )
-        raise ConfigError(msg)
+    require_sigmoid(config)
     table = None if background is None else read_background(background)
     if table is not None:
         table.check_null_model(config)
 
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
         known = None if table is None else table.for_venues_of(works_)
-        return _score(graph, venues, (config, rule, known, n_threads), seed, shrink)
+        return score_novelty_confidence(
+            graph, venues, config, rule, shrink=shrink, background=known, seed=seed, n_threads=n_threads
+        )
 
     works_, citations = require_corpus(works, citations, "compute_novelty_confidence")
     stage = "compute_novelty_confidence"
     return defer_scores(score, NOVELTY_CONFIDENCE, works_, citations, stage=stage, cache_dir=cache_dir)
 
 
-def _score(
+def require_sigmoid(config: NoveltyConfig) -> None:
+    """Raise a ConfigError if scores are ranks."""
+    if config.score == "rank":
+        msg = (
+            "NoveltyConfig.score is 'rank', which depends on all other works, so one work cannot be redrawn. "
+            "Set NoveltyConfig.score='sigmoid', or find no confidence."
+        )
+        raise ConfigError(msg)
+
+
+def score_novelty_confidence(
     graph: CitationGraph,
     venues: Int32Array,
-    options: tuple[NoveltyConfig, LabelThresholds, Background | None, int | None],
-    seed: int,
-    shrink: bool,
+    config: NoveltyConfig,
+    rule: LabelThresholds,
+    *,
+    shrink: bool = True,
+    background: Background | None = None,
+    seed: int = 0,
+    n_threads: int | None = None,
 ) -> pl.DataFrame:
+    """Score works of a graph: rows as of ``compute_novelty_confidence``, arguments as of ``score_atypicality``."""
     from sciscidata._kernels.random import draw, stream_key
     from sciscidata.novelty import _redraw_kernels as kernels
 
-    config, rule, background, n_threads = options
+    require_sigmoid(config)
     cut = None
     if rule.novelty_rule == "uzzi":
         scored = score_atypicality(graph, venues, config, background=background, n_threads=n_threads)

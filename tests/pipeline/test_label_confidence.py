@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from sciscidata import (
     BuildConfig,
     EligibilityConfig,
     LabelledConfig,
+    LabelThresholds,
+    NoveltyConfig,
     OpenAlexConfig,
     SciSciNetConfig,
     SplitConfig,
@@ -28,6 +31,7 @@ from sciscidata import (
 )
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError
+from sciscidata.indicators import compute_novelty_confidence
 from sciscidata.release.manifest import hash_manifest, render_manifest
 
 WORLD = SyntheticConfig(n_works=3_000)
@@ -61,6 +65,26 @@ def test_works_with_an_unsure_label_are_not_drawn_from_memory_or_disk(tmp_path: 
     again = json.loads((tmp_path / "disk" / "manifest.json").read_text())
     assert again["sides"] == release.manifest["sides"]
     assert again["counts"]["filters"]["unsure_label"] >= counts["unsure_label"]  # before texts are read
+
+
+def test_where_novelty_is_balanced_the_filter_is_of_the_novelty_label(tmp_path: Path) -> None:
+    rule, rules = LabelThresholds(novelty_rule="uzzi"), EligibilityConfig(min_label_confidence=0.3)
+    config = BuildConfig(
+        source=WORLD, out=tmp_path / "sure", cache_dir=tmp_path / "cache", thresholds=rule, eligibility=rules,
+        split=SplitConfig(n_train=30, n_test=15, balance="novelty"),
+    )  # fmt: skip
+    release = build(config)
+    verify(release.folder)
+    works, citations, _ = scan_synthetic(WORLD)
+    sure = compute_novelty_confidence(works, citations, thresholds=rule).filter(pl.col("label_confidence") >= 0.3)
+    drawn = pl.concat([release.train, release.test])["openalex_id"].str.strip_prefix("W").cast(pl.Int64)
+    assert drawn.len() == 45
+    assert drawn.is_in(sure.collect()["work_id"].implode()).all()
+    assert release.manifest["counts"]["filters"]["unsure_label"] > 100
+    with pytest.raises(ConfigError, match=r"NoveltyConfig\.score is 'rank'.*Set NoveltyConfig\.score='sigmoid'"):
+        replace(config, novelty=NoveltyConfig(score="rank"))
+    with pytest.raises(ConfigError, match="min_label_confidence needs the references of all works"):
+        replace(config, source=OpenAlexConfig())
 
 
 def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
