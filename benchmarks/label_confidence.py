@@ -1,7 +1,7 @@
 """How sure disruption labels are on real graphs, how well this is predicted, and how fast.
 
 python benchmarks/label_confidence.py                        every graph of the shared data: all tables
-python benchmarks/label_confidence.py --picture FILE.png     the reliability diagram, too
+python benchmarks/label_confidence.py --pictures docs/images the pictures of the page, too
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
 No text of a work is read.
@@ -310,7 +310,7 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     if options.size:
@@ -335,8 +335,15 @@ def main() -> None:
     print("|---|---|---|---|---|---|---|---|")
     for name in ("synergy", "handball", "papers", "synthetic"):
         print_novelty(name)
-    if options.picture:
-        draw(kept, options.picture)
+    if options.pictures:
+        draw(kept, options.pictures / "label_confidence.png")
+        small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}
+        stability = find_label_stability(*sources["handball"], ages=(1, 3, 5, 10), last_year=2026)
+        picture = ssd.plots.plot_label_stability(stability, data="Handball (OpenAlex)")
+        picture.savefig(options.pictures / "label_stability.png", **small)
+        effect = find_effect_of_missing_data(*sources["hepth"])
+        picture = ssd.plots.plot_missing_data(effect, data="cit-HepTh (SNAP)")
+        picture.savefig(options.pictures / "missing_data.png", **small)
 
 
 if __name__ == "__main__":

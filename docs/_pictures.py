@@ -14,7 +14,7 @@ import polars as pl
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata.indicators import compute_null_cd_index, find_effect_of_missing_data, find_label_stability
+from sciscidata.indicators import compute_null_cd_index
 from sciscidata.label_thresholds import compute_disruption_labels
 
 mpl.use("agg")
@@ -53,11 +53,8 @@ def draw_gallery() -> None:
     labelled = compute_disruption_labels(ssd.compute_cd_index(works, citations)).join(works, on="work_id").collect()
     save_small(plots.plot_disruption(labelled, data=hepth), "gallery_distribution.png")
     save_small(plots.plot_by_year(labelled, complete_until=1998, data=hepth), "gallery_by_year.png")
-    save_small(plots.plot_missing_data(find_effect_of_missing_data(works, citations), data=hepth), "missing_data.png")
     null = compute_null_cd_index(works, citations, n_draws=1_000)
     save_small(plots.plot_null_cd_index(null, data=hepth), "null_cd_index.png")
-    stability = find_label_stability(*read_graph("handball"), ages=(1, 3, 5, 10))
-    save_small(plots.plot_label_stability(stability, data="Handball (OpenAlex)"), "label_stability.png")
     windows = [
         ssd.compute_cd_index(*read_graph("handball"), ssd.CDConfig(window_years=years)).collect() for years in (5, 10)
     ]

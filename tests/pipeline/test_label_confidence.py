@@ -25,13 +25,13 @@ from sciscidata import (
     compute_label_confidence,
     compute_labels,
     find_label_ceiling,
+    indicators,
     ingest,
     scan_synthetic,
     verify,
 )
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError
-from sciscidata.indicators import compute_novelty_confidence
 from sciscidata.release.manifest import hash_manifest, render_manifest
 
 WORLD = SyntheticConfig(n_works=3_000)
@@ -65,26 +65,6 @@ def test_works_with_an_unsure_label_are_not_drawn_from_memory_or_disk(tmp_path: 
     again = json.loads((tmp_path / "disk" / "manifest.json").read_text())
     assert again["sides"] == release.manifest["sides"]
     assert again["counts"]["filters"]["unsure_label"] >= counts["unsure_label"]  # before texts are read
-
-
-def test_where_novelty_is_balanced_the_filter_is_of_the_novelty_label(tmp_path: Path) -> None:
-    rule, rules = LabelThresholds(novelty_rule="uzzi"), EligibilityConfig(min_label_confidence=0.3)
-    config = BuildConfig(
-        source=WORLD, out=tmp_path / "sure", cache_dir=tmp_path / "cache", thresholds=rule, eligibility=rules,
-        split=SplitConfig(n_train=30, n_test=15, balance="novelty"),
-    )  # fmt: skip
-    release = build(config)
-    verify(release.folder)
-    works, citations, _ = scan_synthetic(WORLD)
-    sure = compute_novelty_confidence(works, citations, thresholds=rule).filter(pl.col("label_confidence") >= 0.3)
-    drawn = pl.concat([release.train, release.test])["openalex_id"].str.strip_prefix("W").cast(pl.Int64)
-    assert drawn.len() == 45
-    assert drawn.is_in(sure.collect()["work_id"].implode()).all()
-    assert release.manifest["counts"]["filters"]["unsure_label"] > 100
-    with pytest.raises(ConfigError, match=r"NoveltyConfig\.score is 'rank'.*Set NoveltyConfig\.score='sigmoid'"):
-        replace(config, novelty=NoveltyConfig(score="rank"))
-    with pytest.raises(ConfigError, match="min_label_confidence needs the references of all works"):
-        replace(config, source=OpenAlexConfig())
 
 
 def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
@@ -122,3 +102,25 @@ def test_a_source_without_counts_of_all_works_cannot_be_filtered_by_confidence(s
     rules = EligibilityConfig(min_label_confidence=0.7)
     with pytest.raises(ConfigError, match=rf"min_label_confidence needs n_i, n_j and n_k of all works.*{remedy}"):
         BuildConfig(source=source, out=Path("x"), eligibility=rules)
+
+
+def test_where_novelty_is_balanced_the_filter_is_of_the_novelty_label(tmp_path: Path) -> None:
+    rule, rules = LabelThresholds(novelty_rule="uzzi"), EligibilityConfig(min_label_confidence=0.3)
+    config = BuildConfig(
+        source=WORLD, out=tmp_path / "sure", cache_dir=tmp_path / "cache", thresholds=rule, eligibility=rules,
+        split=SplitConfig(n_train=30, n_test=15, balance="novelty"),
+    )  # fmt: skip
+    release = build(config)
+    verify(release.folder)
+    works, citations, _ = scan_synthetic(WORLD)
+    sure = indicators.compute_novelty_confidence(works, citations, thresholds=rule).filter(
+        pl.col("label_confidence") >= 0.3
+    )
+    drawn = pl.concat([release.train, release.test])["openalex_id"].str.strip_prefix("W").cast(pl.Int64)
+    assert drawn.len() == 45
+    assert drawn.is_in(sure.collect()["work_id"].implode()).all()
+    assert release.manifest["counts"]["filters"]["unsure_label"] > 100
+    with pytest.raises(ConfigError, match=r"NoveltyConfig\.score is 'rank'.*Set NoveltyConfig\.score='sigmoid'"):
+        replace(config, novelty=NoveltyConfig(score="rank"))
+    with pytest.raises(ConfigError, match="min_label_confidence needs the references of all works"):
+        replace(config, source=OpenAlexConfig())
