@@ -158,7 +158,7 @@ def _redraw(key, group_of, pairs, gaps, rules, scratch, chances):
 
 @kernel
 def redraw_works(offsets, counts, starts, entries, keys, rules, n_refs, chances, half_refs, half_label, half_chance):
-    """Write how likely each label of each work is, and how one half of its references predicts that of the other.
+    """Write how likely each label of each work is, and how well half of its references predict the other half.
 
     ``n_refs`` and ``half_refs`` are numbers of references. ``half_label`` is the label of the second half or -1, and
     ``half_chance`` what the first half says about it.

@@ -54,8 +54,8 @@ def compute_novelty_confidence(
     """Score and label works, and add the probability that a redrawn list of references gives the same label.
 
     A redrawn list has as many references as the work, drawn from its own with replacement. The z of a venue pair stays.
-    A reference forms no pair with a copy of itself. Up to five references, all lists are counted, else 128 are drawn by
-    numbers that depend on ``seed`` and the work's id only. Lists without a label are left out.
+    A reference forms no pair with a copy of itself. Up to five references, all lists are counted, else 128 are drawn.
+    The draws depend on ``seed`` and the work's id only. Lists without a label are left out.
 
     Few references say little, and these chances are far too sure. So by default they are mixed with the shares of the
     labels among works with about as many references. How much a list counts is estimated from the corpus: one half of
@@ -189,7 +189,7 @@ def _shrink(
 ) -> Float64Array:
     """Mix chances with the shares of the labels among works with about as many references.
 
-    ``halves``: how many references one half of a list has, the label of the other half, and what the first says of it.
+    ``halves``: the number of references in one half of a list, the label of the other half, its chance by the first.
     """
     kind, half_kind = np.searchsorted(_LARGEST, sizes), np.searchsorted(_LARGEST, halves[0])
     _, half_label, said = halves
