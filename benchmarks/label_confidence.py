@@ -1,7 +1,7 @@
 """How sure disruption labels are on real graphs, how well this is predicted, and how fast.
 
-python benchmarks/label_confidence.py                        every graph of the shared data: four tables
-python benchmarks/label_confidence.py --picture FILE.png     the reliability diagram, too
+python benchmarks/label_confidence.py                        every graph of the shared data: all tables
+python benchmarks/label_confidence.py --pictures docs/images the pictures of the page, too
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
 No text of a work is read.
@@ -14,6 +14,7 @@ import logging
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,7 +23,8 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
 from benchmarks.graphs import scan_graph, shared_data
-from sciscidata.indicators import find_label_stability
+from sciscidata.indicators import compute_novelty_confidence, find_effect_of_missing_data, find_label_stability
+from sciscidata.novelty.background import write_null_model
 
 LABELS = ("consolidating", "neutral", "disruptive")
 COUNTS = ("n_i", "n_j", "n_k")
@@ -191,6 +193,69 @@ def print_stability(name: str, graph: Graph) -> None:
         print(f"| {group} |", " | ".join(cells), "|")
 
 
+def print_missing(name: str, graph: Graph) -> None:
+    """Print what missing citations and missing reference lists do to labels."""
+    found = find_effect_of_missing_data(graph.works, graph.citations)
+    for (kind, share), rows in found.group_by("missing", "share", maintain_order=True):
+        of_all, of_label = rows.filter(label="all").row(0, named=True), rows.filter(pl.col("label") != "all")
+        same, shares = (", ".join(f"{x:.2f}" for x in of_label[c]) for c in ("share_same", "label_share"))
+        print(
+            f"| {name}, {share:.0%} of {kind} | {of_all['share_same']:.2f} | {same} | {of_all['share_lost']:.2f} "
+            f"| {shares} | {of_all['ceiling_accuracy']:.2f}, {of_all['ceiling_macro_f1']:.2f} |",
+            flush=True,
+        )
+
+
+def read_venues(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Read works with their venues, and citations, of a graph that has venues or of the synthetic world."""
+    if name == "synthetic":
+        works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
+        return works, citations
+    data, graph = shared_data(), read_graph(name)
+    files = {"handball": "graph_handball/nodes", "synergy": "openalex/synergy_A.nodes", "papers": "papers/works"}
+    venue = {"handball": "source_no", "synergy": "source_id", "papers": "source_name"}[name]
+    rows = pl.scan_parquet(data / f"{files[name]}.parquet").select(pl.col(venue).rank("dense").cast(pl.Int64))
+    return pl.concat([graph.works, rows.rename({venue: "source_id"})], how="horizontal"), graph.citations
+
+
+def print_novelty(name: str) -> None:
+    """Print how well one half of a reference list predicts the novelty label of the other, the z of pairs given."""
+    works, citations = read_venues(name)
+    rows = citations.unique().sort("citing_id", "cited_id").collect()
+    is_first = pl.int_range(pl.len()).over("citing_id") * 2 < pl.len().over("citing_id")
+    with TemporaryDirectory() as home:
+        pairs = write_null_model(works, citations, Path(home) / "pairs.parquet")
+        for rule, shrink in ((rule, shrink) for rule in ("margin", "uzzi") for shrink in (False, True)):
+            cut, parts, errors, chance = ssd.LabelThresholds(novelty_rule=rule), [], [], []
+            for seed in range(SPLITS):
+                mixed = rows.sample(fraction=1, shuffle=True, seed=seed)
+                one, other = mixed.filter(is_first), mixed.filter(~is_first)
+                known = compute_novelty_confidence(works, one, thresholds=cut, shrink=shrink, background=pairs)
+                wanted = ssd.compute_labels(ssd.compute_atypicality(works, other, background=pairs), cut)
+                both = known.join(wanted.select("work_id", other="novelty_label"), on="work_id").collect()
+                both = both.drop_nulls(["novelty_label", "other"]).with_columns(
+                    same=pl.col("novelty_label") == pl.col("other")
+                )
+                confidence = both["label_confidence"].to_numpy()
+                errors.append(calibration_error(confidence, both["same"].to_numpy()))
+                drawn = np.random.default_rng(0).random((20, confidence.size)) < confidence
+                chance.append(np.mean([calibration_error(confidence, one) for one in drawn]))
+                parts.append(both)
+            whole = pl.concat(parts)
+            means = [pl.col("label_confidence").mean(), pl.col("same").mean()]
+            by_label = ", ".join(
+                f"{label} {said:.2f} ({same:.2f})"
+                for label, said, same in whole.group_by("novelty_label").agg(means).sort("novelty_label").rows()
+            )
+            said, same = whole.select(means).row(0)
+            print(
+                f"| {name}, {rule} | {whole.height // SPLITS:,} | {same:.3f} "
+                f"| {'default' if shrink else 'shrink=False'} | {said:.3f} "
+                f"| {np.mean(errors):.3f} | {np.mean(chance):.3f} | {by_label} |",
+                flush=True,
+            )
+
+
 def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path) -> None:
     """Draw observed against predicted agreement of random halves."""
     import matplotlib as mpl
@@ -245,7 +310,7 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--pictures", type=Path)
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     if options.size:
@@ -262,8 +327,23 @@ def main() -> None:
     print_ceilings(scores)
     for name, graph in sources.items():
         print_stability(name, graph)
-    if options.picture:
-        draw(kept, options.picture)
+    print("\n| missing | same label | consolidating, neutral, disruptive | lost | their shares | ceiling |")
+    print("|---|---|---|---|---|---|")
+    for name, graph in sources.items():
+        print_missing(name, graph)
+    print("\n| novelty | works | halves agree | form | predicted | error | by chance | by label |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in ("synergy", "handball", "papers", "synthetic"):
+        print_novelty(name)
+    if options.pictures:
+        draw(kept, options.pictures / "label_confidence.png")
+        small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}
+        stability = find_label_stability(*sources["handball"], ages=(1, 3, 5, 10), last_year=2026)
+        picture = ssd.plots.plot_label_stability(stability, data="Handball (OpenAlex)")
+        picture.savefig(options.pictures / "label_stability.png", **small)
+        effect = find_effect_of_missing_data(*sources["hepth"])
+        picture = ssd.plots.plot_missing_data(effect, data="cit-HepTh (SNAP)")
+        picture.savefig(options.pictures / "missing_data.png", **small)
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.label_confidence import require_sigmoid
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import check_fields
 from sciscidata.own_label import OwnLabel
@@ -112,11 +113,14 @@ class BuildConfig:
         return find_source(self.source).own_scores(self.source) is not None
 
     def _check_counts(self) -> None:
-        """Refuse to filter by label confidence where n_i, n_j and n_k of all works are not known."""
-        source = find_source(self.source)
+        """Refuse to filter by label confidence where what it is found from is not known."""
+        source, needed = find_source(self.source), "n_i, n_j and n_k"
+        if balanced_columns(self.split, self.label) == ("novelty_label",) and self.novelty is not None:
+            require_sigmoid(self.novelty)
+            needed = "the references"
         if why := source.sample or source.own_scores(self.source):
             msg = (
-                f"EligibilityConfig.min_label_confidence needs n_i, n_j and n_k of all works, and {why.reason}. "
+                f"EligibilityConfig.min_label_confidence needs {needed} of all works, and {why.reason}. "
                 f"{_sentence(why.remedy)}, or leave the option out."
             )
             raise ConfigError(msg)

@@ -62,7 +62,8 @@ class EligibilityConfig:
         last_year: last year of the data. None: found in the numbers of works of each year, in spite of mistaken dates
             in the future (``last_year_of_data.find_last_year``).
         min_label_confidence: lowest confidence in the disruption label (``compute_label_confidence``), found from all
-            works before any filter. It needs n_i, n_j and n_k. None: any.
+            works before any filter. It needs n_i, n_j and n_k. Where novelty labels alone are balanced, that in the
+            novelty label (``compute_novelty_confidence``), which needs references. None: any.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or the years are out of order.
