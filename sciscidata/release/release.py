@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sciscidata._support.short_repr import html_facts
+from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -53,7 +54,10 @@ from sciscidata.terminal.messages import counted
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
 #: What SCORES takes from the drawn frame and from WORKS, each as far as it is there.
 _FROM_DRAW: Final = ("n_i", "n_j", "n_k", "n_references", "n_pairs", "z_p10", "z_median")
+_COUNTS: Final = ("n_i", "n_j", "n_k")
 _ALSO_FROM_WORKS: Final = ("doi", "source_id", "source_name", "language", "work_type")
+#: So often a work of the label that is drawn most is counted for the prior of label confidence.
+_REPEATS: Final = 4
 #: What ``draw_split`` returns and a release needs; the novelty columns are optional.
 DRAWN: Final = pl.Schema(
     {
@@ -72,7 +76,7 @@ class Release:
 
     ``manifest`` is ``manifest.json``: config, source, thresholds, counts, hashes, versions. ``train``, ``test`` and
     ``dev`` are the works of each split (EXAMPLE), in the order of their split keys. ``scores`` is what their scores
-    follow from (SCORES).
+    follow from (SCORES), ``label_confidence`` how sure their disruption labels are.
     """
 
     folder: Path
@@ -140,6 +144,42 @@ class Release:
             msg = f"{self.folder} has no {SCORES_FILE}. Build a release with BuildConfig.scores_file=True."
             raise InputNotFoundError(msg)
         return self._read("scores")
+
+    @cached_property
+    def label_confidence(self) -> pl.DataFrame:
+        """How sure the disruption label of each work is, by the counts in ``scores``.
+
+        One row each, as in ``scores``: openalex_id, split, and label_confidence, p_consolidating, p_neutral and
+        p_disruptive as ``compute_label_confidence`` has them, null without a label. Their prior is that of these works.
+        A balanced draw has too many of rare labels, so each label counts as often as the manifest says that it is
+        eligible. Against the prior of all works, a confidence is off by 0.02 on average.
+
+        Errors are as of ``scores``. An InputNotFoundError also says that the source did not count the citers.
+        """
+        rows = pl.concat(
+            [self._read(split).select("openalex_id", "disruption_label", "cd_index") for split in self.splits]
+        )
+        rows = self.scores.select("openalex_id", "split", *_COUNTS).join(rows, on="openalex_id", maintain_order="left")
+        labelled = rows.drop_nulls("disruption_label")
+        if len(unknown := labelled.filter(pl.any_horizontal(pl.col(_COUNTS).is_null()))):
+            msg = (
+                f"{self.folder} lacks n_i, n_j or n_k of {len(unknown):,} of {len(labelled):,} works, first "
+                f"{unknown['openalex_id'][0]}. Label confidence follows from these. Build a release from citations: "
+                "a snapshot, files of works, tables, or SciSciNet with SciSciNetConfig.recompute=True."
+            )
+            raise InputNotFoundError(msg)
+        drawn = dict(labelled["disruption_label"].value_counts().iter_rows())
+        eligible = self.manifest.get("counts", {}).get("eligible", {}).get("disruption_label", {})
+        stands_for = {label: eligible.get(label, n) / n for label, n in drawn.items()}
+        least = min(stands_for.values(), default=1) or 1
+        more = {label: max(1, round(_REPEATS * n / least) - 1) for label, n in stands_for.items()}
+        times = pl.col("disruption_label").replace_strict(more, return_dtype=pl.UInt32)
+        counts = [*_COUNTS, "cd_index"]
+        repeated = labelled.select(pl.col(counts).repeat_by(times)).explode(counts)
+        found = compute_label_confidence(
+            pl.concat([rows.select(counts), repeated]), read_settings(self.manifest)[0]
+        ).collect()
+        return rows.select("openalex_id", "split").hstack(found.head(len(rows)).drop(counts))
 
     def _read(self, split: str) -> pl.DataFrame:
         path = self.folder / f"{split}.parquet"

@@ -31,8 +31,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.collapse import explain_doubt
-from sciscirl.metrics.metrics import COMPARED, measure_predictions, tie_metrics
-from sciscirl.metrics.predictions import read_predictions, write_predictions
+from sciscirl.metrics.metrics import COMPARED, measure_predictions, relate_to_ceiling, tie_metrics
+from sciscirl.metrics.predictions import find_target, read_predictions, write_predictions
 from sciscirl.options import (
     OF_EVALUATION,
     AnswersBy,
@@ -48,6 +48,7 @@ from sciscirl.runs.folder import (
     describe_run,
     expand_home,
     find_adapter,
+    find_ceiling,
     find_checkpoint,
     find_eval_split,
     is_local,
@@ -281,7 +282,7 @@ async def evaluate_model(
 
 def evaluate_predictions(path: Path) -> dict[str, float]:
     """Recompute metrics and intervals from a predictions file: no release, no server."""
-    return measure(read_predictions(path))
+    return measure(read_predictions(path), find_ceiling(path))
 
 
 def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_held_out: int = 0) -> TaskRules:
@@ -500,8 +501,10 @@ def _compare_releases(subject: Subject, release: Path) -> None:
         )
 
 
-def measure(predictions: pl.DataFrame) -> dict[str, float]:
+def measure(predictions: pl.DataFrame, ceiling: Mapping[str, float] | None = None) -> dict[str, float]:
     """Compute the metrics with their intervals, and the tie rates of rewards if a paper has several answers.
+
+    With the ceiling of the labels, also how far they have come (``relate_to_ceiling``).
 
     Example:
         >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
@@ -510,6 +513,7 @@ def measure(predictions: pl.DataFrame) -> dict[str, float]:
         1.0
     """
     metrics = measure_predictions(predictions) | bootstrap_intervals(predictions)
+    metrics |= relate_to_ceiling(metrics, ceiling, find_target(predictions))
     if not {"openalex_id", "reward"} <= set(predictions.columns):
         return metrics
     groups = predictions.group_by("openalex_id", maintain_order=True).agg("reward")["reward"].to_list()
@@ -524,7 +528,8 @@ def save_evaluation(
     StorageError if they cannot be written. Predictions may have cost money. So they are then kept in the system's
     folder for temporary files, unless that is full too. The message says where.
     """
-    metrics = measure(predictions)
+    facts = describe_run(config.release, settings)
+    metrics = measure(predictions, facts["ceiling"])
     try:
         write_predictions(predictions, config.out / PREDICTIONS_FILE)
     except StorageError as error:
@@ -535,12 +540,16 @@ def save_evaluation(
             raise error from None
         msg = f"{error} The answers are kept in {rescued}: sciscirl evaluate --from-predictions."
         raise StorageError(msg) from error
-    write_json(config.out / RUN_FILE, describe_run(config.release, settings))
+    write_json(config.out / RUN_FILE, facts)
     write_json(config.out / METRICS_FILE, metrics)
     return metrics
 
 
-_OF_A_LABEL: Final = ("label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier")
+_OF_A_LABEL: Final = (
+    "label_match", "ceiling/label_match", "way_to_ceiling/label_match",
+    "macro_f1", "ceiling/macro_f1", "way_to_ceiling/macro_f1",
+    "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier",
+)  # fmt: skip
 _SHOWN: Final = (
     *_OF_A_LABEL,
     *(f"recall/{label}" for labels in VOCABULARIES.values() for label in labels),
@@ -594,8 +603,9 @@ def render_end(run: Path) -> str:
     by_step = {int(path.stem.removeprefix(f"{split}_")): path for path in files}
     if not by_step:
         return "not evaluated"
-    metrics = measure(read_predictions(by_step[step := max(by_step)]))
-    said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, "invalid"))
+    metrics = measure(read_predictions(by_step[step := max(by_step)]), find_ceiling(by_step[step]))
+    related = [name for name in metrics if name.endswith("ceiling/macro_f1")]
+    said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, *related, "invalid"))
     doubt = explain_doubt(metrics, str(facts["settings"].get("contract", "")), is_taught=is_taught(facts))
     line = f"step {step:,}, {metrics['n']:,.0f} answers: {said}"
     return f"{line}; {doubt.rstrip('.')}" if doubt else line

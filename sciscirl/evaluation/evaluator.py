@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -24,12 +24,12 @@ from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
-from sciscirl.metrics.metrics import measure_predictions
+from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
 from sciscirl.presets import Preset
 from sciscirl.runs.folder import find_rollouts
 from sciscirl.runs.nucleus import limit_tokens
-from sciscirl.task.papers import Paper, Target
+from sciscirl.task.papers import Paper, Target, open_release
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class LabelEvaluator(RLTestSetEvaluator):
 
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
     adds metrics, and may end the run. Without opponents the answers are not challenged. With ``scoring``, the model is
-    asked for its probability of each label, and writes nothing. ``predictions`` has one row for each answer of the last
+    asked for its probability of each label, and writes nothing. With the ceiling of the labels, metrics say how far
+    they have come. ``predictions`` has one row for each answer of the last
     evaluation. ``judged`` has step and metrics of the last one that did not end the run, ``prior`` what was divided
     out. At ``end_step`` it judges nothing. The cookbook's loop of 0.6.1 asks there, before it has saved the last
     weights; the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
@@ -92,6 +93,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         alarm: CollapseAlarm | None = None,
         opponents: Any = None,  # noqa: ANN401 (Opponents of the adversarial task)
         scoring: LabelScoring | None = None,
+        ceiling: Mapping[str, float] | None = None,
     ) -> None:
         if not papers:
             msg = f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
@@ -125,6 +127,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.papers = papers
         self.rules = rules
         self.scoring = scoring
+        self.ceiling = ceiling
         self.prior: dict[str, float] = {}
         self.predictions: pl.DataFrame | None = None
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
@@ -199,6 +202,7 @@ class LabelEvaluator(RLTestSetEvaluator):
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
         measured = measure_predictions(self.predictions)
+        measured |= relate_to_ceiling(measured, self.ceiling, self.target)
         if (doubt := explain_doubt(measured, self.contract, is_taught=self.is_taught)) is not None:
             _log.warning("%s%s", "" if step is None else f"step {step}: ", doubt)
         metrics = {f"{self.name}/{name}": value for name, value in measured.items()}
@@ -245,4 +249,5 @@ def build_evaluator(
         alarm=alarm,
         scoring=scoring,
         opponents=builder.opponents(),
+        ceiling=open_release(builder.release).manifest.get("ceiling"),
     )

@@ -16,7 +16,7 @@ import polars as pl
 
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, check_predictions, find_target, split_by_label
-from sciscirl.task.papers import list_labels
+from sciscirl.task.papers import OwnTarget, Target, list_labels
 from sciscirl.task.rewards import quadratic_loss
 
 Floats = npt.NDArray[np.float64]
@@ -135,6 +135,54 @@ def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float
         if len(values) == len(by_label):
             merged[name] = min(values) if name == "min_class_recall" else math.fsum(values) / len(values)
     return merged
+
+
+def relate_to_ceiling(
+    metrics: Mapping[str, float], ceiling: Mapping[str, float] | None, target: Target
+) -> dict[str, float]:
+    """Say how high any predictor of the disruption labels can get, and how far these metrics have come.
+
+    Args:
+        metrics: of ``measure_predictions``, perhaps with intervals.
+        ceiling: ``accuracy`` and ``macro_f1``, as a manifest and ``run.json`` state them; None: not known.
+        target: the task.
+
+    Returns:
+        For ``label_match`` and ``macro_f1``, where the ceiling is known and the task has disruption labels:
+
+        - ``ceiling/METRIC``: the highest expected value.
+        - ``way_to_ceiling/METRIC``: the share of the way from chance to there, with an interval where METRIC has one.
+          Chance is the best guess without a look: the share of the commonest label, and for macro-F1 1 / labels.
+
+        In the joint task each name comes after ``disruption/``.
+
+    Example:
+        >>> metrics = {"macro_f1": 0.55, "confusion/neutral/neutral": 3.0, "confusion/disruptive/disruptive": 2.0}
+        >>> related = relate_to_ceiling(metrics, {"accuracy": 0.8, "macro_f1": 0.7}, "disruption")
+        >>> related["ceiling/macro_f1"], round(related["way_to_ceiling/macro_f1"], 3)
+        (0.7, 0.25)
+    """
+    if ceiling is None or target not in ("disruption", "joint") or isinstance(target, OwnTarget):
+        return {}
+    start = "disruption/" if target == "joint" else ""
+    golds = Counter[str]()
+    for name, n in metrics.items():
+        if name.startswith(f"{start}confusion/"):
+            golds[name.split("/")[-2]] += int(n)
+    held = [n for n in golds.values() if n]
+    related: dict[str, float] = {}
+    for metric, stated, chance in (
+        ("label_match", "accuracy", max(held) / sum(held)),
+        ("macro_f1", "macro_f1", 1 / len(held)),
+    ):
+        if (top := ceiling.get(stated)) is None:
+            continue
+        related[f"{start}ceiling/{metric}"] = top
+        for end in ("", "/low", "/high"):
+            if f"{start}{metric}{end}" in metrics and top > chance:
+                way = (metrics[f"{start}{metric}{end}"] - chance) / (top - chance)
+                related[f"{start}way_to_ceiling/{metric}{end}"] = way
+    return related
 
 
 def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:

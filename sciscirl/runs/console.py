@@ -32,6 +32,7 @@ _SHOWN: Final = {
 _JUDGED: Final = {
     "label_match": ("match", "{:.3f}"),
     "macro_f1": ("macro-F1", "{:.3f}"),
+    "way_to_ceiling/macro_f1": ("way to its ceiling", "{:.0%}"),
     "min_class_recall": ("least recall", "{:.3f}"),
     "format_strict_ok": ("valid", "{:.0%}"),
 }

@@ -18,6 +18,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
+import msgspec
+
 from sciscidata.errors import StorageError
 from sciscidata.options.checks import is_whole, show_value
 from sciscidata.release.release import MANIFEST
@@ -457,15 +459,28 @@ def find_adapter(folder: Path) -> Path:
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
+    manifest = read_whole(release / MANIFEST)
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
-        "release": {"manifest_sha256": hashlib.sha256(read_whole(release / "manifest.json")).hexdigest()},
+        "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
         "release_folder": release.name,
+        "ceiling": cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": find_commit(),
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
     }
+
+
+def find_ceiling(predictions: Path) -> dict[str, float] | None:
+    """Return the ceiling of the labels that the run or evaluation of a predictions file states; None: not known."""
+    for folder in (predictions.parent, predictions.parent.parent):
+        try:
+            stated = cast("dict[str, Any]", read_json(folder / RUN_FILE)).get("ceiling")
+            return msgspec.convert(stated, dict[str, float] | None)
+        except (OSError, ValueError, AttributeError):
+            continue
+    return None
 
 
 def find_commit() -> str | None:

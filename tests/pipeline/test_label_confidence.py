@@ -31,7 +31,7 @@ from sciscidata import (
     verify,
 )
 from sciscidata.cli.main import main
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.release.manifest import hash_manifest, render_manifest
 
 WORLD = SyntheticConfig(n_works=3_000)
@@ -88,6 +88,32 @@ def test_a_release_states_its_ceiling_and_warns_of_labels_that_may_change(
     seal = {"manifest_sha256": hash_manifest(manifest)}
     (release.folder / "manifest.json").write_bytes(render_manifest(manifest | seal))
     verify(release.folder)
+
+
+def test_a_release_says_how_sure_its_labels_are_nearly_as_all_works_do(tmp_path: Path) -> None:
+    """Most neutral works are drawn, so the prior of the draw as it is would be off."""
+    places: dict[str, Any] = {"cache_dir": tmp_path / "cache"}
+    split = SplitConfig(n_train=600, n_test=60, n_dev=9)
+    release = build(BuildConfig(source=WORLD, out=tmp_path / "slice", split=split, **places))
+    found = release.label_confidence
+    assert found.select("openalex_id", "split").equals(release.scores.select("openalex_id", "split"))
+    works, citations, _ = scan_synthetic(WORLD)
+    scores = compute_label_confidence(compute_labels(compute_cd_index(works, citations)))
+    of_all = scores.with_columns(openalex_id=pl.format("W{}", "work_id")).collect()
+    both = found.join(of_all, on="openalex_id", suffix="_of_all", maintain_order="left")
+    gaps = both.select((pl.col(name) - pl.col(f"{name}_of_all")).abs().mean() for name in found.columns[2:])
+    assert max(gaps.row(0)) < 0.015
+    as_drawn = compute_label_confidence(release.scores.with_columns(cd_index=both["cd_index"])).collect()
+    gap = (pl.col("label_confidence") - both["label_confidence_of_all"]).abs().mean()
+    assert as_drawn.select(gap).item() > 0.03
+
+    inputs = tuple(str(release.folder / f"{name}.jsonl") for name in ("train", "test"))
+    copied = SplitConfig(n_train=60, n_test=30)
+    copy = build(BuildConfig(source=LabelledConfig(inputs=inputs), out=tmp_path / "copy", split=copied, **places))
+    with pytest.raises(
+        InputNotFoundError, match=r"copy lacks n_i, n_j or n_k of 90 of 90 works, first W.*recompute=True"
+    ):
+        _ = copy.label_confidence
 
 
 @pytest.mark.parametrize(

@@ -37,9 +37,12 @@ def gold_of(options: SftOptions) -> GoldExamples:
 
 
 def make_slice(
-    folder: Path, n_train: int = 24, n_test: int = 9, *, n_dev: int = 0, long_title: str = "", n_words: int = 90
-) -> Path:
+    folder: Path, n_train: int = 24, n_test: int = 9, *, n_dev: int = 0, long_title: str = "", n_words: int = 90,
+    **stated: object,
+) -> Path:  # fmt: skip
     """Release papers whose titles tell their class, in equal numbers per class; abstracts tell their novelty.
+
+    ``stated`` goes into the manifest.
 
     The title of one may have so many words more: "train: 7" is the seventh of that split.
     """
@@ -89,7 +92,7 @@ def make_slice(
         )
     )
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev)
-    manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split)}
+    manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
     write_release(drawn, works.with_columns(absent).select(list(WORKS)), folder, manifest=manifest)
     return folder
 

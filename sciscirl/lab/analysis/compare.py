@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from fractions import Fraction
 from itertools import accumulate, combinations
 from types import MappingProxyType
@@ -16,7 +16,7 @@ from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_intervals, percentile_interval, resample_metrics
-from sciscirl.metrics.metrics import COMPARED, find_right, measure_predictions
+from sciscirl.metrics.metrics import COMPARED, find_right, measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import find_target, split_by_label
 
 #: Settings that decide how a model is asked and paid. A pair that differs in one differs in more than the weights.
@@ -73,13 +73,15 @@ class Pair:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """The result of ``compare_predictions``: ``scores`` by model and metric, ``pairs``, and the options."""
+    """The result of ``compare_predictions``: ``scores`` by model and metric, ``pairs``, ceiling, and the options."""
 
     n_papers: int
     target: str
     config: CompareConfig
     scores: Mapping[str, Mapping[str, Estimate]]
     pairs: tuple[Pair, ...]
+    ceiling: Mapping[str, float] | None = None  # of the labels, as their release states it; None: not known
+    related: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, dict[str, float]])  # to it, by model
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in JSON types, the options among the rest."""
@@ -109,6 +111,7 @@ def compare_predictions(
     tables: Mapping[str, pl.DataFrame],
     config: CompareConfig = CompareConfig(),
     asked: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
+    ceiling: Mapping[str, float] | None = None,
 ) -> Comparison:
     """Compare models that answered once to each of the same papers.
 
@@ -121,6 +124,7 @@ def compare_predictions(
         tables: predictions by name of the model.
         config: the options.
         asked: by name, how each model was asked (``list_asked``); pairs that differ are marked.
+        ceiling: of their labels (``relate_to_ceiling``); None: not known.
 
     Raises:
         PredictionsError: there are fewer than two tables, or the reference is not among them. Or they are not of the
@@ -182,7 +186,17 @@ def compare_predictions(
     )
     first = next(iter(aligned.values()))
     scores = {name: {metric: score(name, metric) for metric in COMPARED} for name in aligned}
-    return Comparison(n_papers=len(first), target=find_target(first), config=config, scores=scores, pairs=pairs)
+    target = find_target(first)
+    related = {name: relate_to_ceiling(metrics[name], ceiling, target) for name in aligned}
+    return Comparison(
+        n_papers=len(first),
+        target=target,
+        config=config,
+        scores=scores,
+        pairs=pairs,
+        ceiling=ceiling,
+        related=related,
+    )
 
 
 def list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from sciscirl.lab.report.layout import show_estimate, show_pair
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, find_eval_split, refuse_release, write_json
+from sciscirl.runs.folder import RUN_FILE, find_ceiling, find_eval_split, refuse_release, write_json
 
 _ONE: Final = "predictions.parquet"
 
@@ -63,7 +63,8 @@ def _find_facts(file: Path) -> dict[str, Any]:
     for folder in (file.parent, file.parent.parent):
         try:
             facts = cast("dict[str, Any]", read_json(folder / RUN_FILE))
-            return {"release": str(facts["release"]["manifest_sha256"]), "settings": dict(facts.get("settings", {}))}
+            stated = {"settings": dict(facts.get("settings", {})), "ceiling": find_ceiling(file)}
+            return {"release": str(facts["release"]["manifest_sha256"]), **stated}
         except (OSError, ValueError, KeyError, TypeError):
             continue
     return {}
@@ -107,7 +108,8 @@ def compare_files(
     known = {name: facts for name, facts in known.items() if facts}
     check_slices({name: facts["release"] for name, facts in known.items()})
     asked = {name: list_asked(facts["settings"]) for name, facts in known.items()}
-    comparison = compare_predictions(tables, config, asked)
+    ceiling = next((facts["ceiling"] for facts in known.values()), None)
+    comparison = compare_predictions(tables, config, asked, ceiling)
     if out is not None:
         from sciscirl.lab.report.figures import plot_differences
 
@@ -121,16 +123,24 @@ def compare_files(
 def render_comparison(comparison: Comparison) -> str:
     """Write two tables for a terminal: each model, and each pair."""
     head = ["", *COMPARED]
+    related = next(iter(comparison.related.values()), {})
+    ways = [name for name in related if "way_to_ceiling/" in name]
     scores = [
-        [name, *(show_estimate(scores[metric]) for metric in COMPARED)] for name, scores in comparison.scores.items()
+        [
+            name,
+            *(show_estimate(scores[metric]) for metric in COMPARED),
+            *(f"{comparison.related[name][way]:.3f}" for way in ways),
+        ]
+        for name, scores in comparison.scores.items()
     ]
     pairs = [[f"{pair.left} - {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
     said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
+    tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
     return "\n".join(
         [
-            said,
+            "; ".join([said, *tops]),
             "",
-            *_columns([head, *scores]),
+            *_columns([[*head, *ways], *scores]),
             "",
             *_columns([[*head, "right alone", "McNemar p", "Holm", "asked otherwise"], *pairs]),
         ]

@@ -36,7 +36,9 @@ from sciscirl.lab.analysis.baselines import (
     predict_tfidf,
     run_baseline,
 )
+from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.harnesses.benchmark import BENCHMARK, register_benchmark
+from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.presets import HISTORICAL_MODEL
@@ -342,6 +344,44 @@ def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_pat
     judged = read_predictions(tmp_path / "majority" / "predictions.parquet")
     assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in take_head(test_papers, 4, "disruption")]
     assert json.loads((tmp_path / "majority" / "run.json").read_text("utf-8"))["settings"]["n_papers"] == 4
+
+
+def test_every_result_says_how_far_it_has_come_from_chance_to_the_ceiling(toy_slice, toy_renderer, tmp_path):
+    ceiling = {"accuracy": 0.8, "macro_f1": 0.7, "works": 900}
+    release = make_slice(tmp_path / "slice", ceiling=ceiling)
+    results = evaluate_baselines(EvaluationConfig(release=release, out=tmp_path / "out"))
+    majority = results["majority"]
+    assert (majority["ceiling/label_match"], majority["way_to_ceiling/label_match"]) == (0.8, 0.0)
+    way = (majority["macro_f1"] - 1 / 3) / (0.7 - 1 / 3)
+    assert majority["way_to_ceiling/macro_f1"] == pytest.approx(way)
+    low = (majority["macro_f1/low"] - 1 / 3) / (0.7 - 1 / 3)
+    assert majority["way_to_ceiling/macro_f1/low"] == pytest.approx(low)
+    folder = tmp_path / "out" / "majority"
+    assert json.loads((folder / "metrics.json").read_text("utf-8")) == majority
+    assert evaluate_predictions(folder / "predictions.parquet") == majority
+    shown = next(
+        line for line in render_metrics({"": majority}).splitlines() if line.startswith("way_to_ceiling/macro")
+    )
+    assert shown.split()[1:3] == [f"{way:.4f}", f"[{low:.4f},"]
+
+    compared = compare_files([str(tmp_path / "out")], CompareConfig(n_resamples=20))
+    assert compared.to_json()["ceiling"] == ceiling
+    assert compared.related["majority"]["way_to_ceiling/macro_f1"] == pytest.approx(way)
+    text = render_comparison(compared)
+    assert "; ceiling/label_match 0.800; ceiling/macro_f1 0.700\n" in text
+    assert f"  {way:.3f}\n" in text
+
+    papers = read_split(release, "test", target="joint")
+    rules = TaskRules(target="joint", contract="two_keys", reward="partial")
+    evaluator = LabelEvaluator(papers, rules, toy_renderer, max_tokens=300, ceiling=ceiling)
+    metrics = asyncio.run(evaluator.eval_token_completer(Scripted(toy_renderer.tokenizer, lambda _: "?")))
+    assert metrics["test/disruption/way_to_ceiling/label_match"] == pytest.approx(-1 / 3 / (0.8 - 1 / 3))
+    assert not [name for name in metrics if "ceiling" in name and "disruption" not in name]
+
+    unknown = evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path / "unknown"))
+    assert not [name for name in unknown["majority"] if "ceiling" in name]
+    assert json.loads((tmp_path / "unknown" / "majority" / "run.json").read_text("utf-8"))["ceiling"] is None
+    assert compare_files([str(tmp_path / "unknown")], CompareConfig(n_resamples=20)).to_json()["ceiling"] is None
 
 
 def test_the_same_answers_once_more_make_no_interval_narrower(toy_slice, tmp_path):
