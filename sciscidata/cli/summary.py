@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Generator, Iterable
@@ -67,6 +68,21 @@ def print_release(release: Release) -> None:
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
         console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
+
+
+def print_first_steps(release: Release) -> None:
+    """Print after a first build what to look at, and what to type next."""
+    folder = shlex.quote(shown(release.folder))
+    page = shlex.quote(f"{release.folder.name}.html")
+    pictures = [name for name in release.manifest["files"] if name.endswith(".png")]
+    print_lines(
+        [
+            "",
+            f"look at: {', '.join(['README.md', *pictures, 'train.jsonl'])} in {folder}",
+            f"next: sciscidata describe {folder} --html {page}  (the release on one page, for a browser)",
+            "then: sciscidata build --help  (works of your own: --input, or --works and --citations)",
+        ]
+    )
 
 
 def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
