@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import shlex
 import sys
 import time
@@ -33,6 +34,8 @@ from sciscidata.terminal.messages import discard, printable
 
 if TYPE_CHECKING:
     from sciscidata.hubs.publish import Published
+
+logger = logging.getLogger(__name__)
 
 
 def print_release(release: Release) -> None:
@@ -70,19 +73,14 @@ def print_release(release: Release) -> None:
         console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
 
 
-def print_first_steps(release: Release) -> None:
-    """Print after a first build what to look at, and what to type next."""
+def log_first_steps(release: Release) -> None:
+    """Say after a first build what to look at, and what to type next; not on standard output, which has the facts."""
     folder = shlex.quote(shown(release.folder))
     page = shlex.quote(f"{release.folder.name}.html")
     pictures = [name for name in release.manifest["files"] if name.endswith(".png")]
-    print_lines(
-        [
-            "",
-            f"look at: {', '.join(['README.md', *pictures, 'train.jsonl'])} in {folder}",
-            f"next: sciscidata describe {folder} --html {page}  (the release on one page, for a browser)",
-            "then: sciscidata build --help  (works of your own: --input, or --works and --citations)",
-        ]
-    )
+    logger.info("look at: %s in %s", ", ".join(["README.md", *pictures, "train.jsonl"]), folder)
+    logger.info("next: sciscidata describe %s --html %s  (the release on one page, for a browser)", folder, page)
+    logger.info("then: sciscidata build --help  (works of your own: --input, or --works and --citations)")
 
 
 def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:

@@ -108,9 +108,10 @@ def test_a_release_is_repeated_from_its_manifest(run):
     assert not Path("again/scores.parquet").exists()
 
 
-def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(run, tmp_path):
-    _, out, _ = run(*SMALL, "--out", "my first")
-    look, then, help_ = out.splitlines()[-3:]
+def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(run, caplog):
+    caplog.set_level("INFO")
+    run(*SMALL, "--out", "my first")
+    look, then, help_ = caplog.messages[-3:]
     names = look.removeprefix("look at: ").removesuffix(" in 'my first'").split(", ")
     assert len(names) > 3
     assert all(Path("my first", name).is_file() for name in names)
@@ -118,8 +119,9 @@ def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(ru
     assert Path("my first.html").is_file()
     with pytest.raises(SystemExit, match="0"):
         main(shlex.split(help_.partition("  (")[0])[2:])
-    _, out, _ = run(*SMALL, "--out", "two")
-    assert "look at: " not in out
+    caplog.clear()
+    run(*SMALL, "--out", "two")
+    assert "look at: " not in caplog.text
 
 
 def test_a_manifest_without_paths_asks_for_them(run, shared_data):
