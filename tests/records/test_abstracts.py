@@ -163,14 +163,6 @@ def test_of_an_index_that_openalex_cut_off_the_words_before_the_cut_are_kept():
     assert 500 < len(decoded.split()) < len(reference_text(cut).split())  # which strings together what is behind it
 
 
-def test_the_real_abstracts_are_those_of_the_flat_table(shared_data, real_indexes):
-    nodes = pl.read_parquet(shared_data / "openalex" / "synergy_A.nodes.parquet")
-    decoded = decode(*real_indexes[: nodes.height])
-    theirs = [" ".join((text or "").split()) or None for text in nodes["abstract"]]
-    ours = [" ".join((text or "").split()) or None for text in decoded]
-    assert ours == theirs
-
-
 def test_the_expression_is_lazy_elementwise_and_the_same_in_both_engines():
     frame = pl.LazyFrame({"index": ['{"a":[0],"b":[1]}', None, "{"] * 4000})
     query = frame.select(text=decode_inverted_index("index"), same=decode_inverted_index(pl.col("index")))

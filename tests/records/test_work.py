@@ -294,7 +294,7 @@ def synergy():
     return rows_from_works([parse_work(line) for line in example_lines()])
 
 
-def test_the_real_works_of_2023_are_those_of_the_flat_table(shared_data, synergy):
+def test_the_real_works_and_references_of_2023_are_those_of_the_flat_tables(shared_data, synergy):
     nodes = pl.read_parquet(shared_data / "openalex" / "synergy_A.nodes.parquet")
     works, _ = synergy
     assert works["work_id"].to_list() == nodes["id"].str.slice(1).cast(pl.Int64).to_list()
@@ -307,9 +307,6 @@ def test_the_real_works_of_2023_are_those_of_the_flat_table(shared_data, synergy
     assert works["source_id"].to_list() == sources.to_list()
     assert works["title"].to_list() == nodes.select(clean_text("title"))["title"].to_list()
     assert works["abstract"].to_list() == nodes.select(clean_text("abstract"))["abstract"].to_list()
-
-
-def test_the_real_references_of_2023_are_all_there(shared_data, synergy):
     edges = pl.read_parquet(shared_data / "openalex" / "synergy_A.edges.parquet")
     expected = edges.select(pl.all().str.slice(1).cast(pl.Int64)).rows()
     assert len(expected) == 134_026

@@ -434,6 +434,7 @@ def test_the_real_files_of_other_forms_are_read_without_a_skip(tmp_path, shared_
     assert (report["corrupt"], report["malformed_references"]) == (0, 0)
 
 
-def test_records_of_other_entities_are_not_works(tmp_path, shared_data, caplog):
+def test_records_of_other_entities_are_not_works(tmp_path, caplog):
+    (tmp_path / "sources.jsonl").write_text('{"id": "https://openalex.org/S4210231680", "works_count": 1}\n' * 2)
     with pytest.raises(EmptyInputError, match="corrupt"):
-        pull(tmp_path, shared_data / "openalex" / "snapshot_legacy" / "sources")
+        pull(tmp_path / "cache", tmp_path / "sources.jsonl")
