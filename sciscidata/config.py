@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
@@ -29,6 +30,10 @@ def default_cache_dir() -> Path:
     return Path(platformdirs.user_cache_dir("sciscidata"))
 
 
+#: Stands for the sizes that suit the source.
+_SPLIT: Final = SplitConfig()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BuildConfig:
     """Everything that decides what a release holds, and where it goes.
@@ -45,7 +50,7 @@ class BuildConfig:
         thresholds: where one label ends and the next begins.
         eligibility: which works may be drawn.
         label: a label of your own, beside disruption and novelty. None: there is none.
-        split: how many works are drawn, and which classes get equal counts.
+        split: how many works are drawn, and which classes get equal counts; by default fewer of the example.
         api: how to reach OpenAlex.
         scores_file: write scores.parquet too: counts, z and venue of each released work, so that verify can recompute
             the scores.
@@ -64,7 +69,7 @@ class BuildConfig:
     thresholds: LabelThresholds = field(default_factory=LabelThresholds)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     label: OwnLabel | None = None
-    split: SplitConfig = field(default_factory=SplitConfig)
+    split: SplitConfig = _SPLIT
     api: ApiConfig = field(default_factory=ApiConfig)
     scores_file: bool = True
     cache_dir: Path = field(default_factory=default_cache_dir)
@@ -76,8 +81,10 @@ class BuildConfig:
     def __post_init__(self) -> None:
         refuse_url(self.out, "BuildConfig.out", ON_DISK)
         check_fields(self)
-        balanced_columns(self.split, self.label)
         source = find_source(self.source)
+        if self.split is _SPLIT:
+            object.__setattr__(self, "split", source.split)
+        balanced_columns(self.split, self.label)
         if self.label is not None and source.sample:
             msg = (
                 "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "

@@ -37,6 +37,7 @@ from sciscidata.terminal.messages import printable
 
 #: What each kind of source is called.
 SOURCE_NAMES: Final[Mapping[str, str]] = {
+    "example": "real works of OpenAlex that come with sciscidata",
     "synthetic": "a synthetic world",
     "records": "OpenAlex records",
     "openalex": "the OpenAlex API",
@@ -105,6 +106,7 @@ _LICENCES: Final = {
     ),
 }
 _LICENCE_OF: Final = {
+    "example": "openalex",
     "records": "openalex",
     "openalex": "openalex",
     "snapshot": "openalex",
@@ -401,7 +403,7 @@ class _About:
         lines = [
             "Works without an abstract in the source are left out where the filter says so. Some large publishers "
             "do not pass on abstracts, so their works are rare here."
-        ] * (self.kind in ("openalex", "snapshot", "records", "sciscinet"))
+        ] * (self.kind in ("example", "openalex", "snapshot", "records", "sciscinet"))
         if languages := self._languages():
             lines.append(f"Languages kept: {', '.join(languages)}. Works in other languages are left out.")
         if self.kind == "synthetic":

@@ -44,6 +44,7 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "flags",
     [
+        ["--source", "example"],
         SMALL,
         ["--source", "synthetic", "--no-novelty", "--window-years", "all", "--cache-dir", 'a "b" \\ c'],
         [
