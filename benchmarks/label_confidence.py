@@ -1,6 +1,7 @@
 """How sure disruption labels are on real graphs, how well this is predicted, and how fast.
 
-python benchmarks/label_confidence.py                        every graph of the shared data: four tables
+python benchmarks/label_confidence.py                        three real graphs: four tables
+python benchmarks/label_confidence.py --papers FOLDER        papers with fields, too, whose texts may not be passed on
 python benchmarks/label_confidence.py --picture FILE.png     the reliability diagram, too
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
@@ -21,7 +22,8 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
-from benchmarks.graphs import scan_graph, shared_data
+from benchmarks.graphs import scan_graph
+from benchmarks.real_graphs import LAST_YEAR, scan_real
 from sciscidata.indicators import find_label_stability
 
 LABELS = ("consolidating", "neutral", "disruptive")
@@ -38,29 +40,21 @@ class Graph(NamedTuple):
     citations: pl.LazyFrame
 
 
-def read_graph(name: str) -> Graph:
-    """Read one graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
-    data = shared_data()
-    if name == "papers":
-        works = pl.scan_parquet(data / "papers" / "works.parquet")
+def read_graphs(papers: Path | None) -> dict[str, Graph]:
+    """Read every graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
+    example = ssd.scan_example()
+    frames = {name: scan_real(name) for name in LAST_YEAR} | {"example": (example.works, example.citations)}
+    last_years = LAST_YEAR | {"example": 2022}
+    graphs = {
+        name: Graph(works.select("work_id", "publication_year", last_year=pl.lit(last_years[name])), citations)
+        for name, (works, citations) in frames.items()
+    }
+    if papers:
+        works = pl.scan_parquet(papers / "works.parquet")
         columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
-        return Graph(
-            works.select(*columns, last_year=pl.col("last_full_year") + 1),
-            pl.scan_parquet(data / "papers" / "citations.parquet"),
-        )
-    start = data / "openalex" / "synergy_A." if name == "synergy" else data / f"graph_{name}" / ""
-    nodes, edges = (
-        pl.scan_parquet(f"{start}{'' if name == 'synergy' else '/'}{table}.parquet") for table in ("nodes", "edges")
-    )
-
-    def number(column: pl.Expr) -> pl.Expr:
-        return (column.str.slice(1) if name == "synergy" else column).cast(pl.Int64)
-
-    last = {"hepth": 2003, "handball": 2026, "synergy": 2022}[name]
-    works = nodes.select(
-        work_id=number(pl.nth(0)), publication_year=pl.col("year").cast(pl.Int32), last_year=pl.lit(last)
-    )
-    return Graph(works, edges.select(citing_id=number(pl.nth(0)), cited_id=number(pl.nth(1))))
+        works = works.select(*columns, last_year=pl.col("last_full_year") + 1)
+        graphs["papers"] = Graph(works, pl.scan_parquet(papers / "citations.parquet"))
+    return graphs
 
 
 def score(counts: np.ndarray, facts: pl.DataFrame) -> pl.DataFrame:
@@ -246,13 +240,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
     parser.add_argument("--picture", type=Path)
+    parser.add_argument("--papers", type=Path, help="a folder with works.parquet and citations.parquet of one's own")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     if options.size:
         measure_speed(options.size)
         return
     scores: dict[str, pl.DataFrame] = {}
-    sources = {name: read_graph(name) for name in ("hepth", "handball", "synergy", "papers")}
+    sources = read_graphs(options.papers)
     windows = ssd.CDConfig(windows=(1, 2, 3, 4, 6, 10))
     for name, graph in sources.items():
         counted = ssd.compute_cd_index(graph.works, graph.citations, windows).join(graph.works, on="work_id")
