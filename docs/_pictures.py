@@ -57,6 +57,15 @@ def draw_gallery() -> None:
     save_small(plots.plot_novelty_by_year(labelled, data=data), "gallery_novelty_by_year.png")
 
 
+def draw_release(source: ssd.ExampleConfig | ssd.SyntheticConfig, name: str) -> None:
+    """Build a release, and keep one of its pictures."""
+    with TemporaryDirectory() as home:
+        release = ssd.build(ssd.BuildConfig(source=source, out=Path(home) / "release", cache_dir=Path(home) / "cache"))
+        with Image.open(release.folder / name) as picture:
+            small = picture.convert("RGB").resize((1_280, round(1_280 * picture.height / picture.width)))
+            small.quantize(200).save(IMAGES / name, optimize=True)
+
+
 def main() -> None:
     """Draw all of them."""
     draw_gallery()
@@ -82,15 +91,8 @@ def main() -> None:
     axes.set_ylabel("works with a new pair, %")
     save(figure, "wang.png")
 
-    with TemporaryDirectory() as home:
-        config = ssd.BuildConfig(
-            source=ssd.SyntheticConfig(), out=Path(home) / "release", cache_dir=Path(home) / "cache"
-        )
-        ssd.build(config)
-        for name in ("disruption.png", "novelty.png"):
-            with Image.open(config.out / name) as picture:
-                small = picture.convert("RGB").resize((1_280, round(1_280 * picture.height / picture.width)))
-                small.quantize(200).save(IMAGES / name, optimize=True)
+    draw_release(ssd.ExampleConfig(), "disruption.png")
+    draw_release(ssd.SyntheticConfig(), "novelty.png")
 
 
 if __name__ == "__main__":

@@ -37,7 +37,7 @@ from sciscidata.terminal.messages import printable
 
 #: What each kind of source is called.
 SOURCE_NAMES: Final[Mapping[str, str]] = {
-    "example": "real works of OpenAlex that come with sciscidata",
+    "example": "an OpenAlex example",
     "synthetic": "a synthetic world",
     "records": "OpenAlex records",
     "openalex": "the OpenAlex API",

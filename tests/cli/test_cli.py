@@ -326,11 +326,11 @@ def test_flags_go_over_the_configuration_file(tmp_path):
     ("text", "message"),
     [
         ("[splits]\nn_train = 3\n", r"no section \[splits\]. Did you mean split\?"),
-        ("[xyz]\nn_train = 3\n", r"no section \[xyz\]. It has \[records\], \[tables\], \[synthetic\]"),
+        ("[xyz]\nn_train = 3\n", r"no section \[xyz\]. It has \[example\], \[records\], \[tables\], \[synthetic\]"),
         ("[split]\nn_trian = 3\n", r"section \[split\] .* has no setting 'n_trian'. Did you mean n_train\?"),
         ("[split]\nxyz = 3\n", r"section \[split\] .* has no setting 'xyz'. It has n_train, n_test, seed, balance"),
         ("sorce = 'records'\n", r"the top level .* has no setting 'sorce'. Did you mean source\?"),
-        ("source = 'wos'\n", "BuildConfig.source is 'wos', needs one of records, tables, synthetic"),
+        ("source = 'wos'\n", "BuildConfig.source is 'wos', needs one of example, records, tables, synthetic"),
         ("[split\n", "not a TOML file"),
         ("[split]\nn_train = '3'\n", "SplitConfig.n_train is '3', needs a whole number"),
         ("[split.balance]\na = 1\n", "SplitConfig.balance is {'a': 1}, needs one of disruption"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 
 import polars as pl
@@ -105,6 +106,22 @@ def test_a_release_is_repeated_from_its_manifest(run):
     assert run("--from-manifest", "bare", "--out", "again")[0] == 0
     assert Path("bare/manifest.json").read_bytes() == Path("again/manifest.json").read_bytes()
     assert not Path("again/scores.parquet").exists()
+
+
+def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(run, caplog):
+    caplog.set_level("INFO")
+    run(*SMALL, "--out", "my first")
+    look, then, help_ = caplog.messages[-3:]
+    names = look.removeprefix("look at: ").removesuffix(" in 'my first'").split(", ")
+    assert len(names) > 3
+    assert all(Path("my first", name).is_file() for name in names)
+    assert main(shlex.split(then.partition("  (")[0])[2:]) == 0
+    assert Path("my first.html").is_file()
+    with pytest.raises(SystemExit, match="0"):
+        main(shlex.split(help_.partition("  (")[0])[2:])
+    caplog.clear()
+    run(*SMALL, "--out", "two")
+    assert "look at: " not in caplog.text
 
 
 def test_a_manifest_without_paths_asks_for_them(run, shared_data):

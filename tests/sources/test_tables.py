@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.stages import ingest
 
 WORKS_TABLE = {"pid": ["P1", "P2", "P3", "P4"], "year": [1990, 2000, 2001, 2003], "court": ["a", "a", "b", None]}
 CITES = {"from": ["P2", "P3", "P4", "P4"], "to": ["P1", "P2", "P2", "P1"]}
@@ -105,6 +106,40 @@ def test_every_measure_returns_the_original_ids():
         n_train=2, n_test=1, balance="none"
     ))  # fmt: skip
     assert drawn["original_id"].is_in(WORKS_TABLE["pid"]).all()
+
+
+@pytest.mark.parametrize(
+    ("of_works", "of_citations", "remedy"),
+    [
+        ("US{:03}A", "us{:03}a", "in lower case"),
+        ("US{:03}", "US{}", "without leading zeros"),
+        ("{}", "pmid:{}", "without what stands before the last / or :"),
+        ("US-{}-B2", "US{}B2", "without blanks and signs"),
+        ("{}", "US{}", "without the letters before the number"),
+        ("https://doi.org/10.1/AB{}", "10.1/ab{}", ""),
+        (" {:03}", "{} ", ""),
+    ],
+)
+@pytest.mark.parametrize("given", ["frames", "references", "files"])
+def test_ids_that_do_not_join_are_shown_with_the_form_in_which_they_would(
+    tmp_path, caplog, of_works, of_citations, remedy, given
+):
+    years = range(1981, 2020)
+    lists = [[of_citations.format(cited) for cited in range(max(1, year - 1983), year - 1980)] for year in years]
+    works = pl.DataFrame({"work_id": [of_works.format(year - 1980) for year in years], "publication_year": years})
+    citing = pl.DataFrame({"citing_id": [of_citations.format(year - 1980) for year in years], "cited_id": lists})
+    citations = citing.explode("cited_id")
+    if given == "files":
+        for name, table in (("works", works), ("citations", citations)):
+            table.write_csv(tmp_path / f"{name}.csv")
+        files = {name: (str(tmp_path / f"{name}.csv"),) for name in ("works", "citations")}
+        ingest(ssd.TablesConfig(**files), tmp_path / "corpus", cache_dir=tmp_path)
+    elif given == "references":
+        ssd.from_tables(works.with_columns(refs=pl.Series(lists)), references="refs")
+    else:
+        ssd.from_tables(works, citations)
+    assert ("join" in caplog.text) == bool(remedy)
+    assert (f"Write both {remedy}, then " in caplog.text) == bool(remedy)
 
 
 @pytest.mark.parametrize("folder", ["graph_handball", "graph_hepth"])
