@@ -21,6 +21,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.release.manifest import hash_manifest
+from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from tests import program
@@ -384,14 +385,11 @@ def test_a_word_in_the_configuration_file_replaces_no_release(run, tmp_path):
     assert (tmp_path / "slices" / "synthetic" / "manifest.json").stat() == before
 
 
-def test_what_records_and_paths_hold_is_printed_as_it_is(run, tmp_path, shared_data):
+def test_what_records_and_paths_hold_is_printed_as_it_is(run, tmp_path):
     lines = ['{"id": "[/b]"}', '{"id": ":smile:"}']
-    real = next((shared_data / "openalex").glob("*.jsonl*"), None)
-    if real is None:
-        pytest.skip("no records in the shared data")
     (tmp_path / "odd [red].jsonl").write_text("\n".join(lines) + "\n")
     flags = ["--n-train", "3", "--n-test", "0", "--min-citations", "0", "--no-complete-window", "--balance", "none"]
-    status, out, errors = run("build", "--input", "odd [red].jsonl", str(real), *flags, "--out", "mk[red]2")
+    status, out, errors = run("build", "--input", "odd [red].jsonl", str(WORKS_FILE), *flags, "--out", "mk[red]2")
     assert status == 0, errors
     assert "release: mk[red]2\n" in out
     assert "skipped: odd [red].jsonl line 1: " in out

@@ -20,11 +20,11 @@ from sciscidata import (
     BuildConfig,
     CDConfig,
     EligibilityConfig,
+    ExampleConfig,
     LabelledConfig,
     LabelThresholds,
     NoveltyConfig,
     OwnLabel,
-    RecordsConfig,
     SplitConfig,
     SyntheticConfig,
     build,
@@ -90,8 +90,8 @@ def test_an_export_gives_the_release_that_its_source_gives(
     assert draw(home, tmp_path / "labelled", export, split=split) == bytes_of(direct.folder)
 
 
-def test_real_records_give_the_same_release_through_an_export(shared_data: Path, tmp_path: Path) -> None:
-    records = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+def test_real_records_give_the_same_release_through_an_export(tmp_path: Path) -> None:
+    records = ExampleConfig()
     settings = EligibilityConfig(last_year=2022, **TEXT_ONLY)
     places = {"cache_dir": tmp_path / "cache"}
     export_labelled(BuildConfig(source=records, out=tmp_path / "all", **places))
