@@ -1,6 +1,7 @@
 """How sure disruption labels are on real graphs, how well this is predicted, and how fast.
 
-python benchmarks/label_confidence.py                        every graph of the shared data: all tables
+python benchmarks/label_confidence.py                        three real graphs: all tables
+python benchmarks/label_confidence.py --papers FOLDER        papers with fields, too, whose texts may not be passed on
 python benchmarks/label_confidence.py --pictures docs/images the pictures of the page, too
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
@@ -22,7 +23,8 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
-from benchmarks.graphs import scan_graph, shared_data
+from benchmarks.graphs import scan_graph
+from benchmarks.real_graphs import LAST_YEAR, scan_real
 from sciscidata.indicators import compute_novelty_confidence, find_effect_of_missing_data, find_label_stability
 from sciscidata.novelty.background import write_null_model
 
@@ -40,29 +42,21 @@ class Graph(NamedTuple):
     citations: pl.LazyFrame
 
 
-def read_graph(name: str) -> Graph:
-    """Read one graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
-    data = shared_data()
-    if name == "papers":
-        works = pl.scan_parquet(data / "papers" / "works.parquet")
+def read_graphs(papers: Path | None) -> dict[str, Graph]:
+    """Read every graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
+    example = ssd.scan_example()
+    frames = {name: scan_real(name) for name in LAST_YEAR} | {"example": (example.works, example.citations)}
+    last_years = LAST_YEAR | {"example": 2022}
+    graphs = {
+        name: Graph(works.select("work_id", "publication_year", last_year=pl.lit(last_years[name])), citations)
+        for name, (works, citations) in frames.items()
+    }
+    if papers:
+        works = pl.scan_parquet(papers / "works.parquet")
         columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
-        return Graph(
-            works.select(*columns, last_year=pl.col("last_full_year") + 1),
-            pl.scan_parquet(data / "papers" / "citations.parquet"),
-        )
-    start = data / "openalex" / "synergy_A." if name == "synergy" else data / f"graph_{name}" / ""
-    nodes, edges = (
-        pl.scan_parquet(f"{start}{'' if name == 'synergy' else '/'}{table}.parquet") for table in ("nodes", "edges")
-    )
-
-    def number(column: pl.Expr) -> pl.Expr:
-        return (column.str.slice(1) if name == "synergy" else column).cast(pl.Int64)
-
-    last = {"hepth": 2003, "handball": 2026, "synergy": 2022}[name]
-    works = nodes.select(
-        work_id=number(pl.nth(0)), publication_year=pl.col("year").cast(pl.Int32), last_year=pl.lit(last)
-    )
-    return Graph(works, edges.select(citing_id=number(pl.nth(0)), cited_id=number(pl.nth(1))))
+        works = works.select(*columns, last_year=pl.col("last_full_year") + 1)
+        graphs["papers"] = Graph(works, pl.scan_parquet(papers / "citations.parquet"))
+    return graphs
 
 
 def score(counts: np.ndarray, facts: pl.DataFrame) -> pl.DataFrame:
@@ -206,21 +200,23 @@ def print_missing(name: str, graph: Graph) -> None:
         )
 
 
-def read_venues(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+def read_venues(name: str, papers: Path | None) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     """Read works with their venues, and citations, of a graph that has venues or of the synthetic world."""
     if name == "synthetic":
         works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
-        return works, citations
-    data, graph = shared_data(), read_graph(name)
-    files = {"handball": "graph_handball/nodes", "synergy": "openalex/synergy_A.nodes", "papers": "papers/works"}
-    venue = {"handball": "source_no", "synergy": "source_id", "papers": "source_name"}[name]
-    rows = pl.scan_parquet(data / f"{files[name]}.parquet").select(pl.col(venue).rank("dense").cast(pl.Int64))
-    return pl.concat([graph.works, rows.rename({venue: "source_id"})], how="horizontal"), graph.citations
+    elif name == "example":
+        works, citations = ssd.scan_example().works, ssd.scan_example().citations
+    elif name == "handball":
+        works, citations = scan_real(name)
+    else:
+        works, citations = pl.scan_parquet(papers / "works.parquet"), pl.scan_parquet(papers / "citations.parquet")
+        works = works.with_columns(source_id=pl.col("source_name").rank("dense").cast(pl.Int64))
+    return works.select("work_id", pl.col("publication_year").cast(pl.Int32), "source_id"), citations
 
 
-def print_novelty(name: str) -> None:
+def print_novelty(name: str, papers: Path | None) -> None:
     """Print how well one half of a reference list predicts the novelty label of the other, the z of pairs given."""
-    works, citations = read_venues(name)
+    works, citations = read_venues(name, papers)
     rows = citations.unique().sort("citing_id", "cited_id").collect()
     is_first = pl.int_range(pl.len()).over("citing_id") * 2 < pl.len().over("citing_id")
     with TemporaryDirectory() as home:
@@ -311,13 +307,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
     parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--papers", type=Path, help="a folder with works.parquet and citations.parquet of one's own")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     if options.size:
         measure_speed(options.size)
         return
     scores: dict[str, pl.DataFrame] = {}
-    sources = {name: read_graph(name) for name in ("hepth", "handball", "synergy", "papers")}
+    sources = read_graphs(options.papers)
     windows = ssd.CDConfig(windows=(1, 2, 3, 4, 6, 10))
     for name, graph in sources.items():
         counted = ssd.compute_cd_index(graph.works, graph.citations, windows).join(graph.works, on="work_id")
@@ -333,8 +330,8 @@ def main() -> None:
         print_missing(name, graph)
     print("\n| novelty | works | halves agree | form | predicted | error | by chance | by label |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in ("synergy", "handball", "papers", "synthetic"):
-        print_novelty(name)
+    for name in ("example", "handball", *(["papers"] if options.papers else []), "synthetic"):
+        print_novelty(name, options.papers)
     if options.pictures:
         draw(kept, options.pictures / "label_confidence.png")
         small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}
