@@ -121,7 +121,7 @@ def report(
         trained = expand_folders(runs)
         for folder in asyncio.run(judge_finally(trained, options.release, metric=metric, base_url=base_url)):
             show(f"final: {folder}")
-    show(f"report: {write_report(options)}\npictures: {options.pictures}")
+    show(f"report: {write_report(options)}")
 
 
 def serve(

@@ -23,9 +23,9 @@ from sciscidata.storage import atomic_file
 from sciscidata.terminal.messages import align_columns, counted, printable, suggest
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.analysis.compare import list_asked
-from sciscirl.lab.report.figures import plot_scores
+from sciscirl.lab.report.figures import plot_estimates
 from sciscirl.lab.report.layout import show_estimate, show_seeded_pairs
-from sciscirl.lab.report.runs import Run, read_run
+from sciscirl.lab.report.runs import Run, judge_baselines, read_run
 from sciscirl.lab.seeds import MEASURED, SeededComparison, compare_seeds
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
@@ -409,7 +409,7 @@ def _write_results(
             kinds[planned.name] = planned.way
     untrained = find_untrained(read)
     kinds |= dict.fromkeys(untrained, "untrained")
-    comparison = compare_seeds(ways, asked=asked, beside=untrained | judge_baselines(options, read[0][1]))
+    comparison = compare_seeds(ways, asked=asked, beside=untrained | judge_baselines(Path(options.release), read[0][1]))
     trained = [(planned, run) for planned, run in read if planned.way != "sft"]
     steps = pl.concat([pl.DataFrame(schema=STEPS), *(read_steps(run, one.name, one.seed) for one, run in trained)])
     training = summarize_steps(steps, dict.fromkeys(planned.name for planned, _ in trained))
@@ -430,7 +430,9 @@ def _write_results(
         {"problems": dict(problems), "split": result.split, **comparison.to_json(), "training": training.to_dicts()},
     )
     with atomic_file(out / "sweep.png") as path:
-        path.write_bytes(plot_scores(comparison, n_columns=2))
+        panels = {metric: {name: one[metric] for name, one in comparison.scores.items()} for metric in MEASURED}
+        seeds = {metric: {name: one[metric] for name, one in comparison.by_seed.items()} for metric in MEASURED}
+        path.write_bytes(plot_estimates(panels, seeds=seeds))
     if trained:
         write_table(out, "steps", steps)
         with atomic_file(out / "training.png") as path:
@@ -448,19 +450,6 @@ def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataF
             name = f"{planned.name.removesuffix(f' {planned.way}')} untrained"
             found.setdefault(json.dumps(asked, sort_keys=True), (name, first.predictions))
     return dict(found.values())
-
-
-def judge_baselines(options: SweepOptions, run: Run) -> dict[str, pl.DataFrame]:
-    """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
-    from sciscirl.lab.analysis.baselines import run_baselines
-
-    if run.last is None or run.last.predictions is None:
-        return {}
-    try:
-        return run_baselines(Path(options.release), run.last.predictions, run.settings)
-    except SciSciRLError as error:
-        _log.warning("no baseline stands beside the runs: %s", error)
-        return {}
 
 
 def make_table(comparison: SeededComparison, kinds: Mapping[str, str]) -> pl.DataFrame:

@@ -21,7 +21,7 @@ from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.report.report import ReportConfig, make_sections
-from sciscirl.lab.report.runs import find_repeated, judge_baselines, read_run, read_runs
+from sciscirl.lab.report.runs import find_repeated, read_run, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
@@ -244,16 +244,13 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert [(one.name, [*one.runs]) for one in find_repeated(runs)] == [
         ("exp4-rl", [0, 1]), ("exp4-sft", [0, 1]), ("exp4-sft_rl", [0, 1])
     ]  # fmt: skip
-    runs += judge_baselines(runs, release)
-    assert [run.name for run in runs[6:]] == table["name"].to_list()[4:]
-    assert judge_baselines(runs, release) == []  # they stand there
-    sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), n_examples=0))}
-    means, differences = sections["seeds"].tables
-    assert [row[0] for row in means.rows] == [*(f"exp4-{way}" for way in ("rl", "sft", "sft_rl")), *table["name"][4:]]
-    assert means.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
-    assert len(differences.rows) == 9
-    (picture,) = [one for one in sections["rewards"].pictures if one.name == "mean_reward"]
-    assert picture.alt.startswith("Mean reward over steps: exp4-rl from ")
+    sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), release=release, n_examples=0))}
+    models, baselines = sections["answer"].tables
+    assert [row[0] for row in models.rows] == [f"exp4-{way}" for way in ("rl", "sft", "sft_rl")]
+    assert [row[0] for row in baselines.rows] == table["name"].to_list()[4:]
+    assert models.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
+    assert len(sections["pairs"].tables[0].rows) == 9
+    assert any(one.alt.startswith("Mean reward over steps: exp4-rl from ") for one in sections["curves"].pictures)
 
     words = [f"{name}={value}" for name, value in cookbook.options.items()]
     words += [f"release={release}", f"out={out}", "way=rl,sft,sft_rl", "sft_batch_size=3", "sft_n_epochs=1"]
