@@ -73,13 +73,16 @@ def group_runs(runs: Sequence[Run], release: Path | None) -> list[Group]:
     for run in runs:
         if run.kind == "baseline" and run.last and run.last.predictions is not None and (papers := find_papers(run)):
             groups.setdefault(papers, Group()).baselines[run.name] = run.last.predictions
-    if release is not None:
-        digest, ceiling = hash_release(release), read_json(release / MANIFEST).get("ceiling") or {}
-        for group in groups.values():
-            run = next((run for way in group.ways for run in way.runs.values()), None)
-            if run is not None and run.facts["release"].get("manifest_sha256") == digest:
-                group.baselines = group.baselines or judge_baselines(release, run)
-                group.ceiling = ceiling if run.target == "disruption" and run.split != "train" else {}
+    digest = None if release is None else hash_release(release)
+    for group in groups.values():
+        run = next((run for way in group.ways for run in way.runs.values()), None)
+        if run is None:
+            continue
+        ceiling = run.facts.get("ceiling")
+        if release is not None and run.facts["release"].get("manifest_sha256") == digest:
+            group.baselines = group.baselines or judge_baselines(release, run)
+            ceiling = ceiling or read_json(release / MANIFEST).get("ceiling")  # older runs do not state it
+        group.ceiling = ceiling or {} if run.target == "disruption" and run.split != "train" else {}
     return list(groups.values())
 
 

@@ -347,6 +347,7 @@ class _Facts(msgspec.Struct):
     versions: dict[str, Any] | None = None
     begun_from: dict[str, Any] | None = None
     release_folder: str | None = None
+    ceiling: dict[str, float] | None = None
     commit: str | None = None
     date: str | None = None
 
