@@ -23,7 +23,7 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
-from sciscirl.lab.report.tables import view_cost
+from sciscirl.lab.report.views import view_cost
 from sciscirl.lab.sft import peft_backend
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, render_dry_run, train_with_peft
@@ -143,7 +143,7 @@ def test_the_tokens_that_were_trained_on_are_counted_and_cost_no_dollars(run, to
     shown = read_run(run, "peft")
     assert shown.usage.train == sum(row["num_tokens"] for row in logged)
     priced = replace(shown, facts=shown.facts | {"settings": shown.settings | {"model": "Qwen/Qwen3-8B"}})
-    assert view_cost([priced]).tables[0].rows[0][3:5] == [f"{shown.usage.train:,}", "–"]
+    assert view_cost([priced]).tables[0].rows[0][6:8] == [f"{shown.usage.train:,}", "own hardware"]
 
 
 def test_the_merged_model_says_what_the_adapter_says(run, toy_slice, contrary_model, tmp_path):
