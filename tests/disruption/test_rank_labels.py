@@ -135,6 +135,9 @@ def test_a_release_keeps_the_cut_offs_and_verify_labels_by_them(
     assert done.done["disruption_label"] == "cd_index, primary_field, publication_year"
     assert LabelThresholds(**release.manifest["thresholds"]) == thresholds
     assert "ceiling" not in release.manifest
+    sure = release.label_confidence
+    assert sure.height == 69
+    assert (sure["label_confidence"] > 0).all()
     assert "by rank within field and five years" in (release.folder / "README.md").read_text()
 
     ingest(Corpus(works, citations, {}), tmp_path / "corpus", cache_dir=tmp_path / "c")
