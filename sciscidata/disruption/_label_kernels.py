@@ -428,7 +428,13 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
 def _quantile(below, wanted):
     """Return the place in a running sum at which it reaches the wanted part of the whole."""
     wanted *= below[-1]
-    at = np.searchsorted(below, wanted)
+    at, high = 0, below.size - 1
+    while at < high:
+        middle = (at + high) // 2
+        if below[middle] < wanted:
+            at = middle + 1
+        else:
+            high = middle
     before = below[at - 1] if at else 0.0
     return at - 0.5 + (wanted - before) / (below[at] - before)
 
