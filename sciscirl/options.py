@@ -29,6 +29,7 @@ from sciscirl.runs.model_files import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
+from sciscirl.task.rules import Weight
 
 TopP = Annotated[float, Meta(gt=0, le=1)]
 #: PyTorch starts as many, and crashes where the system has no more.
@@ -73,6 +74,9 @@ class TaskOptions:
         max_tokens: longest answer that is sampled; None: the preset's.
         max_paper_tokens: cut the text of a paper to this many tokens; None: the preset's.
         hide: fields of a paper that neither prompt nor baselines see, such as cited_by_count; None: the preset's.
+        weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
+            any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
+            likely as it is if the work is cited anew (soft targets). None: the preset's.
         plugin: run this Python file first, which registers presets, rewards or prompts of your own.
 
     Raises:
@@ -96,6 +100,7 @@ class TaskOptions:
     max_tokens: PositiveInt | None = None
     max_paper_tokens: PositiveInt | None = None
     hide: tuple[str, ...] | None = None
+    weight: Weight | None = None
     plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:

@@ -165,6 +165,9 @@ class Preset:
                 f"{self.rules.reward!r}. Needs four_keys, for the reasons, and a reward that is not balanced."
             )
             raise SciSciRLError(msg)
+        if self.adversarial is not None and self.rules.is_weighed:
+            msg = f"preset {self.name!r} is adversarial, and pays by its own rules: weight has no effect. Leave it out."
+            raise SciSciRLError(msg)
 
 
 _PRESETS: Final[dict[str, Preset]] = {}
@@ -182,7 +185,7 @@ REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "share_penalty": "share_penalty",
     }
 )
-_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide")
+_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide", "weight")
 _OPPONENTS: Final = ("challenger", "judge")
 _OF_PRESET: Final = tuple(
     one.name for one in fields(Preset) if one.name not in {"name", "base", "rules", "adversarial"}

@@ -44,11 +44,13 @@ from sciscirl.task.papers import (
 )
 from sciscirl.task.prompts import render_record
 from sciscirl.task.rewards import RewardTable
-from sciscirl.task.rules import TaskRules, check_positive
+from sciscirl.task.rules import TaskRules, Weight, check_positive
 from sciscirl.task.templates import PromptTemplate
 
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
-_OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide", "own_prompt", "own_reward")
+_OF_RULES: Final = (
+    "target", "style", "contract", "reward", "max_paper_tokens", "hide", "weight", "own_prompt", "own_reward"
+)  # fmt: skip
 
 
 def order_papers(
@@ -265,7 +267,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         release: the folder of the release.
         model_name: whose tokenizer is used: a name on the Hugging Face hub, or a folder.
         renderer_name: the chat format.
-        target: as in TaskRules; also the next seven.
+        target: as in TaskRules; also the next eight.
         batch_size: papers in a step.
         group_size: answers to a paper in training.
         eval_group_size: answers to a held-out paper.
@@ -293,6 +295,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     reward: str = "soft"
     max_paper_tokens: int = 1024
     hide: tuple[str, ...] = ()
+    weight: Weight = "equal"
     own_prompt: PromptTemplate | None = None
     own_reward: RewardTable | None = None
     batch_size: int = 16
@@ -337,7 +340,8 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     def read(self, part: PartName, *, every: bool = False) -> list[Paper]:
         """Read this run's papers in a part of the release, in the order of the release; ``every``: no head."""
         n_papers = None if every else self.n_train if part == "train" else self.n_test
-        return read_part(self.release, part, target=self.target, n_papers=n_papers, n_held_out=self.n_held_out())
+        asked: dict[str, Any] = {"n_papers": n_papers, "n_held_out": self.n_held_out()}
+        return read_part(self.release, part, target=self.target, with_chances=self.weight != "equal", **asked)
 
     def renderer(self) -> Renderer:
         """Return the renderer; it pickles."""

@@ -77,7 +77,7 @@ class LabelEnv(Env):
         text, answer, end = self._read(action, extra)
         self.answer = answer
         gold = self.paper.labels(self.rules.target)
-        reward = score_answer(answer, gold, self.rules.table)
+        reward = score_answer(answer, gold, self.rules.table, self.rules.weigh(self.paper))
         self._show(text, answer, gold, reward)
         metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end)
         if self.rules.contract == "probabilities":

@@ -61,7 +61,7 @@ async def play_episode(
     first_text = get_text_content(await policy(turns))
     first = rules.parse(first_text)
     if preset.adversarial is None:
-        named = score_answer(first, gold, rules.table).named()
+        named = score_answer(first, gold, rules.table, rules.weigh(paper)).named()
         turns.append(Message(role="assistant", content=first_text))
         return PlayedEpisode(turns, named.pop("total"), named)
     play_challenge = load_part("play_challenge")

@@ -289,7 +289,8 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
     """Return the rules with the class counts of the papers that a run trains on, if the reward is balanced."""
     if not rules.table.is_balanced:
         return rules
-    papers = read_part(release, "train", target=rules.target, n_papers=n_train, n_held_out=n_held_out)
+    asked: dict[str, Any] = {"target": rules.target, "n_papers": n_train, "n_held_out": n_held_out}
+    papers = read_part(release, "train", **asked, with_chances=rules.is_weighed)
     return rules.fitted(papers)
 
 
@@ -310,8 +311,9 @@ def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
 
 def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     """Read the papers that a subject is asked about."""
-    part, target = config.split or subject.eval_split, subject.preset.rules.target
-    return read_part(config.release, part, target=target, n_papers=config.n_papers, n_held_out=subject.n_held_out)
+    part, rules = config.split or subject.eval_split, subject.preset.rules
+    asked: dict[str, Any] = {"n_papers": config.n_papers, "n_held_out": subject.n_held_out}
+    return read_part(config.release, part, target=rules.target, with_chances=rules.is_weighed, **asked)
 
 
 def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | None:

@@ -84,7 +84,8 @@ def render_plan(
                 for number, example in enumerate(shown, 1)
             ),
             "---",
-            f"steps: {len(examples) // batch_size:,} of {batch_size} papers",
+            f"steps: {len(examples.papers) // batch_size:,} of {batch_size} papers"
+            + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
             *say_estimate(examples.renderer),
             f"tokens of an example: about {statistics.fmean(lengths):,.0f} (of {_N_COUNTED} counted), "
             f"at most {max(lengths):,} among these, about {n_trained:.0f} of them trained on",

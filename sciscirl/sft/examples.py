@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
-from typing import overload
+from typing import Any, overload
 
 import tinker
 import torch
@@ -13,11 +15,12 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
 from tinker_cookbook.tokenizer_utils import Tokenizer
 
+from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.options import LossOn
-from sciscirl.task.contracts import render_answer
+from sciscirl.task.contracts import most_probable, render_answer
 from sciscirl.task.papers import Paper, list_labels
 from sciscirl.task.rules import TaskRules
 
@@ -34,6 +37,7 @@ class Example:
     n_prompt: int  # the first so many tokens are the prompt
     labels: tuple[int, ...] = ()  # the places of the tokens that say the labels
     loss_on: LossOn = "answer"
+    weight: float = 1.0
 
     @property
     def learned(self) -> tuple[int, ...]:
@@ -59,11 +63,62 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     return answer
 
 
+def write_chances(paper: Paper, rules: TaskRules) -> str:
+    """Write the chances of the labels as an answer under ``probabilities``, with two digits and without a tie.
+
+    Example:
+        >>> from sciscirl.task.papers import Gold, PaperView
+        >>> gold = Gold("neutral", None, chances=(0.4, 0.4, 0.2))
+        >>> paper = Paper("W1", PaperView("On sleep", None, 2001, 3, None), gold)
+        >>> write_chances(paper, TaskRules(contract="probabilities", weight="chances"))
+        '{"disruptive": 0.42, "consolidating": 0.39, "neutral": 0.19}'
+    """
+    chances = rules.weigh(paper)
+    written = {label: max(0, math.ceil(100 * chance) - 1) for label, chance in chances.items()}
+    top = most_probable(chances, [*chances])
+    written[top] += 100 - sum(written.values())
+    return json.dumps({label: n / 100 for label, n in written.items()})
+
+
+def list_answers(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> list[tuple[str, float]]:
+    """List the answers that a paper teaches, each with its weight.
+
+    They are the gold answer, or with ``weight=chances`` one with each label. Under ``probabilities`` it is then one
+    answer that states the chances.
+    """
+    weights = rules.weigh(paper)
+    if rules.weight == "chances" and rules.contract == "probabilities":
+        if confidence != 1:
+            msg = f"confidence is {confidence!r} and has no effect: weight=chances writes the chances. Leave it out."
+            raise SciSciRLError(msg)
+        return [(write_chances(paper, rules), 1.0)]
+    if not weights:
+        return [(gold_answer(paper, rules, confidence), 1.0)]
+    return [
+        (gold_answer(replace(paper, gold=replace(paper.gold, disruption_label=label)), rules, confidence), weight)
+        for label, weight in weights.items()
+    ]
+
+
+def count_answers(rules: TaskRules) -> int:
+    """Return how many answers a paper teaches."""
+    return len(DISRUPTION_LABELS) if rules.weight == "chances" and rules.contract != "probabilities" else 1
+
+
 def build_example(
-    paper: Paper, rules: TaskRules, renderer: Renderer, *, confidence: float = 1.0, loss_on: LossOn = "answer"
+    paper: Paper,
+    rules: TaskRules,
+    renderer: Renderer,
+    *,
+    confidence: float = 1.0,
+    loss_on: LossOn = "answer",
+    number: int = 0,
 ) -> Example:
-    """Put the gold answer after the prompt that evaluations and reinforcement learning show."""
-    answer = gold_answer(paper, rules, confidence)
+    """Put a gold answer after the prompt that evaluations and reinforcement learning show.
+
+    ``number`` says which one of ``list_answers``.
+    """
+    answer, weight = list_answers(paper, rules, confidence)[number]
     prompt, tokens = place_answer(build_messages(paper, rules, renderer), answer, renderer)
     labels = find_label_tokens(tokens, list_labels(rules.target), renderer.tokenizer)
     if loss_on == "label" and not labels:
@@ -76,12 +131,16 @@ def build_example(
         n_prompt=n_prompt,
         labels=tuple(n_prompt + place for place in labels),
         loss_on=loss_on,
+        weight=weight,
     )
 
 
 @dataclass(eq=False, kw_only=True)
 class GoldExamples(Sequence[Example]):
-    """The examples of papers in training order, each built when used; a paper may come several times."""
+    """The examples of papers in training order, each built when used; a paper may come several times.
+
+    Each paper has ``n_each`` examples, one for each answer that it teaches.
+    """
 
     papers: Sequence[Paper]
     rules: TaskRules
@@ -89,8 +148,11 @@ class GoldExamples(Sequence[Example]):
     confidence: float
     loss_on: LossOn = "answer"
 
+    def __post_init__(self) -> None:
+        self.n_each = count_answers(self.rules)
+
     def __len__(self) -> int:
-        return len(self.papers)
+        return len(self.papers) * self.n_each
 
     @overload
     def __getitem__(self, index: int) -> Example: ...
@@ -98,17 +160,16 @@ class GoldExamples(Sequence[Example]):
     def __getitem__(self, index: slice) -> list[Example]: ...
     def __getitem__(self, index: int | slice) -> Example | list[Example]:
         if isinstance(index, slice):
-            return [self._build(paper) for paper in self.papers[index]]
-        return self._build(self.papers[index])
-
-    def _build(self, paper: Paper) -> Example:
-        return build_example(paper, self.rules, self.renderer, confidence=self.confidence, loss_on=self.loss_on)
+            return [self[place] for place in range(*index.indices(len(self)))]
+        place, number = divmod(range(len(self))[index], self.n_each)
+        options: dict[str, Any] = {"confidence": self.confidence, "loss_on": self.loss_on, "number": number}
+        return build_example(self.papers[place], self.rules, self.renderer, **options)
 
 
 def to_datum(example: Example) -> tinker.Datum:
-    """Turn an example into Tinker's form: each example has weight 1, shared equally by its answer's tokens.
+    """Turn an example into Tinker's form: its weight is shared equally by its answer's tokens.
 
-    Where the loss is on the label alone, each of its tokens has weight 1. Then the loss is -log p(label).
+    Where the loss is on the label alone, each of its tokens has the weight. Then the loss is -weight * log p(label).
 
     Example:
         >>> datum = to_datum(Example(openalex_id="W1", tokens=(7, 8, 9, 10), n_prompt=2))
@@ -118,11 +179,11 @@ def to_datum(example: Example) -> tinker.Datum:
         [0.0, 0.5, 0.5]
     """
     weights = torch.zeros(len(example.tokens))
-    weights[list(example.learned)] = 1
+    weights[list(example.learned)] = example.weight
+    if example.loss_on == "answer":
+        weights /= len(example.learned)
     model_input = tinker.ModelInput.from_ints(list(example.tokens))
-    return datum_from_model_input_weights(
-        model_input, weights, reduction="none" if example.loss_on == "label" else "mean"
-    )
+    return datum_from_model_input_weights(model_input, weights, reduction="none")
 
 
 def show_example(example: Example, tokenizer: Tokenizer) -> str:

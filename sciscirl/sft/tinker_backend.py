@@ -44,11 +44,11 @@ class GoldDataset(SupervisedDataset):
 
     def get_batch(self, index: int) -> list[tinker.Datum]:
         """Return the batch of one step."""
-        start = index * self.batch_size
-        return [to_datum(example) for example in self.examples[start : start + self.batch_size]]
+        size = self.batch_size * self.examples.n_each
+        return [to_datum(example) for example in self.examples[index * size : (index + 1) * size]]
 
     def __len__(self) -> int:
-        return len(self.examples) // self.batch_size
+        return len(self.examples.papers) // self.batch_size
 
     def set_epoch(self, seed: int = 0) -> None:
         """Do nothing: the order of all epochs is decided when the examples are made."""
@@ -154,11 +154,12 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
     """Log ``label_nll`` beside the loss while the block runs; the cookbook's loop has no place for one's own metric.
 
     It is the negative log-probability of the tokens that say the label, in nats. It is summed over the tokens of an
-    answer, and averaged over the answers of a step.
+    answer, and averaged over the answers of a step by their weights.
     """
     loop: Any = train
     measure, set_up = loop.compute_bpb, ml_log.setup_logging
     found: dict[str, float] = {}
+    share = max if loss_on == "label" else sum  # of the weights of its tokens, that of an answer
 
     def compute_bpb(
         logprobs: list[tinker.TensorData],
@@ -169,11 +170,11 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
         found.clear()
         answers = zip(logprobs, weights, targets, strict=True)
         losses = [
-            -sum(chances.data[place] for place in places)
+            (-sum(chances.data[place] for place in places), share(weight.data))
             for chances, weight, target in answers
             if (places := find_places(weight.data, target.data, tokenizer))
         ]
-        found.update({"label_nll": fmean(losses)} if losses else {})
+        found.update({"label_nll": fmean(*zip(*losses, strict=True))} if losses else {})
         return measure(logprobs, weights, targets, tokenizer)
 
     def find_places(weights: Sequence[float], targets: Sequence[float], tokenizer: Tokenizer) -> list[int]:
@@ -210,7 +211,7 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     """
     options, preset, folder = run.options, run.preset, run.folder
     builder = make_papers_builder(run)
-    n_steps = len(make_examples(builder, options)) // preset.batch_size
+    n_steps = len(make_examples(builder, options).papers) // preset.batch_size
     make_evaluator(run, builder)  # what is wrong with the held-out split is said before a server is asked
     check_server(preset.model, options.base_url)
     warn_of_renderer(preset.model, options.renderer)

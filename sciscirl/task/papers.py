@@ -164,11 +164,15 @@ class PaperView:
 
 @dataclass(frozen=True, slots=True)
 class Gold:
-    """The labels that answers are judged by; null where the score is undefined, and where there is no own label."""
+    """The labels that answers are judged by; null where the score is undefined, and where there is no own label.
+
+    ``chances`` says how likely each of DISRUPTION_LABELS is if the work is cited anew. None: it was not read.
+    """
 
     disruption_label: str | None
     novelty_label: str | None
     own_label: str | None = None
+    chances: tuple[float, ...] | None = None
 
     def of(self, column: str) -> str | None:
         """Return the label of a column; any but disruption and novelty is the own label of the release."""
@@ -261,6 +265,7 @@ def read_split(
     *,
     needs: tuple[str, ...] = ("disruption_label",),
     target: Target | None = None,
+    with_chances: bool = False,
 ) -> list[Paper]:
     """Read one split of a release, after checking its Parquet file against the manifest.
 
@@ -272,13 +277,15 @@ def read_split(
         split: ``"train"``, ``"test"`` or ``"dev"``.
         needs: label columns that every row must have; the others may be null.
         target: the task, which decides ``needs``.
+        with_chances: also read how likely each disruption label is (``Release.label_confidence``).
 
     Returns:
         One Paper per row, in the order of the release.
 
     Raises:
         ReleaseError: the folder is not a release or cannot be read, or there is no split of this name. Or the split's
-            Parquet file does not have the SHA-256 in the manifest, or a needed label is null or unknown.
+            Parquet file does not have the SHA-256 in the manifest, or a needed label is null or unknown. Or chances are
+            asked for, and the release has no counts of citers.
 
     Example:
         >>> read_split("no-such-release", "test")
@@ -327,14 +334,30 @@ def read_split(
                 f"every row needs one of {', '.join(words[column])}. Build a release balanced by {column}."
             )
             raise ReleaseError(msg)
+    chances = _read_chances(release) if with_chances else {}
     return [
         Paper(
             row["openalex_id"],
             PaperView(**{name: None if name in hidden else row[name] for name in SEEN}),
-            Gold(row["disruption_label"], row["novelty_label"], row.get(own.name) if own is not None else None),
+            Gold(
+                row["disruption_label"],
+                row["novelty_label"],
+                row.get(own.name) if own is not None else None,
+                chances.get(row["openalex_id"]),
+            ),
         )
         for row in rows.iter_rows(named=True)
     ]
+
+
+def _read_chances(release: Release) -> dict[str, tuple[float, ...]]:
+    try:
+        found = release.label_confidence
+    except (SciSciDataError, OSError) as error:
+        msg = f"{error} Or let every paper count alike: weight=equal."
+        raise ReleaseError(msg) from error
+    rows = found.select("openalex_id", *(f"p_{label}" for label in DISRUPTION_LABELS)).drop_nulls()
+    return {name: tuple(chances) for name, *chances in rows.iter_rows()}
 
 
 def class_of(paper: Paper, target: Target) -> tuple[str, ...]:
@@ -450,7 +473,13 @@ def open_release(release_folder: str | Path) -> Release:
 
 
 def read_part(
-    release_folder: str | Path, part: PartName, *, target: Target, n_papers: int | None = None, n_held_out: int = 0
+    release_folder: str | Path,
+    part: PartName,
+    *,
+    target: Target,
+    n_papers: int | None = None,
+    n_held_out: int = 0,
+    with_chances: bool = False,
 ) -> list[Paper]:
     """Read the papers that a run trains on or is judged by.
 
@@ -460,11 +489,13 @@ def read_part(
         target: the task.
         n_papers: take a stratified head of this size (``take_head``); None: all.
         n_held_out: how many training papers the run keeps out (``hold_out``).
+        with_chances: as in ``read_split``.
 
     Raises:
         ReleaseError: as ``read_split``, or nothing is held out.
     """
-    papers = read_split(release_folder, "train" if part == "held_out" else part, target=target)
+    split = "train" if part == "held_out" else part
+    papers = read_split(release_folder, split, target=target, with_chances=with_chances)
     if part == "held_out" and not n_held_out:
         msg = "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
         raise ReleaseError(msg)

@@ -268,13 +268,22 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Targe
     return replace(table, gold_weights=tuple(weights), labels=labels)
 
 
-def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: RewardTable) -> RewardParts:
+def score_answer(
+    answer: Answer,
+    gold: str | Mapping[str, str] | None,
+    table: RewardTable,
+    weights: Mapping[str, float] = MappingProxyType({}),
+) -> RewardParts:
     """Reward one judged answer.
 
     Args:
         answer: from ``parse_answer``.
         gold: the paper's label, or one for each label column (``Paper.labels``).
         table: what each case earns, for example ``TaskRules.table``.
+        weights: how much each label counts (``TaskRules.weigh``). The task part is the sum of what the answer would
+            earn with each label, times its weight. With the chances of the labels it is what the answer earns on
+            average if the work is cited anew. Of a forecast that is the quadratic score against the chances, less an
+            amount that is the same for all answers. Empty: the gold label counts whole.
 
     Raises:
         RewardError: a gold label is not in its vocabulary, or a balanced table has no weight for it.
@@ -290,6 +299,9 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
         >>> answer = parse_answer('{"disruptive": 0.5, "consolidating": 0.1, "neutral": 0.4}', "probabilities")
         >>> score_answer(answer, "disruptive", REWARDS["strong"]).task  # score 1 - (0.25 + 0.01 + 0.16) / 2
         0.664
+        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.9}', "two_keys")
+        >>> score_answer(answer, "disruptive", REWARDS["strong"], {"disruptive": 0.7, "neutral": 0.3}).task  # not -0.6
+        -0.12
     """
     try:
         golds = name_gold(gold, answer.target)
@@ -310,7 +322,10 @@ def score_answer(answer: Answer, gold: str | Mapping[str, str] | None, table: Re
         contract = table.broken
     else:
         contract = table.kept
-        tasks = {column: _task_part(answer, column, label, table) for column, label in golds.items()}
+        tasks = {
+            column: _total(*(n * _task_part(answer, column, one, table) for one, n in (weights or {label: 1}).items()))
+            for column, label in golds.items()
+        }
         task = _total(math.fsum(tasks.values()) / len(tasks))
     think = table.think if answer.has_think else 0.0
     return RewardParts(parse, contract, task, think, _total(parse, contract, task, think), tasks)

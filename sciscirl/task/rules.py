@@ -7,11 +7,12 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
+from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import suggest
-from sciscirl.errors import PromptError, SciSciRLError
+from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer, render_answer
 from sciscirl.task.papers import (
     SEEN,
@@ -31,6 +32,9 @@ from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
 
+#: How the labels of a paper count. equal: its label, like that of any other. confidence: its label, as much as one can
+#: trust it. chances: each label, as likely as it is.
+Weight = Literal["equal", "confidence", "chances"]
 #: A word with a sign before it, a number, or signs.
 _PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 
@@ -51,6 +55,7 @@ class TaskRules:
     reward: str = "soft"  # a name in rewards.REWARDS, or of own_reward
     max_paper_tokens: PositiveInt = 1024  # the cap for a paper's record; a longer abstract is cut. Not published
     hide: tuple[str, ...] = ()  # fields of PaperView that neither a prompt nor a baseline sees
+    weight: Weight = "equal"  # how the labels of a paper count, in rewards and in supervised training
     class_counts: tuple[tuple[str, int], ...] = ()  # training papers of each label; fitted sets it
     own_prompt: PromptTemplate | None = None  # None: that of the name
     own_reward: RewardTable | None = None  # None: that of the name
@@ -74,6 +79,18 @@ class TaskRules:
             msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
             raise SciSciRLError(msg)
         table = self._unfitted
+        if self.is_weighed and (isinstance(self.target, OwnTarget) or self.target != "disruption"):
+            msg = (
+                f"weight is {self.weight!r}, and confidence is known of disruption labels only. The task is "
+                f"{self.target}: leave weight out."
+            )
+            raise SciSciRLError(msg)
+        if self.is_weighed and table.kept - table.share_penalty <= table.broken:
+            msg = (
+                f"weight is {self.weight!r}, and reward {self.reward!r} pays {table.kept} for an unsure label and "
+                f"{table.broken} for a broken contract. Raise kept, or leave weight out."
+            )
+            raise SciSciRLError(msg)
         weighted = {label for label, _ in table.class_weights}
         if isinstance(self.target, OwnTarget) and (
             table.adjacent is not None or not weighted <= {*self.target.label.classes}
@@ -110,9 +127,45 @@ class TaskRules:
         """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
         if not self._unfitted.is_balanced:
             return self
-        rules = replace(self, class_counts=count_labels(papers, self.target))
+        counts = count_labels(papers, self.target) if not self.is_weighed else self._weigh_labels(papers)
+        rules = replace(self, class_counts=counts)
         self._balance(rules.class_counts)
         return rules
+
+    def _weigh_labels(self, papers: Iterable[Paper]) -> tuple[tuple[str, int], ...]:
+        sums: dict[str, float] = dict.fromkeys(DISRUPTION_LABELS, 0.0)
+        for paper in papers:
+            for label, weight in self.weigh(paper).items():
+                sums[label] += weight
+        return tuple((label, round(total)) for label, total in sums.items())
+
+    @property
+    def is_weighed(self) -> bool:
+        """Whether papers must be read with the chances of their labels."""
+        return self.weight != "equal"
+
+    def weigh(self, paper: Paper) -> dict[str, float]:
+        """Return how much each label of a paper counts; {} where its labels count whole.
+
+        Raises:
+            ReleaseError: the paper was read without chances.
+
+        Example:
+            >>> from sciscirl.task.papers import Gold, PaperView
+            >>> gold = Gold("neutral", None, chances=(0.7, 0.1, 0.2))
+            >>> paper = Paper("W1", PaperView("On sleep", None, 2001, 3, None), gold)
+            >>> TaskRules(weight="confidence").weigh(paper), TaskRules(weight="chances").weigh(paper)
+            ({'neutral': 0.2}, {'disruptive': 0.7, 'consolidating': 0.1, 'neutral': 0.2})
+        """
+        if not self.is_weighed:
+            return {}
+        if paper.gold.chances is None:
+            msg = f"{paper.openalex_id} was read without the chances of its labels. Read papers with_chances=True."
+            raise ReleaseError(msg)
+        chances: dict[str, float] = dict(zip(DISRUPTION_LABELS, paper.gold.chances, strict=True))
+        if self.weight == "chances":
+            return chances
+        return {label: chances[label] for label in paper.labels(self.target).values()}
 
     @property
     def _unfitted(self) -> RewardTable:

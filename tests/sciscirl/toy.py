@@ -38,11 +38,11 @@ def gold_of(options: SftOptions) -> GoldExamples:
 
 def make_slice(
     folder: Path, n_train: int = 24, n_test: int = 9, *, n_dev: int = 0, long_title: str = "", n_words: int = 90,
-    **stated: object,
+    has_counts: bool = False, **stated: object,
 ) -> Path:  # fmt: skip
     """Release papers whose titles tell their class, in equal numbers per class; abstracts tell their novelty.
 
-    ``stated`` goes into the manifest.
+    With ``has_counts`` it says how many citers each paper has, from four to twelve. ``stated`` goes into the manifest.
 
     The title of one may have so many words more: "train: 7" is the seventh of that split.
     """
@@ -91,6 +91,12 @@ def make_slice(
             novelty_label=pl.Series([NOVELTY[kind][0] for kind in kinds]),
         )
     )
+    if has_counts:
+        citers = {"disruptive": (3, 1), "consolidating": (1, 3), "neutral": (2, 2)}
+        for place, name in enumerate(("n_i", "n_j")):
+            counts = [citers[label][place] * (1 + number // 3 % 3) for number, label in zip(ids, labels, strict=True)]
+            drawn = drawn.with_columns(pl.Series(name, counts, dtype=pl.UInt32))
+        drawn = drawn.with_columns(n_k=pl.lit(0, dtype=pl.UInt32))
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev)
     manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
     write_release(drawn, works.with_columns(absent).select(list(WORKS)), folder, manifest=manifest)

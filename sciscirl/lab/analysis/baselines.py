@@ -191,7 +191,8 @@ def run_baseline(
         )  # fmt: skip
         gold = paper.labels(rules.target)
         paid = answer if rules.contract == "probabilities" else replace(answer, forecast={})
-        rows.append(make_prediction(paper.openalex_id, gold, answer, score_answer(paid, gold, table), ""))
+        reward = score_answer(paid, gold, table, rules.weigh(paper))
+        rows.append(make_prediction(paper.openalex_id, gold, answer, reward, ""))
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
 
 
@@ -207,7 +208,8 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
         raise SciSciRLError(msg)
     rules = subject.preset.rules
     n_held_out = subject.n_held_out if split == "held_out" else 0
-    train = read_part(config.release, "train", target=rules.target, n_held_out=n_held_out)
+    asked_for: dict[str, Any] = {"target": rules.target, "with_chances": rules.is_weighed}
+    train = read_part(config.release, "train", n_held_out=n_held_out, **asked_for)
     asked = read_asked(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
@@ -243,14 +245,13 @@ def run_baselines(
     is_stated = settings.get("name") or settings.get("preset")
     rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
     n_held_out = settings.get("n_held_out", 0)
-    papers = {
-        paper.openalex_id: paper for paper in read_part(release, part, target=rules.target, n_held_out=n_held_out)
-    }
+    asked_for: dict[str, Any] = {"target": rules.target, "with_chances": rules.is_weighed}
+    papers = {paper.openalex_id: paper for paper in read_part(release, part, n_held_out=n_held_out, **asked_for)}
     ids = dict.fromkeys(asked["openalex_id"])
     if n_others := len(ids.keys() - papers.keys()):
         msg = f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
         raise ReleaseError(msg)
-    train = read_part(release, "train", target=rules.target, n_held_out=n_held_out if part == "held_out" else 0)
+    train = read_part(release, "train", n_held_out=n_held_out if part == "held_out" else 0, **asked_for)
     judged = [papers[paper] for paper in ids]
     return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
 

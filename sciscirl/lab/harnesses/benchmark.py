@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tinker_cookbook.eval.benchmarks import BenchmarkBuilder, BenchmarkConfig, BenchmarkResult, Metrics, register
 from tinker_cookbook.renderers import Renderer
@@ -35,7 +35,8 @@ class DisruptionBenchmark(BenchmarkBuilder):
 
     def make_envs(self, renderer: Renderer, config: BenchmarkConfig) -> Sequence[Env]:
         """Make the environments, for ``config.max_examples`` papers, each class in its share."""
-        papers = read_part(self.release, self.split, target=self.rules.target, n_papers=config.max_examples)
+        asked: dict[str, Any] = {"target": self.rules.target, "with_chances": self.rules.is_weighed}
+        papers = read_part(self.release, self.split, n_papers=config.max_examples, **asked)
         rules = fit_rules(self.rules, Path(self.release))
         return [LabelEnv(paper, rules, renderer) for paper in papers]
 

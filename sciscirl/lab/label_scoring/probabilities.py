@@ -158,6 +158,7 @@ def _make_row(
         is_json=True, is_valid=True, tolerant_labels=labels, tolerant_confidence=None, has_think=False, problem="",
     )  # fmt: skip
     gold = paper.labels(rules.target)
-    reward = score_answer(answer, gold, rules.table)  # by the label: probabilities are paid under their own contract
+    # by the label: probabilities are paid under their own contract
+    reward = score_answer(answer, gold, rules.table, rules.weigh(paper))
     text = json.dumps({", ".join(said): round(logprob, 6) for said, logprob in raw.items()})
     return make_prediction(paper.openalex_id, gold, replace(answer, forecast=forecast), reward, text)

@@ -51,7 +51,7 @@ from sciscirl.runs.folder import (
 from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.runs.offline import dry_run
 from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
-from sciscirl.sft.examples import Example, GoldExamples
+from sciscirl.sft.examples import Example, GoldExamples, count_answers
 
 logger = logging.getLogger(__name__)
 
@@ -75,7 +75,7 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
     builder = make_papers_builder(run)
     examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
-    n_steps = len(examples) // preset.batch_size
+    n_steps = len(examples.papers) // preset.batch_size
     arguments = make_arguments(run, n_steps)
     is_first = arguments.process_index == 0
     if is_first:
@@ -92,7 +92,7 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
         model = make_model(run, arguments)
-        trainer = GoldTrainer(model=model, args=arguments, train_dataset=examples, data_collator=collate_labels)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
+        trainer = GoldTrainer(examples, model=model, args=arguments)
         trainer.remove_callback(PrinterCallback)
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
@@ -176,7 +176,7 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
             f"{options.micro_batch_size} on {arguments.world_size} devices."
         )
         raise SciSciRLError(msg)
-    arguments.gradient_accumulation_steps = preset.batch_size // whole
+    arguments.gradient_accumulation_steps = preset.batch_size // whole * count_answers(preset.rules)
     return arguments
 
 
@@ -268,8 +268,10 @@ def collate(examples: Sequence[Example]) -> dict[str, Any]:
 
 
 def collate_labels(examples: Sequence[Example]) -> dict[str, Any]:
-    """Return the batch of ``collate``, and as ``says_label`` which of the kept tokens say a label."""
-    return collate(examples) | {"says_label": _mark(examples, _count_kept(examples), lambda example: example.labels)}
+    """Return the batch of ``collate``, as ``says_label`` which of the kept tokens say a label, and the weights."""
+    says_label = _mark(examples, _count_kept(examples), lambda example: example.labels)
+    weights = torch.tensor([example.weight for example in examples])
+    return collate(examples) | {"says_label": says_label, "weights": weights}
 
 
 def _count_kept(examples: Sequence[Example]) -> int:
@@ -286,11 +288,24 @@ def _mark(examples: Sequence[Example], kept: int, find: Callable[[Example], Sequ
 
 
 class GoldTrainer(Trainer):
-    """Transformers' loop, which also measures the tokens that say the label: ``label_nll`` beside the loss."""
+    """Transformers' loop, which also measures the tokens that say the label: ``label_nll`` beside the loss.
 
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(**options)
-        self._label_nll = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # sum, number of examples
+    Where papers are weighed, so are their losses.
+    """
+
+    def __init__(self, examples: GoldExamples, **options: Any) -> None:  # noqa: ANN401
+        super().__init__(train_dataset=examples, data_collator=collate_labels, **options)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)
+        self._label_nll = torch.zeros(2, dtype=torch.float64, device=self.args.device)  # sum, sum of weights
+        self._weights = torch.ones(0)
+        self._n_each = examples.n_each
+        if examples.rules.is_weighed:
+            self.compute_loss_func = self._weigh
+
+    def _weigh(self, outputs: Any, labels: torch.Tensor, num_items_in_batch: Any) -> torch.Tensor:  # noqa: ANN401
+        """Return the loss of weighed answers, by token and paper."""
+        logits = outputs.logits[:, :-1].float().transpose(1, 2)
+        losses = torch.nn.functional.cross_entropy(logits, labels[:, 1:], ignore_index=_IGNORED, reduction="none")
+        return (losses.sum(dim=1) * self._weights).sum() * self._n_each / num_items_in_batch
 
     def compute_loss(
         self,
@@ -300,14 +315,15 @@ class GoldTrainer(Trainer):
         num_items_in_batch: Any = None,  # noqa: ANN401
     ) -> Any:  # noqa: ANN401
         """Compute the loss of one pass."""
-        says_label = inputs.pop("says_label")[:, 1:]
+        says_label, self._weights = inputs.pop("says_label")[:, 1:], inputs.pop("weights")
         computed: Any = super().compute_loss(model, inputs, True, num_items_in_batch)
         loss, outputs = computed
         with torch.no_grad():
             said = inputs["input_ids"][:, -says_label.shape[1] :][says_label]
             logits = outputs.logits[:, :-1][says_label].float()
-            nll = torch.nn.functional.cross_entropy(logits, said, reduction="sum").double()
-            self._label_nll += torch.stack([nll, torch.full_like(nll, len(says_label))])
+            nll = torch.nn.functional.cross_entropy(logits, said, reduction="none")
+            nll = (nll * self._weights[says_label.nonzero()[:, 0]]).double().sum()
+            self._label_nll += torch.stack([nll, self._weights.double().sum()])
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
@@ -350,7 +366,8 @@ class Recorder(TrainerCallback):
 def _describe_step(
     examples: GoldExamples, batch_size: int, state: TrainerState, logs: Mapping[str, float]
 ) -> dict[str, Any]:
-    batch = examples[(state.global_step - 1) * batch_size : state.global_step * batch_size]
+    size = batch_size * examples.n_each
+    batch = examples[(state.global_step - 1) * size : state.global_step * size]
     return {
         "train_mean_nll": logs["loss"],
         "learning_rate": logs["learning_rate"],

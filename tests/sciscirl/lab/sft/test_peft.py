@@ -32,7 +32,7 @@ from sciscirl.runs.model_files import find_base_model
 from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.task.papers import VOCABULARIES, read_split
-from tests.sciscirl.toy import RENDERER, gold_of
+from tests.sciscirl.toy import RENDERER, gold_of, make_slice
 
 LABELS = VOCABULARIES["disruption_label"]
 N_PAPERS, N_STEPS, SAVE_EVERY = 8, 28, 16
@@ -232,6 +232,26 @@ def test_the_loss_of_a_batch_is_that_of_its_answers_alone(toy_slice, contrary_mo
             count += 1
     with torch.no_grad():
         assert model(**collate(examples)).loss.item() == pytest.approx(total / count, rel=1e-4)
+
+
+def test_a_paper_that_teaches_each_label_counts_once_in_all(contrary_model, tmp_path):
+    release = make_slice(tmp_path / "slice", has_counts=True)
+    options = PeftSftOptions(
+        **{**options_of(release, contrary_model, tmp_path / "run"), "weight": "chances", "n_epochs": 1}
+    )
+    model, loss, said, n_tokens = load_base_model(contrary_model).eval(), 0.0, 0.0, 0
+    examples = gold_of(options)
+    assert len(examples) == 3 * N_PAPERS
+    for example in examples:
+        with torch.no_grad():
+            scores = model(torch.tensor([example.tokens])).logits[0].log_softmax(-1)
+        nll = {place: -scores[place - 1, example.tokens[place]].item() for place in example.learned}
+        loss += example.weight * sum(nll.values())
+        said += example.weight * sum(nll[place] for place in example.labels)
+        n_tokens += len(nll)
+    row = read_rows(train_with_peft(resolve_run(options)))[1]
+    assert row["train_mean_nll"] == pytest.approx(3 * loss / n_tokens, rel=1e-4)
+    assert row["label_nll"] == pytest.approx(said / N_PAPERS, rel=1e-4)
 
 
 def test_the_loss_on_the_label_is_learned_alone_and_logged_beside_the_loss(toy_slice, contrary_model, tmp_path):
