@@ -121,9 +121,10 @@ def test_cells_are_counted_alike_in_sparse_and_dense_rows_and_partners_ascend(ro
 
 
 def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_than_one_tile():
-    works, citations = scan_real("handball")
-    graph = build_graph(works, citations)
-    slots = slots_of_year(graph, venue_numbers(graph, works), 2023)
+    rng = np.random.default_rng(4)
+    year, venue = rng.integers(0, 20, 3_600), rng.zipf(1.3, 3_600) % 1_500
+    _, venue = np.unique(venue, return_inverse=True)
+    slots = venue_pairs.lay_out(np.arange(121) * 30, 2000 + year, venue.astype(np.int32))
     assert slots.n_venues > 1.2 * novelty_kernels._TILE_BYTES / (32 * slots.strata_years.size)
     cells = cells_of(slots)
     mean, deviation = novelty_nulls.analytic_moments(slots, cells)

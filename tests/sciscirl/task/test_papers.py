@@ -28,7 +28,7 @@ from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
 from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, render_prompt
 from sciscirl.task.rewards import REWARDS, score_answer
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, example_lines
 from tests.sciscirl.papers import write_slice
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score")
@@ -200,13 +200,8 @@ def test_mini_examples_are_one_of_each_class_and_hold_no_score():
         assert set(asdict(example)["readings"]) == {*VOCABULARIES}
 
 
-def test_mini_examples_are_papers_that_no_real_record_is(shared_data):
-    import gzip
-
-    titles = set()
-    for path in sorted((shared_data / "openalex").glob("*.works.jsonl.gz")):
-        with gzip.open(path, "rt", encoding="utf-8") as lines:
-            titles |= {(json.loads(line).get("title") or "").casefold() for line in lines}
+def test_mini_examples_are_papers_that_no_real_record_is():
+    titles = {(json.loads(line).get("title") or "").casefold() for line in example_lines()}
     assert len(titles) > 1000
     assert not titles & {(example.view.title or "").casefold() for example in MINI_EXAMPLES}
 
