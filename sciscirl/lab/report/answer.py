@@ -193,10 +193,9 @@ def view_answer(groups: Sequence[Group]) -> Section:
         ways = {way.name: _tables(way) for way in group.ways}
         try:
             verdicts = {way.name: judge_training(way, group) for way in group.ways if _is_trained(_first(way))}
-            baselines = {name: {0: table} for name, table in group.baselines.items() if name not in ways}
-            found = compare_seeds(
-                {**ways, **baselines}, CompareConfig(reference=next(iter(ways), None), n_resamples=1000)
-            )
+            baselines = {name: table for name, table in group.baselines.items() if name not in ways}
+            config = CompareConfig(reference=next(iter(ways), None), n_resamples=1000)
+            found = compare_seeds(ways, config, beside=baselines)
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
             continue
