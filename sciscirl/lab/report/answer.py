@@ -20,6 +20,7 @@ from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, 
 from sciscirl.lab.seeds import SeededComparison, SeededPair, Seeds, compare_seeds
 from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.metrics.predictions import split_by_label
+from sciscirl.runs.lineage import render_start
 
 #: The metric that decides.
 BEST: Final = "macro_f1"
@@ -103,18 +104,28 @@ def _is_trained(run: Run) -> bool:
 
 
 def find_start(way: Repeated, group: Group) -> tuple[str, Seeds] | None:
-    """Find what a way to train answered before: its own step 0, else an untrained model that was asked most alike."""
-    own: dict[int, pl.DataFrame] = {}
-    for seed, run in way.runs.items():
-        first = run.evaluations[0]
-        if run.kind != "evaluation" and first.step == 0 and first.predictions is not None:
-            own[seed] = first.predictions
+    """Find what a way to train answered before: at its step 0, else an untrained model that was asked most alike."""
+    own = {seed: table for seed, run in way.runs.items() if (table := _at_step_0(run)) is not None}
     if len(own) == len(way.runs):
-        return "itself before training", own
+        begun = render_start(_first(way).facts.get("begun_from"))
+        return ("itself before training" if begun is None else f"where it began, {begun}"), own
+    untrained: list[tuple[int, str, pl.DataFrame]] = []
     asked = list_asked(_first(way).settings)
-    untrained = [other for other in group.ways if not any(map(_is_trained, other.runs.values()))]
-    near = min(untrained, key=lambda one: len(list_unlike(asked, list_asked(_first(one).settings))), default=None)
-    return None if near is None else (near.name, _tables(near))
+    for other in group.ways:
+        run = _first(other)
+        table = _at_step_0(run) if not run.facts.get("begun_from") else None
+        name = f"{other.name} before training"
+        if run.kind == "evaluation" and not _is_trained(run):
+            table, name = _tables(other)[next(iter(other.runs))], other.name
+        if table is not None:
+            untrained.append((len(list_unlike(asked, list_asked(run.settings))), name, table))
+    _, name, table = min(untrained, key=lambda one: one[0], default=(0, "", None))
+    return None if table is None else (name, dict.fromkeys(way.runs, table))
+
+
+def _at_step_0(run: Run) -> pl.DataFrame | None:
+    first = run.evaluations[0] if run.evaluations else None
+    return first.predictions if first is not None and first.step == 0 and run.kind != "evaluation" else None
 
 
 def judge_training(way: Repeated, group: Group) -> Verdict:
@@ -193,10 +204,9 @@ def view_answer(groups: Sequence[Group]) -> Section:
         ways = {way.name: _tables(way) for way in group.ways}
         try:
             verdicts = {way.name: judge_training(way, group) for way in group.ways if _is_trained(_first(way))}
-            baselines = {name: {0: table} for name, table in group.baselines.items() if name not in ways}
-            found = compare_seeds(
-                {**ways, **baselines}, CompareConfig(reference=next(iter(ways), None), n_resamples=1000)
-            )
+            baselines = {name: table for name, table in group.baselines.items() if name not in ways}
+            config = CompareConfig(reference=next(iter(ways), None), n_resamples=1000)
+            found = compare_seeds(ways, config, beside=baselines)
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
             continue

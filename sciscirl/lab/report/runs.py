@@ -25,6 +25,7 @@ from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.runs.folder import (
     ADAPTER,
@@ -415,9 +416,11 @@ def _read_steps(
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
+    last = max(logged.keys() | files.keys(), default=None)
     for step in sorted(logged.keys() | files.keys()):
         found = _read_predictions(files[step], problems) if step in files else None
-        metrics = logged.get(step, {}) if found is None else measure(found)
+        make = measure if step == last else measure_predictions  # only the last one has intervals, which take time
+        metrics = logged.get(step, {}) if found is None else make(found)
         if metrics.keys() >= _JUDGED:
             yield Evaluation(step=step, metrics=metrics, predictions=found)
 

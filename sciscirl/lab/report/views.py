@@ -27,7 +27,6 @@ _KINDS: Final = {
     "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline"
 }  # fmt: skip
 _TRAIN: Final = "env/all/"
-_NAN: Final = float("nan")
 _ROUNDING: Final = 1e-9  # of rewards
 _LONGEST: Final = 2000  # characters of an abstract or an answer that are shown
 
@@ -241,16 +240,15 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
     if not pictures:
         return None
     text = (
-        "Bars are 95 % intervals. Of several seeds, the line is the mean, and bars reach from the least to the most. A "
-        "group whose rewards are all equal teaches nothing."
+        "Of several seeds, the line is the mean, and bars reach from the least to the most. A group whose rewards are "
+        "all equal teaches nothing."
     )
     return Section("curves", "While it trained", text, (), pictures)
 
 
 def _judged(run: Run, name: str) -> Series:
     every = [one for one in run.evaluations if one.metrics["n"] >= FEWEST_DRAWN and name in one.metrics]
-    values, lows, highs = ([one.metrics.get(f"{name}{end}", _NAN) for one in every] for end in ("", "/low", "/high"))
-    return Series(steps=[one.step for one in every], values=values, lows=lows, highs=highs)
+    return Series(steps=[one.step for one in every], values=[one.metrics[name] for one in every])
 
 
 def _logged(run: Run, name: str) -> Series:

@@ -26,7 +26,14 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_cost
 from sciscirl.lab.sft import peft_backend
 from sciscirl.lab.sft.merge import merge_adapter
-from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, render_dry_run, train_with_peft
+from sciscirl.lab.sft.peft_backend import (
+    Recorder,
+    collate,
+    describe_peft_training,
+    make_arguments,
+    make_model,
+    train_with_peft,
+)
 from sciscirl.options import PeftSftOptions, resolve_run
 from sciscirl.runs.model_files import find_base_model
 from sciscirl.sft.config import make_papers_builder
@@ -297,7 +304,7 @@ def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeyp
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"))
     with pytest.raises(SciSciRLError, match=r"peft is not installed\. .*install\.py rl sft"):
         train_with_peft(resolve_run(options))
-    assert '"use_dora": true' in render_dry_run(resolve_run(options))
+    assert '"use_dora": true' in describe_peft_training(resolve_run(options))
     assert not (tmp_path / "run").exists()
 
 

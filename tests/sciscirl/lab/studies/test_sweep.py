@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -247,6 +248,11 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     models, baselines = sections["answer"].tables
     assert [row[0] for row in models.rows] == [f"exp4-{way}" for way in ("rl", "sft", "sft_rl")]
     assert [row[0] for row in baselines.rows] == table["name"].to_list()[4:]
+    said = {line.partition(" macro_f1")[0].rpartition(" ")[2].strip("."): line for line in sections["answer"].headline}
+    starts = {name: re.search(r"against (.*?) \(", line)[1] for name, line in said.items() if name.startswith("exp4")}
+    assert starts["exp4-sft_rl"] == "where it began, exp4-sft/seed_0, step 8"
+    assert starts["exp4-rl"] == "itself before training"
+    assert starts["exp4-sft"] == "exp4-rl before training"  # supervised runs have no step 0
     assert models.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
     assert len(sections["pairs"].tables[0].rows) == 9
     assert any(one.alt.startswith("Mean reward over steps: exp4-rl from ") for one in sections["curves"].pictures)
