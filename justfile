@@ -34,7 +34,7 @@ harnesses:
 docs:
     NO_MKDOCS_2_WARNING=1 {{bin}}/mkdocs build --strict
 
-# run the notebooks on real data, and keep in them what they print and draw
+# run the notebooks, and keep in them what they print and draw
 notebooks *NAMES:
     {{bin}}/python docs/_notebooks.py {{NAMES}}
 

@@ -1,18 +1,22 @@
 """Inverted index -> text on one thread, against a plain ``json.loads`` loop over the same real rows.
 
-    python benchmarks/abstracts.py [--data ../shared/data] [--rows 50000] [--threads 1]
+    python benchmarks/abstracts.py [--rows 50000] [--threads 1]
 
-Needs the real OpenAlex records of data/README.md. Says whether every row is equal.
+The rows are the abstracts of the works that come with the package, repeated. Says whether every one is equal.
 """
 
 from __future__ import annotations
 
 import argparse
-import gzip
 import json
 import os
-import time
+import sys
 from pathlib import Path
+
+import zstandard
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.measure import seconds
 
 
 def json_loop(indexes):
@@ -25,27 +29,17 @@ def json_loop(indexes):
     return texts
 
 
-def real_indexes(data: Path) -> list[str]:
-    files = [data / "openalex" / name for name in ("synergy_A.works.jsonl.gz", "openalexpro_A.works.jsonl.gz")]
-    found = []
-    for file in files:
-        with gzip.open(file) as lines:
-            found.extend(json.loads(line).get("abstract_inverted_index") for line in lines if line.strip())
+def real_indexes() -> list[str]:
+    from sciscidata.sources.example.source import WORKS_FILE
+
+    with zstandard.open(WORKS_FILE, "rb") as lines:
+        rows = lines.read().splitlines()
+    found = [json.loads(row).get("abstract_inverted_index") for row in rows]
     return [json.dumps(index, separators=(",", ":"), ensure_ascii=False) for index in found if index]
-
-
-def best_of(runs, action):
-    seconds = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        result = action()
-        seconds.append(time.perf_counter() - start)
-    return min(seconds), result
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--data", type=Path, default=Path(__file__).parents[2] / "shared" / "data")
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
@@ -55,12 +49,12 @@ def main():
 
     from sciscidata.records.abstracts import decode_inverted_indexes
 
-    real = real_indexes(options.data)
+    real = real_indexes()
     column = pl.Series((real * (options.rows // len(real) + 1))[: options.rows])
     decode_inverted_indexes(column[:10])  # compile, or load the compiled kernel
 
-    slow, expected = best_of(2, lambda: json_loop(real))
-    fast, texts = best_of(3, lambda: decode_inverted_indexes(column))
+    slow, expected = seconds(lambda: json_loop(real), 2, choose=min)
+    fast, texts = seconds(lambda: decode_inverted_indexes(column), 3, choose=min)
     equal = decode_inverted_indexes(pl.Series(real)).to_list() == expected
     slow_rate, fast_rate = len(real) / slow, options.rows / fast
     print(f"json.loads loop  {slow_rate:>9,.0f} rows/s   ({len(real):,} real rows)")

@@ -1,13 +1,12 @@
 """CD_5 on the generated graphs, beside other packages on the same graph; every value compared.
 
-python benchmarks/cd_index.py --size M                  a sample of 20,000 focal works for the peer (about 2 minutes)
-python benchmarks/cd_index.py --size M --focal all      every work (about 20 minutes: the peer needs 15)
-python benchmarks/cd_index.py --size M --focal all --peers xfast_cdindex    another peer, or several
+python benchmarks/cd_index.py --size M --python VENV/bin/python    20,000 focal works for the peer (about 2 minutes)
+    --focal all                      every work (about 20 minutes: the peer needs 15)
+    --peers cdindex xfast_cdindex    another peer, or several
 python benchmarks/cd_index.py --size M --windows 1 3 5 10 all   these windows in one pass, beside the widest alone
 
-Needs the peers that are named: pip install cdindex xfast_cdindex git+https://github.com/dspinellis/fast-cdindex (not on
-PyPI). Each part runs in its own process. Ours is warmed up once, since numba compiles on first use and keeps the result
-on disk. A peer is given whole years as time stamps.
+VENV has the peers: benchmarks/requirements-peers.txt. Each part runs in its own process. Ours is warmed up once, since
+numba compiles on first use and keeps the result on disk. A peer is given whole years as time stamps.
 Processor seconds are those of all threads together. Other work on the machine stretches them less than wall time.
 """
 
@@ -27,8 +26,9 @@ import polars as pl
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import WORKS, graph_files, scan_graph
 from benchmarks.measure import in_own_process, report, seconds
+from benchmarks.recount import SEED, count_differences, read_neighbourhood
 
-SEED = 20_260_101
+N_COUNTED = 2_000
 #: Packages, and the module of each that has a graph.
 PEERS = {"cdindex": "cdindex", "fast_cdindex": "fast_cdindex.cdindex", "xfast_cdindex": "xfast_cdindex.cdindex"}
 
@@ -124,41 +124,12 @@ def peer(name: str, size: str, focal: str, out: Path) -> None:
     report(load=load_time, compute=compute, n_focal=len(chosen))
 
 
-def check_counts(size: str, scores: pl.DataFrame, n: int) -> None:
-    """Recount n_i, n_j and n_k of a sample of works with joins, which share nothing with the kernels."""
-    works, citations = (frame.collect() for frame in scan_graph(size))
-    focal = scores["work_id"].sample(n, seed=SEED).implode()
-    year = works.rename({"work_id": "citer", "publication_year": "year"})
-    refs = citations.filter(pl.col("citing_id").is_in(focal)).rename({"citing_id": "focal", "cited_id": "ref"})
-    lists = works.filter(pl.col("work_id").is_in(focal)).rename({"work_id": "focal", "publication_year": "y"})
-    in_window = (pl.col("year") > pl.col("y")) & (pl.col("year") <= pl.col("y") + 5)
-
-    def citers(pairs: pl.DataFrame, on: str) -> pl.DataFrame:
-        found = pairs.join(citations.rename({"citing_id": "citer"}), left_on=on, right_on="cited_id")
-        return found.join(year, on="citer").join(lists.select("focal", "y"), on="focal").filter(in_window)
-
-    of_focal = citers(lists.select("focal", me="focal"), "me").select("focal", "citer").unique()
-    of_refs = citers(refs, "ref").select("focal", "citer").unique()
-    both = of_focal.join(of_refs, on=["focal", "citer"])
-    counted = lists.select("focal")
-    for name, pairs in (("f", of_focal), ("r", of_refs), ("j", both)):
-        counted = counted.join(pairs.group_by("focal").len(name), on="focal", how="left")
-    counted = counted.fill_null(0).join(scores, left_on="focal", right_on="work_id")
-    right = (
-        (counted["n_j"] == counted["j"])
-        & (counted["n_i"] + counted["n_j"] == counted["f"])
-        & (counted["n_k"] + counted["n_j"] == counted["r"])
-    )
-    if not right.all() or counted.height != n:
-        sys.exit(f"counts differ for {(~right).sum():,} of {n:,} works")
-    print(f"counts: n_i, n_j, n_k equal to joins for a sample of {n:,} works")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=WORKS, default="M")
     parser.add_argument("--focal", default="20000", help="focal works the peer scores: a number, or all")
     parser.add_argument("--peers", nargs="+", choices=PEERS, default=["cdindex"])
+    parser.add_argument("--python", metavar="PYTHON", default=sys.executable, help="the interpreter that has the peers")
     parser.add_argument(
         "--windows", nargs="+", metavar="YEARS", help="compare windows in one pass with the widest alone"
     )
@@ -184,7 +155,17 @@ def main() -> None:
         common = ("--size", options.size, "--focal", options.focal)
         a = in_own_process(__file__, *common, "--part", "ours", "--values", str(files["ours"]))
         beside = {
-            name: in_own_process(__file__, *common, "--part", "peer", "--peers", name, "--values", str(files[name]))
+            name: in_own_process(
+                __file__,
+                *common,
+                "--part",
+                "peer",
+                "--peers",
+                name,
+                "--values",
+                str(files[name]),
+                python=options.python,
+            )
             for name in options.peers
         }
         scores = pl.read_parquet(files["ours"])
@@ -197,7 +178,9 @@ def main() -> None:
         if differ or values[name].height != b["n_focal"]:
             sys.exit(f"cd_index differs from that of {name} for {differ:,} of {b['n_focal']:,} works")
         print(f"values: cd_index equal to that of {name}, bit for bit, for {b['n_focal']:,} works")
-    check_counts(options.size, scores, 2_000)
+    if n_wrong := count_differences(read_neighbourhood(*scan_graph(options.size), N_COUNTED), scores):
+        sys.exit(f"counts differ for {n_wrong:,} of {N_COUNTED:,} works")
+    print(f"counts: n_i, n_j, n_k equal to joins for a sample of {N_COUNTED:,} works")
     print(
         "\n| processor seconds | load or build | CD_5 of all works | both | peak memory, GB "
         "| times ours: CD_5 | both |\n|---|---|---|---|---|---|---|"

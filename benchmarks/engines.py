@@ -20,7 +20,6 @@ import argparse
 import heapq
 import os
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -32,15 +31,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import CACHE
+from benchmarks.measure import cpu_seconds
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 N_RUNS = 50
 STAGES = ("ingest", "cd", "novelty")
-
-
-def cpu_seconds() -> float:
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 # Overhead

@@ -1,7 +1,8 @@
 """How sure disruption labels are on real graphs, how well this is predicted, and how fast.
 
-python benchmarks/label_confidence.py                        every graph of the shared data: four tables
-python benchmarks/label_confidence.py --picture FILE.png     the reliability diagram, too
+python benchmarks/label_confidence.py                        three real graphs: all tables
+python benchmarks/label_confidence.py --papers FOLDER        papers with fields, too, whose texts may not be passed on
+python benchmarks/label_confidence.py --pictures docs/images the pictures of the page, too
 python benchmarks/label_confidence.py --size M               time beside that of CD_5
 
 No text of a work is read.
@@ -14,6 +15,7 @@ import logging
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,8 +23,10 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
-from benchmarks.graphs import scan_graph, shared_data
-from sciscidata.indicators import find_label_stability
+from benchmarks.graphs import scan_graph
+from benchmarks.real_graphs import LAST_YEAR, scan_real
+from sciscidata.indicators import compute_novelty_confidence, find_effect_of_missing_data, find_label_stability
+from sciscidata.novelty.background import write_null_model
 
 LABELS = ("consolidating", "neutral", "disruptive")
 COUNTS = ("n_i", "n_j", "n_k")
@@ -38,29 +42,21 @@ class Graph(NamedTuple):
     citations: pl.LazyFrame
 
 
-def read_graph(name: str) -> Graph:
-    """Read one graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
-    data = shared_data()
-    if name == "papers":
-        works = pl.scan_parquet(data / "papers" / "works.parquet")
+def read_graphs(papers: Path | None) -> dict[str, Graph]:
+    """Read every graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
+    example = ssd.scan_example()
+    frames = {name: scan_real(name) for name in LAST_YEAR} | {"example": (example.works, example.citations)}
+    last_years = LAST_YEAR | {"example": 2022}
+    graphs = {
+        name: Graph(works.select("work_id", "publication_year", last_year=pl.lit(last_years[name])), citations)
+        for name, (works, citations) in frames.items()
+    }
+    if papers:
+        works = pl.scan_parquet(papers / "works.parquet")
         columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
-        return Graph(
-            works.select(*columns, last_year=pl.col("last_full_year") + 1),
-            pl.scan_parquet(data / "papers" / "citations.parquet"),
-        )
-    start = data / "openalex" / "synergy_A." if name == "synergy" else data / f"graph_{name}" / ""
-    nodes, edges = (
-        pl.scan_parquet(f"{start}{'' if name == 'synergy' else '/'}{table}.parquet") for table in ("nodes", "edges")
-    )
-
-    def number(column: pl.Expr) -> pl.Expr:
-        return (column.str.slice(1) if name == "synergy" else column).cast(pl.Int64)
-
-    last = {"hepth": 2003, "handball": 2026, "synergy": 2022}[name]
-    works = nodes.select(
-        work_id=number(pl.nth(0)), publication_year=pl.col("year").cast(pl.Int32), last_year=pl.lit(last)
-    )
-    return Graph(works, edges.select(citing_id=number(pl.nth(0)), cited_id=number(pl.nth(1))))
+        works = works.select(*columns, last_year=pl.col("last_full_year") + 1)
+        graphs["papers"] = Graph(works, pl.scan_parquet(papers / "citations.parquet"))
+    return graphs
 
 
 def score(counts: np.ndarray, facts: pl.DataFrame) -> pl.DataFrame:
@@ -191,6 +187,71 @@ def print_stability(name: str, graph: Graph) -> None:
         print(f"| {group} |", " | ".join(cells), "|")
 
 
+def print_missing(name: str, graph: Graph) -> None:
+    """Print what missing citations and missing reference lists do to labels."""
+    found = find_effect_of_missing_data(graph.works, graph.citations)
+    for (kind, share), rows in found.group_by("missing", "share", maintain_order=True):
+        of_all, of_label = rows.filter(label="all").row(0, named=True), rows.filter(pl.col("label") != "all")
+        same, shares = (", ".join(f"{x:.2f}" for x in of_label[c]) for c in ("share_same", "label_share"))
+        print(
+            f"| {name}, {share:.0%} of {kind} | {of_all['share_same']:.2f} | {same} | {of_all['share_lost']:.2f} "
+            f"| {shares} | {of_all['ceiling_accuracy']:.2f}, {of_all['ceiling_macro_f1']:.2f} |",
+            flush=True,
+        )
+
+
+def read_venues(name: str, papers: Path | None) -> tuple[pl.LazyFrame, pl.LazyFrame]:
+    """Read works with their venues, and citations, of a graph that has venues or of the synthetic world."""
+    if name == "synthetic":
+        works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
+    elif name == "example":
+        works, citations = ssd.scan_example().works, ssd.scan_example().citations
+    elif name == "handball":
+        works, citations = scan_real(name)
+    else:
+        works, citations = pl.scan_parquet(papers / "works.parquet"), pl.scan_parquet(papers / "citations.parquet")
+        works = works.with_columns(source_id=pl.col("source_name").rank("dense").cast(pl.Int64))
+    return works.select("work_id", pl.col("publication_year").cast(pl.Int32), "source_id"), citations
+
+
+def print_novelty(name: str, papers: Path | None) -> None:
+    """Print how well one half of a reference list predicts the novelty label of the other, the z of pairs given."""
+    works, citations = read_venues(name, papers)
+    rows = citations.unique().sort("citing_id", "cited_id").collect()
+    is_first = pl.int_range(pl.len()).over("citing_id") * 2 < pl.len().over("citing_id")
+    with TemporaryDirectory() as home:
+        pairs = write_null_model(works, citations, Path(home) / "pairs.parquet")
+        for rule, shrink in ((rule, shrink) for rule in ("margin", "uzzi") for shrink in (False, True)):
+            cut, parts, errors, chance = ssd.LabelThresholds(novelty_rule=rule), [], [], []
+            for seed in range(SPLITS):
+                mixed = rows.sample(fraction=1, shuffle=True, seed=seed)
+                one, other = mixed.filter(is_first), mixed.filter(~is_first)
+                known = compute_novelty_confidence(works, one, thresholds=cut, shrink=shrink, background=pairs)
+                wanted = ssd.compute_labels(ssd.compute_atypicality(works, other, background=pairs), cut)
+                both = known.join(wanted.select("work_id", other="novelty_label"), on="work_id").collect()
+                both = both.drop_nulls(["novelty_label", "other"]).with_columns(
+                    same=pl.col("novelty_label") == pl.col("other")
+                )
+                confidence = both["label_confidence"].to_numpy()
+                errors.append(calibration_error(confidence, both["same"].to_numpy()))
+                drawn = np.random.default_rng(0).random((20, confidence.size)) < confidence
+                chance.append(np.mean([calibration_error(confidence, one) for one in drawn]))
+                parts.append(both)
+            whole = pl.concat(parts)
+            means = [pl.col("label_confidence").mean(), pl.col("same").mean()]
+            by_label = ", ".join(
+                f"{label} {said:.2f} ({same:.2f})"
+                for label, said, same in whole.group_by("novelty_label").agg(means).sort("novelty_label").rows()
+            )
+            said, same = whole.select(means).row(0)
+            print(
+                f"| {name}, {rule} | {whole.height // SPLITS:,} | {same:.3f} "
+                f"| {'default' if shrink else 'shrink=False'} | {said:.3f} "
+                f"| {np.mean(errors):.3f} | {np.mean(chance):.3f} | {by_label} |",
+                flush=True,
+            )
+
+
 def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path) -> None:
     """Draw observed against predicted agreement of random halves."""
     import matplotlib as mpl
@@ -245,14 +306,15 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
-    parser.add_argument("--picture", type=Path)
+    parser.add_argument("--pictures", type=Path)
+    parser.add_argument("--papers", type=Path, help="a folder with works.parquet and citations.parquet of one's own")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
     if options.size:
         measure_speed(options.size)
         return
     scores: dict[str, pl.DataFrame] = {}
-    sources = {name: read_graph(name) for name in ("hepth", "handball", "synergy", "papers")}
+    sources = read_graphs(options.papers)
     windows = ssd.CDConfig(windows=(1, 2, 3, 4, 6, 10))
     for name, graph in sources.items():
         counted = ssd.compute_cd_index(graph.works, graph.citations, windows).join(graph.works, on="work_id")
@@ -262,8 +324,23 @@ def main() -> None:
     print_ceilings(scores)
     for name, graph in sources.items():
         print_stability(name, graph)
-    if options.picture:
-        draw(kept, options.picture)
+    print("\n| missing | same label | consolidating, neutral, disruptive | lost | their shares | ceiling |")
+    print("|---|---|---|---|---|---|")
+    for name, graph in sources.items():
+        print_missing(name, graph)
+    print("\n| novelty | works | halves agree | form | predicted | error | by chance | by label |")
+    print("|---|---|---|---|---|---|---|---|")
+    for name in ("example", "handball", *(["papers"] if options.papers else []), "synthetic"):
+        print_novelty(name, options.papers)
+    if options.pictures:
+        draw(kept, options.pictures / "label_confidence.png")
+        small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}
+        stability = find_label_stability(*sources["handball"], ages=(1, 3, 5, 10), last_year=2026)
+        picture = ssd.plots.plot_label_stability(stability, data="Handball (OpenAlex)")
+        picture.savefig(options.pictures / "label_stability.png", **small)
+        effect = find_effect_of_missing_data(*sources["hepth"])
+        picture = ssd.plots.plot_missing_data(effect, data="cit-HepTh (SNAP)")
+        picture.savefig(options.pictures / "missing_data.png", **small)
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 
-def in_own_process(script: str, *arguments: str, **environment: str) -> dict[str, Any]:
+def in_own_process(script: str, *arguments: str, python: str = sys.executable, **environment: str) -> dict[str, Any]:
     """Run ``script`` with arguments; return the JSON object it prints last, with its peak memory in GB."""
-    command = [sys.executable, str(Path(script).resolve()), *arguments]
+    command = [python, str(Path(script).resolve()), *arguments]
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | environment)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -27,8 +27,17 @@ def report(**figures: float | int | list[float]) -> None:
     print(json.dumps(figures))
 
 
+def cpu_seconds() -> float:
+    """Return the processor seconds of this process and of the children that it waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
 def seconds(
-    work: Callable[[], Any], repeats: int = 1, clock: Callable[[], float] = time.perf_counter
+    work: Callable[[], Any],
+    repeats: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
+    choose: Callable[[list[float]], float] = statistics.median,
 ) -> tuple[float, Any]:
     """Return the median time of ``repeats`` calls by a clock (wall time), and the last result."""
     times: list[float] = []
@@ -37,4 +46,4 @@ def seconds(
         start = clock()
         result = work()
         times.append(clock() - start)
-    return statistics.median(times), result
+    return choose(times), result

@@ -5,8 +5,8 @@ python benchmarks/novelty.py --size M --threads 2                             ev
 python benchmarks/novelty.py --size S --accuracy 1990 2000 2010 2020          closed form against 2,000 shuffles
 python benchmarks/novelty.py --shuffles                                       how many shuffles: real records
 
-The peers need a virtual environment of their own: python3.11 -m venv VENV; VENV/bin/pip install -r
-benchmarks/novelty_peers.txt. novelpy takes many minutes for all but the first years of S: it gets --novelpy-year.
+VENV has the peers: benchmarks/requirements-peers.txt. novelpy takes many minutes for all but the first years of S: it
+gets --novelpy-year.
 One-thread figures are processor time, the least of several runs, because the machine is shared.
 """
 
@@ -30,16 +30,6 @@ from benchmarks.measure import in_own_process, report, seconds
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
-def processor_seconds(work, repeats: int) -> float:
-    """Return the least processor time of several runs."""
-    taken = []
-    for _ in range(repeats):
-        start = time.process_time()
-        work()
-        taken.append(time.process_time() - start)
-    return min(taken)
-
-
 def one_year(size: str, year: int) -> None:
     """Score one year on one thread: closed form, and ten shuffles. Ours is warmed up once: numba compiles."""
     from sciscidata.graph.graph import build_graph
@@ -54,7 +44,9 @@ def one_year(size: str, year: int) -> None:
     for null in ("analytic", "permutation"):
         config = NoveltyConfig(null=null, years=(year, year))
         score_atypicality(graph, venues, config, n_threads=1)
-        figures[null] = processor_seconds(lambda c=config: score_atypicality(graph, venues, c, n_threads=1), 7)
+        figures[null] = seconds(
+            lambda c=config: score_atypicality(graph, venues, c, n_threads=1), 7, time.process_time, min
+        )[0]
     report(**figures)
 
 

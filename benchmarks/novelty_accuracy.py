@@ -8,7 +8,8 @@ from dataclasses import replace
 import polars as pl
 
 import sciscidata as ssd
-from benchmarks.graphs import scan_graph, shared_data
+from benchmarks.graphs import scan_graph
+from benchmarks.real_graphs import scan_real
 from sciscidata.graph.graph import build_graph
 from sciscidata.label_thresholds import compute_novelty_labels
 from sciscidata.novelty.atypicality import score_atypicality
@@ -19,18 +20,9 @@ Frames = tuple[pl.LazyFrame, pl.LazyFrame]
 
 
 def corpora() -> dict[str, Frames]:
-    """Return citations and works of the two sets of real records whose venues are known."""
-    folder = shared_data()
-    nodes = pl.scan_parquet(folder / "graph_handball" / "nodes.parquet")
-    edges = pl.scan_parquet(folder / "graph_handball" / "edges.parquet")
-    records = ssd.scan_records(ssd.RecordsConfig(inputs=(str(folder / "openalex" / "synergy_A.works.jsonl.gz"),)))
-    return {
-        "graph_handball": (
-            nodes.select(work_id="id", publication_year="year", source_id="source_no"),
-            edges.select(citing_id="citing", cited_id="cited"),
-        ),
-        "synergy_A": (records[0], records[1]),
-    }
+    """Return works and citations of two sets of real works whose venues are known."""
+    example = ssd.scan_example()
+    return {"handball": scan_real("handball"), "example": (example.works, example.citations)}
 
 
 class Scorer:

@@ -9,28 +9,24 @@ from __future__ import annotations
 import argparse
 import logging
 import resource
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
 
-from benchmarks.graphs import scan_graph, shared_data
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks.graphs import scan_graph
+from benchmarks.real_graphs import FILES, scan_real
 from sciscidata.disruption.index import score_graph
 from sciscidata.disruption.null_model import rewire, score_null
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.label_thresholds import compute_disruption_labels
 
 WINDOW_YEARS = 5
-
-
-def real_graph(name: str) -> CitationGraph:
-    """Build hepth or handball."""
-    folder = shared_data() / f"graph_{name}"
-    nodes, edges = (pl.scan_parquet(folder / f"{table}.parquet") for table in ("nodes", "edges"))
-    works = nodes.select(work_id=pl.nth(0).cast(pl.Int64), publication_year=pl.col("year").cast(pl.Int32))
-    return build_graph(works, edges.select(citing_id=pl.nth(0).cast(pl.Int64), cited_id=pl.nth(1).cast(pl.Int64)))
 
 
 def timed(name: str, work: Callable[[], Any]) -> Any:
@@ -44,7 +40,7 @@ def timed(name: str, work: Callable[[], Any]) -> Any:
 
 def measure_speed(graph: CitationGraph) -> None:
     """Time the index, and a draw of each null model with the index of the draw; each once before, to compile."""
-    small = real_graph("handball")
+    small = build_graph(*scan_graph("S"), n_threads=1)
     for null in ("rewired", "configuration"):
         score_null(small, null=null, n_draws=2, n_threads=1)
     print(f"{graph}\n| | CPU s | peak GB |\n|---|---|---|")
@@ -147,12 +143,13 @@ def main() -> None:
     """Measure what was asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--size", choices=("S", "M", "L"), help="a generated graph")
-    parser.add_argument("--graph", choices=("hepth", "handball"), help="a real one")
+    parser.add_argument("--graph", choices=FILES, help="a real one")
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--null", choices=("rewired", "configuration"), default="rewired")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    graph = real_graph(options.graph) if options.graph else build_graph(*scan_graph(options.size or "M"), n_threads=1)
+    frames = scan_real(options.graph) if options.graph else scan_graph(options.size or "M")
+    graph = build_graph(*frames, n_threads=1)
     if not options.graph:
         measure_speed(graph)
     start = time.process_time()

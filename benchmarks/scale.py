@@ -4,7 +4,7 @@ python benchmarks/scale.py --sizes 1M 5M 20M          a few minutes
 python benchmarks/scale.py --sizes 117M               needs 12 GB of memory, 35 GB of disk
 python benchmarks/scale.py --sizes 510M --resume --clean    as large as all of OpenAlex: 20 GB of memory, 65 GB of disk
 python benchmarks/scale.py --sizes L                  the graph L of benchmarks/graphs.py
-python benchmarks/scale.py --sizes L --parts peer     PyPI cdindex beside it; needs: pip install cdindex
+python benchmarks/scale.py --sizes L --parts peer     PyPI cdindex beside it; needs: pip install cdindex==1.0.20
 
 Each size is made (once), built, scored and checked, each in a process of its own. The check recounts n_i, n_j and n_k
 of 10,000 random works with joins over the Parquet edges, which share nothing with the graph or the kernels. Figures
@@ -22,7 +22,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import resource
 import shutil
 import sys
 import threading
@@ -35,7 +34,8 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import CACHE, scan_graph
-from benchmarks.measure import in_own_process, report
+from benchmarks.measure import cpu_seconds, in_own_process, report
+from benchmarks.recount import count_differences, read_neighbourhood
 
 SIZES = {
     "1M": 1_000_000,
@@ -46,14 +46,13 @@ SIZES = {
     "510M": 510_000_000,
 }
 WITHOUT_REFERENCES = {"510M": 0.63}  # as in all of OpenAlex, where a work has 5.7 references on average
-SEED = 20_260_101
 N_CHECKED = 10_000
 N_PEER = 2_000
 FIGURES = CACHE / "scale.json"
 
 
 def scan(size: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Return CITATIONS and WORKS of one size, lazily."""
+    """Return WORKS and CITATIONS of one size, lazily."""
     if size not in SIZES:
         return scan_graph(size)
     folder = CACHE / f"scale-{size}"
@@ -67,14 +66,9 @@ def graph_folder(size: str) -> Path:
 
 def timed(work: Callable[[], Any]) -> dict[str, float]:
     """Run ``work`` and return wall and CPU seconds, and what it returns besides."""
-
-    def cpu() -> float:
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        return usage.ru_utime + usage.ru_stime
-
-    start, start_cpu = time.perf_counter(), cpu()
+    start, start_cpu = time.perf_counter(), cpu_seconds()
     figures = work()
-    return {"seconds": time.perf_counter() - start, "cpu_seconds": cpu() - start_cpu} | figures
+    return {"seconds": time.perf_counter() - start, "cpu_seconds": cpu_seconds() - start_cpu} | figures
 
 
 def make(size: str) -> dict[str, float]:
@@ -114,63 +108,20 @@ def cd(size: str) -> dict[str, float]:
     return {}
 
 
-def neighbourhood(size: str, n: int) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-    """Return all that CD_5 of ``n`` random works depends on, read from the edges.
-
-    That is the works (focal, y), their references (focal, paper), and who cites either (citer, cited_id,
-    publication_year).
-    """
-    works, citations = scan(size)
-    citations = citations.filter(pl.col("citing_id") != pl.col("cited_id"))
-    ids = works.select("work_id").collect(engine="streaming")["work_id"]
-    chosen = pl.DataFrame({"focal": ids.sample(n, seed=SEED)})
-    del ids
-    focal = works.join(chosen.lazy(), left_on="work_id", right_on="focal", how="semi").collect(engine="streaming")
-    focal = focal.rename({"work_id": "focal", "publication_year": "y"})
-    refs = citations.join(focal.lazy(), left_on="citing_id", right_on="focal", how="semi").collect(engine="streaming")
-    refs = refs.unique().rename({"citing_id": "focal", "cited_id": "paper"})
-    papers = pl.concat([focal.select(paper="focal"), refs.select("paper")]).unique()
-    cites = citations.join(papers.lazy(), left_on="cited_id", right_on="paper", how="semi").collect(engine="streaming")
-    citers = cites.select(work_id="citing_id").unique()
-    years = works.join(citers.lazy(), on="work_id", how="semi").collect(engine="streaming")
-    cites = cites.unique().join(years, left_on="citing_id", right_on="work_id").rename({"citing_id": "citer"})
-    return focal, refs, cites
-
-
 def check(size: str) -> dict[str, float]:
-    """Recount a sample with joins over the edges, a thousand works at a time."""
-    focal, refs, cites = neighbourhood(size, N_CHECKED)
+    """Compare the scores of a sample with joins over the edges."""
+    near = read_neighbourhood(*scan(size), N_CHECKED)
     scores = pl.scan_parquet([*graph_folder(size).glob("cd-*/*.parquet")])
-    found = scores.join(focal.lazy(), left_on="work_id", right_on="focal", how="semi").collect(engine="streaming")
-
-    def citers_of(pairs: pl.DataFrame) -> pl.DataFrame:
-        age = pl.col("publication_year") - pl.col("y")
-        near = pairs.join(cites, left_on="paper", right_on="cited_id").filter((age >= 1) & (age <= 5))
-        return near.select("focal", "citer").unique()
-
-    n_wrong = n_defined = 0
-    for some in focal.iter_slices(1_000):
-        of_focal = citers_of(some.with_columns(paper="focal"))
-        with_refs = refs.join(some, on="focal")
-        of_refs = citers_of(with_refs)
-        counted = some.select("focal")
-        both = of_focal.join(of_refs, on=["focal", "citer"])
-        for name, pairs in (("f", of_focal), ("r", of_refs), ("j", both), ("n_refs", with_refs)):
-            counted = counted.join(pairs.group_by("focal").len(name), on="focal", how="left")
-        n_i, n_j, n_k = pl.col("f") - pl.col("j"), pl.col("j"), pl.col("r") - pl.col("j")
-        total = n_i + n_j + n_k
-        counted = counted.fill_null(0).cast(pl.Int64).select("focal", "n_refs", i=n_i, j=n_j, k=n_k, total=total)
-        defined = (pl.col("n_refs") > 0) & (pl.col("total") > 0)
-        cd_index = pl.when(defined).then((pl.col("i") - pl.col("j")) / pl.col("total"))
-        row = counted.with_columns(cd=cd_index).join(found, left_on="focal", right_on="work_id", validate="1:1")
-        right = pl.col("cd").eq_missing(pl.col("cd_index"))
-        for ours, theirs in (("n_i", "i"), ("n_j", "j"), ("n_k", "k")):
-            right &= pl.col(ours) == pl.col(theirs)
-        n_wrong += some.height - row.filter(right).height
-        n_defined += row["cd"].count()
+    of_focal = scores.join(near.focal.lazy(), left_on="work_id", right_on="focal", how="semi")
+    found = of_focal.collect(engine="streaming")
+    total = pl.col("n_i") + pl.col("n_j") + pl.col("n_k")
+    has_refs = pl.col("work_id").is_in(near.refs["focal"].unique().implode())
+    index = (pl.col("n_i").cast(pl.Int64) - pl.col("n_j").cast(pl.Int64)) / total
+    defined = pl.when(has_refs & (total > 0)).then(index)
+    n_wrong = count_differences(near, found) + found.filter(~defined.eq_missing(pl.col("cd_index"))).height
     if n_wrong:
-        sys.exit(f"{size}: {n_wrong:,} of {focal.height:,} works differ")
-    return {"n_checked": focal.height, "n_defined": n_defined, "n_pairs": cites.height}
+        sys.exit(f"{size}: {n_wrong:,} of {N_CHECKED:,} works differ")
+    return {"n_checked": found.height, "n_defined": found["cd_index"].count(), "n_pairs": near.cites.height}
 
 
 def peer(size: str) -> dict[str, float]:
@@ -184,21 +135,12 @@ def peer(size: str) -> dict[str, float]:
     from sciscidata.disruption.index import CDConfig, score_graph
     from sciscidata.graph.graph import read_graph
 
-    focal, refs, cites = neighbourhood(size, N_PEER)
+    focal, refs, cites = read_neighbourhood(*scan(size), N_PEER)
     edges = pl.concat([refs.select("focal", "paper").rename({"focal": "citer", "paper": "cited_id"}), cites[:, :2]])
-    dated = pl.concat([focal.rename({"focal": "id"}), cites.select(id="citer", y="publication_year")])
-    rest = edges.select(id="cited_id").unique().join(dated, on="id", how="anti")
-    dated = pl.concat(
-        [
-            dated,
-            scan(size)[1]
-            .collect()
-            .join(rest, left_on="work_id", right_on="id", how="semi")
-            .rename({"work_id": "id", "publication_year": "y"}),
-        ]
-    )
+    ids = pl.concat([focal.select("focal"), *(edges.select(focal=end) for end in edges.columns)]).unique()
+    dated = scan(size)[0].join(ids.lazy(), left_on="work_id", right_on="focal", how="semi").collect()
     graph = cdindex.Graph()
-    for work, year in dated.unique().cast({"id": pl.String}).iter_rows():
+    for work, year in dated.cast({"work_id": pl.String}).iter_rows():
         graph.add_vertex(work, year)
     for citer, cited in edges.unique().cast(pl.String).iter_rows():
         graph.add_edge(citer, cited)
@@ -317,7 +259,7 @@ def main() -> None:
         parts = figures[size].values()
         minutes, disk = sum(part["seconds"] for part in parts) / 60, max(part.get("peak_disk_gb", 0) for part in parts)
         print(f"{size}: {minutes:.1f} minutes in all, {max(part['peak_gb'] for part in parts)} GB, {disk} GB of disk")
-    if figures:
+    if SIZES.keys() & figures.keys():
         draw(figures, CACHE / "scale.png")
 
 

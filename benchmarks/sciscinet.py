@@ -11,21 +11,16 @@ from __future__ import annotations
 
 import argparse
 import json
-import resource
 import sys
 import tempfile
 import time
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.measure import in_own_process, report
+from benchmarks.measure import cpu_seconds, in_own_process, report
 
 TEXTS = "sciscinet_papertitleabstract.parquet"
 PARTS = ("all", "baseline", "slice", "ingest")
-
-
-def cpu_seconds():
-    return sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
 
 
 def bytes_read():

@@ -25,14 +25,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1]))  # behind PYTHONPATH, which may name an older clone
 
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
-from benchmarks.measure import in_own_process, report
+from benchmarks.measure import cpu_seconds, in_own_process, report
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.storage.decompression import decompress, open_fast_gzip
-
-
-def cpu_seconds() -> float:
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
 def gunzip(parts: list[Path]) -> int:

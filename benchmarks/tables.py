@@ -1,6 +1,6 @@
 """Ingest a CSV of citations with ids of text, beside DuckDB that numbers the same ids.
 
-    python benchmarks/tables.py FOLDER --rows 100_000_000 --peers VENV/bin/python   (VENV: pip install duckdb pyarrow)
+    python benchmarks/tables.py FOLDER --rows 100_000_000 --peers VENV/bin/python   (benchmarks/requirements-peers.txt)
 
 Works are a tenth of the rows. Both read the same two files and write works and citations with whole numbers as Parquet.
 DuckDB gives works the numbers of their rows, and joins them to both columns of the citations.

@@ -97,7 +97,7 @@ def read_notebook(path: Path) -> Notebook:
 
 def render_gallery(notebooks: list[Notebook]) -> str:
     """Show every picture of the notebooks below the question of its notebook; a picture leads to its page."""
-    intro = "Notebooks with a question each, on real data where there are some. A picture leads to its page."
+    intro = "Notebooks with a question each, most of them on real papers. A picture leads to its page."
     lines = ["# Gallery", "", intro]
     for notebook in notebooks:
         lines += ["", f"## {notebook.title}", "", notebook.question, "", f"[Read it](notebooks/{notebook.name}.md)", ""]

@@ -1,7 +1,7 @@
 """Run the notebooks and keep what they print and draw: python docs/_notebooks.py [NAME ...].
 
 The outputs are kept in the notebooks, so that a reader sees them without running anything. The site makes its pages
-from them (``docs/_generate.py``). The notebooks read real data from ``SCISCI_SHARED_DATA``, or ``../shared/data``.
+from them (``docs/_generate.py``).
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import io
 import json
-import os
 import sys
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
@@ -89,7 +88,6 @@ def _draw(figure: Figure) -> str:
 
 def main() -> None:
     """Run the notebooks that are named, or all of them, and write them with their outputs."""
-    os.environ.setdefault("SCISCI_SHARED_DATA", str(HOME.parent / "shared" / "data"))
     for path in [path for path in NOTEBOOKS if not sys.argv[1:] or path.stem in sys.argv[1:]]:
         with TemporaryDirectory() as folder, chdir(folder):  # without files of an earlier run
             notebook, _ = run_notebook(path)

@@ -24,7 +24,7 @@ with contextlib.redirect_stdout(printed):
 assert printed.getvalue().split() == expected.split(), printed.getvalue()
 assert "env" in pathlib.Path(sciscidata.__file__).parts, sciscidata.__file__
 EOF
-sciscidata build --source synthetic --n-works 5000 --n-train 90 --n-test 9 --out slice
+sciscidata build --source example --out slice
 sciscidata verify slice
 sciscidata --help > /dev/null
 sciscirl presets > /dev/null

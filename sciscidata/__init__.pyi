@@ -31,6 +31,8 @@ from .release.verify import verify as verify
 from .sampling.filter import EligibilityConfig as EligibilityConfig
 from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
+from .sources.example.source import ExampleConfig as ExampleConfig
+from .sources.example.source import scan_example as scan_example
 from .sources.labelled import LabelledConfig as LabelledConfig
 from .sources.openalex.candidates import OpenAlexConfig as OpenAlexConfig
 from .sources.records import RecordsConfig as RecordsConfig

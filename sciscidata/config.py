@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
+from typing import Final
 
 import platformdirs
 
@@ -13,6 +14,7 @@ from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.label_confidence import require_sigmoid
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import check_fields
 from sciscidata.own_label import OwnLabel
@@ -27,6 +29,10 @@ from sciscidata.sources.registry import SourceConfig, find_source
 def default_cache_dir() -> Path:
     """Return the folder for what later runs can use again: parsed records and citation graphs."""
     return Path(platformdirs.user_cache_dir("sciscidata"))
+
+
+#: Stands for the sizes that suit the source.
+_SPLIT: Final = SplitConfig()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,7 +51,7 @@ class BuildConfig:
         thresholds: where one label ends and the next begins.
         eligibility: which works may be drawn.
         label: a label of your own, beside disruption and novelty. None: there is none.
-        split: how many works are drawn, and which classes get equal counts.
+        split: how many works are drawn, and which classes get equal counts; by default fewer of the example.
         api: how to reach OpenAlex.
         scores_file: write scores.parquet too: counts, z and venue of each released work, so that verify can recompute
             the scores.
@@ -64,7 +70,7 @@ class BuildConfig:
     thresholds: LabelThresholds = field(default_factory=LabelThresholds)
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
     label: OwnLabel | None = None
-    split: SplitConfig = field(default_factory=SplitConfig)
+    split: SplitConfig = _SPLIT
     api: ApiConfig = field(default_factory=ApiConfig)
     scores_file: bool = True
     cache_dir: Path = field(default_factory=default_cache_dir)
@@ -76,14 +82,26 @@ class BuildConfig:
     def __post_init__(self) -> None:
         refuse_url(self.out, "BuildConfig.out", ON_DISK)
         check_fields(self)
-        balanced_columns(self.split, self.label)
         source = find_source(self.source)
+        if self.split is _SPLIT:
+            object.__setattr__(self, "split", source.split)
+        balanced_columns(self.split, self.label)
         if self.label is not None and source.sample:
             msg = (
                 "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
             )
             raise ConfigError(msg)
+        for option, chosen, remedy in (
+            (f"SplitConfig.balance={self.split.balance!r}", self.split.cell_columns, "'disruption'"),
+            ("LabelThresholds.cells", self.thresholds.cells, "{}"),
+        ):
+            if chosen and (why := source.sample):
+                msg = (
+                    f"{option} needs all works of a field and five years, and {why.reason}. {_sentence(why.remedy)}, "
+                    f"or set {option.partition('=')[0]}={remedy}."
+                )
+                raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
         if without := source.no_novelty(self.source):
@@ -102,11 +120,14 @@ class BuildConfig:
         return find_source(self.source).own_scores(self.source) is not None
 
     def _check_counts(self) -> None:
-        """Refuse to filter by label confidence where n_i, n_j and n_k of all works are not known."""
-        source = find_source(self.source)
+        """Refuse to filter by label confidence where what it is found from is not known."""
+        source, needed = find_source(self.source), "n_i, n_j and n_k"
+        if balanced_columns(self.split, self.label) == ("novelty_label",) and self.novelty is not None:
+            require_sigmoid(self.novelty)
+            needed = "the references"
         if why := source.sample or source.own_scores(self.source):
             msg = (
-                f"EligibilityConfig.min_label_confidence needs n_i, n_j and n_k of all works, and {why.reason}. "
+                f"EligibilityConfig.min_label_confidence needs {needed} of all works, and {why.reason}. "
                 f"{_sentence(why.remedy)}, or leave the option out."
             )
             raise ConfigError(msg)

@@ -2,10 +2,12 @@
 
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.label_stability import find_label_stability
+from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
+from sciscidata.novelty.label_confidence import compute_novelty_confidence
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
 from sciscidata.options.missing_names import missing_name
 
@@ -14,9 +16,11 @@ __all__ = [
     "compute_cd_variants",
     "compute_embedding_disruptiveness",
     "compute_foster_novelty",
+    "compute_novelty_confidence",
     "compute_null_cd_index",
     "compute_shibayama_novelty",
     "find_communities",
+    "find_effect_of_missing_data",
     "find_label_stability",
 ]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import lru_cache
 from types import MappingProxyType
@@ -15,10 +15,10 @@ import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
 from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.options.checks import Share, check_fields, check_value, checked_config
-from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, require_columns
+from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, WORKS, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
 DISRUPTION_LABELS: Final = ("disruptive", "consolidating", "neutral")
@@ -28,6 +28,15 @@ NOVELTY_LABELS: Final = ("novel", "balanced", "conventional")
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
+
+#: The cell of a work (String): its field, and the first of its five publication years.
+FIELD_YEAR: Final = pl.concat_str(
+    pl.col("primary_field").fill_null(""),
+    (pl.col("publication_year") // 5 * 5).cast(pl.String).fill_null(""),
+    separator=" ",
+).alias("field_year")
+_CELL: Final = ("primary_field", "publication_year")
+_FEWEST: Final = 50  # works with a citer, for a cell to have ranks
 
 #: The most by which a difference of doubles misses that of the printed numbers, as a share of their sizes.
 _ROUNDING: Final = 2.0**-50
@@ -48,10 +57,13 @@ class LabelThresholds:
         uzzi_tail_max: highest z_p10 of tail novelty, itself excluded, with the rule ``"uzzi"``.
         uzzi_median_share: quantile of z_median over all scored works above which conventionality is high, with the rule
             ``"uzzi"``; 0.5 is the median.
+        cells: labels by rank, in place of the first three options: the highest consolidating CD index, the lowest and
+            the highest neutral one, and the lowest disruptive one, by cell of field and five years ("Art 1990"). Works
+            between them and in other cells have no label. ``LabelThresholds.fit`` finds them. Empty: no ranks.
 
     Raises:
-        ConfigError: on construction, if a value does not fit its type, or the two cut-offs are out of order (or equal
-            while ``inclusive``, which would give one score two labels).
+        ConfigError: on construction, if a value does not fit its type, or cut-offs are out of order (or equal while
+            ``inclusive``, which would give one score two labels).
 
     Example:
         >>> LabelThresholds.preset("wide").disruptive_min
@@ -70,6 +82,12 @@ class LabelThresholds:
     novelty_rule: Literal["margin", "uzzi"] = "margin"
     uzzi_tail_max: float = 0.0
     uzzi_median_share: Share = 0.5
+    cells: Mapping[str, tuple[float, float, float, float]] = field(
+        default_factory=dict[str, tuple[float, float, float, float]],
+        hash=False,
+        repr=False,
+        metadata={"python_only": True},
+    )
 
     __repr__ = short_repr
     _repr_html_ = html_repr
@@ -83,6 +101,65 @@ class LabelThresholds:
                 "Swap or move them."
             )
             raise ConfigError(msg)
+        for cell, (low, first, last, high) in self.cells.items():
+            if not low < first <= last < high:
+                msg = (
+                    f"LabelThresholds.cells of {cell!r} are {low}, {first}, {last} and {high}, needs each above the "
+                    "one before; those of neutral may be equal. Fit them: LabelThresholds.fit(scores)."
+                )
+                raise ConfigError(msg)
+
+    @property
+    def cell_columns(self) -> tuple[str, ...]:
+        """The columns of WORKS that labels by rank need beside the score."""
+        return _CELL if self.cells else ()
+
+    @classmethod
+    def fit(cls, scores: AnyFrame, share: float = 0.1) -> LabelThresholds:
+        """Find the cut-offs of labels by rank: the lowest, the middle and the highest ``share`` of each cell.
+
+        A cell is a primary field and five publication years (1990 to 1994). Only works with a citer are ranked. Ties
+        share a label, so a tenth may hold more. A cell has no cut-offs, and its works no label, if it has fewer than 50
+        works with a citer, or if ties let two shares overlap. A release keeps the cut-offs in its manifest, so further
+        works do not move them.
+
+        Args:
+            scores: CD_SCORES of all works, with ``primary_field`` and ``publication_year``.
+            share: of the works of a cell in each class, above 0 and up to 0.3.
+
+        Raises:
+            SchemaMismatchError: a column is missing or has another type.
+            EmptyInputError: no cell has cut-offs.
+
+        Example:
+            >>> scores = pl.DataFrame({"n_i": 1, "n_j": 0, "cd_index": [x / 100 for x in range(100)]})
+            >>> scores = scores.with_columns(primary_field=pl.lit("Art"), publication_year=1993)
+            >>> LabelThresholds.fit(scores.cast({"n_i": pl.UInt32, "n_j": pl.UInt32})).cells
+            {'Art 1990': (0.09, 0.45, 0.54, 0.9)}
+        """
+        part = check_value("share", share, Annotated[float, msgspec.Meta(gt=0, le=0.3)])
+        stage, known = "LabelThresholds.fit", pl.Schema({**CD_SCORES, **{name: WORKS[name] for name in _CELL}})
+        needed = ["n_i", "n_j", "cd_index", *_CELL]
+        frame = require_columns(scores, known, frame_name="CD_SCORES", stage=stage, columns=needed)
+        cd = pl.col("cd_index").fill_nan(None)
+        low, last = (cd.quantile(at, "lower") for at in (part, 0.5 + part / 2))
+        first, high = (cd.quantile(at, "higher") for at in (0.5 - part / 2, 1 - part))
+        cells = (
+            frame.filter(cd.is_not_null(), pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0)
+            .group_by(FIELD_YEAR)
+            .agg(pl.len(), low=low, first=first, last=last, high=high)
+            .filter(pl.col("len") >= _FEWEST, pl.col("low") < pl.col("first"), pl.col("last") < pl.col("high"))
+            .filter(pl.col("first") <= pl.col("last"))
+            .sort("field_year")
+            .collect()
+        )
+        if cells.is_empty():
+            msg = (
+                f"{stage}: no cell of field and five years has {_FEWEST} works with a citer and three shares apart. "
+                "Give the scores of all works, with their primary_field and publication_year."
+            )
+            raise EmptyInputError(msg)
+        return cls(cells={cell: tuple(cuts) for cell, _, *cuts in cells.iter_rows()})
 
     @classmethod
     def preset(cls, name: str) -> LabelThresholds:
@@ -111,15 +188,16 @@ def compute_labels(
 ) -> pl.LazyFrame:
     """Add a label for each measure that the scores hold: ``disruption_label``, ``novelty_label``, or both.
 
-    Disruption: the CD index against the two cut-offs of LabelThresholds. Novelty, rule ``"margin"``: ``d =
-    novelty_score - conventionality_score`` decides. The label is novel if d > ``novelty_margin``, conventional if d <
-    -``novelty_margin``, else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule ``"uzzi"``: novel is
-    tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the median of all rows).
-    Conventional is the reverse; balanced is both or neither.
+    Disruption: the CD index against the two cut-offs of LabelThresholds, or those of the work's cell. Novelty, rule
+    ``"margin"``: ``d = novelty_score - conventionality_score`` decides. The label is novel if d > ``novelty_margin``,
+    conventional if d < -``novelty_margin``, else balanced. Numbers count as printed: 0.5 and 0.35 are balanced. Rule
+    ``"uzzi"``: novel is tail novelty (z_p10 < ``uzzi_tail_max``) without high conventionality (z_median above the
+    median of all rows). Conventional is the reverse; balanced is both or neither.
 
     Args:
         scores: CD_SCORES, ATYPICALITY, or both joined; other columns pass through. For the rule ``"uzzi"`` give all
-            scored works, not a sample: the rule compares each work with all rows.
+            scored works, not a sample: the rule compares each work with all rows. For labels by rank add
+            ``primary_field`` and ``publication_year``.
         thresholds: ``LabelThresholds()`` when None.
         cut: for the rule ``"uzzi"``, the z_median to compare with, if it is already known; found in ``scores`` when
             None.
@@ -159,11 +237,18 @@ def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | No
         >>> compute_disruption_labels(scores).collect()["disruption_label"].to_list()
         ['disruptive', 'neutral', 'consolidating', None]
     """
-    frame = require_columns(
-        scores, CD_SCORES, frame_name="CD_SCORES", stage="compute_disruption_labels", columns=["cd_index"]
-    )
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    needed, known = ["cd_index", *cut.cell_columns], pl.Schema({**EXAMPLE, **CD_SCORES})
+    frame = require_columns(scores, known, frame_name="CD_SCORES", stage="compute_disruption_labels", columns=needed)
     cd = pl.col("cd_index").fill_nan(None)
+    if cut.cells:
+        low, first, last, high = (
+            FIELD_YEAR.replace_strict([*cut.cells], cuts, default=None, return_dtype=pl.Float64)
+            for cuts in zip(*cut.cells.values(), strict=True)
+        )
+        is_neutral = (first <= cd) & (cd <= last)
+        label = _three_way(is_neutral, cd >= high, cd <= low, DISRUPTION_LABELS)
+        return frame.with_columns(label.alias("disruption_label"))
     if cut.inclusive:
         disruptive, consolidating = cd >= cut.disruptive_min, cd <= cut.consolidating_max
     else:

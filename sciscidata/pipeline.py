@@ -38,6 +38,8 @@ from sciscidata.label_thresholds import (
 )
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.novelty.label_confidence import score_novelty_confidence
+from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
 from sciscidata.own_label import compute_own_labels, vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
@@ -49,7 +51,7 @@ from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.filter import remark_on_names
 from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.sampling.split import needed_columns
+from sciscidata.sampling.split import balanced_columns, needed_columns
 from sciscidata.schemas import CD_SCORES, Corpus
 from sciscidata.scoring import Measures, Scored, score
 from sciscidata.sources.label_files import find_label_files, read_label_files
@@ -144,8 +146,9 @@ def _diagnose_labels(source: OpenedSource, result: Drawn, config: BuildConfig) -
     """Find the ceiling of the test split, and check how sure its labels are, where disruption labels are drawn.
 
     Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no prior.
+    The ceiling of labels by rank is not known.
     """
-    is_chosen = source.is_sample or config.eligibility.min_label_confidence
+    is_chosen = source.is_sample or config.eligibility.min_label_confidence or config.thresholds.cells
     if is_chosen or "disruption_label" not in needed_columns(config.split, config.label):
         return {}, []
     tested = result.drawn.filter(split="test") if config.split.n_test else result.drawn
@@ -162,7 +165,10 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         for remark in remark_on_names(vocabulary, eligibility):
             logger.warning("%s", remark)
     if eligibility.min_label_confidence:
-        sure = compute_label_confidence(labelled.select(*CD_SCORES), config.thresholds)
+        counts = labelled.select(*CD_SCORES, *config.thresholds.cell_columns)
+        sure = compute_label_confidence(counts, config.thresholds)
+        if balanced_columns(config.split, config.label) == ("novelty_label",):
+            sure = _find_novelty_confidence(source, scored, config)
         labelled = put_beside(labelled, sure.select("work_id", "label_confidence").collect())
     facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
     rules = DrawRules(eligibility, config.split, *facts)
@@ -179,6 +185,16 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
     works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
     logger.info("%s of %s works are eligible", eligible, works)
     return result
+
+
+def _find_novelty_confidence(source: OpenedSource, scored: Scored, config: BuildConfig) -> pl.LazyFrame:
+    """Find how sure the novelty labels of all works are, from the graph."""
+    assert scored.graph is not None  # the configuration refuses scores without one
+    assert config.novelty is not None
+    works = source.for_graph[0]
+    table = None if config.background is None else read_background(config.background).for_venues_of(works)
+    given = (scored.graph, venue_numbers(scored.graph, works), config.novelty, config.thresholds)
+    return score_novelty_confidence(*given, background=table).lazy()
 
 
 def _data_date(source: OpenedSource) -> str | None:
@@ -224,6 +240,8 @@ def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: Lab
     """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
     if source.has_labels:
         return scores
+    if thresholds.cells and source.read_works is None:
+        scores = scores.join(source.works.select("work_id", *thresholds.cell_columns), on="work_id", how="left")
     if source.read_works is None or thresholds.novelty_rule != "uzzi":
         return compute_labels(scores, thresholds)
     cut = find_conventionality_cut(scores, thresholds)
@@ -393,7 +411,8 @@ def _plot_pictures(
     if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
         published, found = source.published.select("work_id", "cd_index"), source.provenance["comparison"]
         place: dict[str, Any] = {"data": source.provenance, "path": folder / "comparison.png"}
-        plot_comparison(published, scored.computed, found, thresholds, **place)
+        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
+        plot_comparison(published, scored.computed, found, plain, **place)
     disruption, atypicality = (
         [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
     )

@@ -163,7 +163,8 @@ def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyCo
 
 
 def _compare(published: pl.LazyFrame, computed: pl.DataFrame, thresholds: LabelThresholds) -> dict[str, Any]:
-    """Compare published scores with computed ones, as far as both exist."""
+    """Compare published scores with computed ones, as far as both exist; labels by rank by the default thresholds."""
+    thresholds = LabelThresholds() if thresholds.cells else thresholds
     there, agreement = published.collect_schema(), {}
     if "cd_index" in there:
         agreement = compare_scores(published.select("work_id", "cd_index"), computed, thresholds)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import tempfile
@@ -42,9 +43,18 @@ def shared_data_folder() -> Path:
     return Path(os.environ.get("SCISCI_SHARED_DATA", REPOSITORY.parent / "shared" / "data"))
 
 
+@functools.cache
+def example_lines() -> tuple[bytes, ...]:
+    """The 4,381 real records of OpenAlex that come with the package, one a line."""
+    from sciscidata.sources.example.source import WORKS_FILE
+    from sciscidata.sources.record_files import decompressed_chunks
+
+    return tuple(b"".join(decompressed_chunks(WORKS_FILE)).split(b"\n")[:-1])
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
-    """The folder of real records and reference graphs; the test is skipped where it is absent."""
+    """The folder of graphs and records that may not ship; the test is skipped where it is absent."""
     folder = shared_data_folder()
     if not folder.is_dir():
         pytest.skip(f"no shared data at {folder}; set SCISCI_SHARED_DATA")

@@ -17,8 +17,10 @@ from sciscidata.indicators import (
     compute_cd_variants,
     compute_embedding_disruptiveness,
     compute_foster_novelty,
+    compute_novelty_confidence,
     compute_null_cd_index,
     compute_shibayama_novelty,
+    find_effect_of_missing_data,
     find_label_stability,
 )
 from sciscidata.label_thresholds import compute_disruption_labels, compute_uzzi_cells, count_labels
@@ -30,6 +32,8 @@ from sciscidata.plots import (
     plot_comparison,
     plot_disruption,
     plot_drawn,
+    plot_label_stability,
+    plot_missing_data,
     plot_novelty,
     plot_novelty_by_year,
     plot_null_cd_index,
@@ -99,8 +103,10 @@ OF_CORPUS: dict[str, Callable[[Any, Any], Any]] = {
     "compute_cd_variants": compute_cd_variants,
     "compute_cd_trajectory": lambda w, c: compute_cd_trajectory(w, c, ages=[1, 3], last_year=2010),
     "find_label_stability": lambda w, c: find_label_stability(w, c, ages=[3]).lazy(),
+    "find_effect_of_missing_data": lambda w, c: find_effect_of_missing_data(w, c, citations_missing=[]).lazy(),
     "compute_null_cd_index": lambda w, c: compute_null_cd_index(w, c, n_draws=2),
     "compute_atypicality": lambda w, c: ssd.compute_atypicality(w, c, focal=w),
+    "compute_novelty_confidence": compute_novelty_confidence,
     "compute_commonness": ssd.compute_commonness,
     "compute_wang_novelty": ssd.compute_wang_novelty,
     "compute_foster_novelty": compute_foster_novelty,
@@ -130,6 +136,8 @@ OF_ONE: dict[str, tuple[pl.DataFrame, Callable[[Any], Any]]] = {
     "plot_novelty_by_year": (SCORES, plot_novelty_by_year),
     "plot_null_cd_index": (SCORES, plot_null_cd_index),
     "plot_uzzi_cells": (SCORES, plot_uzzi_cells),
+    "plot_label_stability": (find_label_stability(WORKS, CITATIONS, ages=[1, 3]), plot_label_stability),
+    "plot_missing_data": (find_effect_of_missing_data(WORKS, CITATIONS, citations_missing=[]), plot_missing_data),
     "plot_diagnostics": (ssd.diagnose(WORKS, CITATIONS), ssd.plot_diagnostics),
 }
 

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 LABELS = ("disruptive", "consolidating", "neutral")
 MOST_TOKENS = {"two_keys": 40, "probabilities": 48}
 SFT = {"n_epochs": 2, "batch": 32, "lr": 5e-5}
-RL = {"n_steps": 24, "batch": 32, "group": 8, "lr": 1e-5, "eval_every": 12}
+RL = {"n_steps": 48, "batch": 32, "group": 8, "lr": 1e-5}
 
 
 class Pack:
@@ -112,6 +112,8 @@ class Reward:
 
     - ``least_recall``: a right answer earns 3 times the dual variable of its class. The variables add up to 1, and grow
       where the running recall is low (multiplicative weights, rate 0.2 a step).
+    - ``label_centred``: what ``balanced`` pays, less the mean of what answers with the same label earned lately. So no
+      label is worth more than another, and only the choice between papers pays.
     - ``soft``: under probabilities, the quadratic score against the chance of each label instead of the label drawn.
     """
 
@@ -119,6 +121,7 @@ class Reward:
         self.name, self.contract, self.shares = name, contract, shares
         self.dual = [1 / len(LABELS)] * len(LABELS)
         self.recent: deque[Counter] = deque()
+        self.earned: deque[np.ndarray] = deque(maxlen=4)  # right answers and all answers, by label, of each batch
 
     def pay(self, text: str, gold: int, soft: np.ndarray) -> tuple[float, int | None]:
         """Return the reward and the label said."""
@@ -140,6 +143,7 @@ class Reward:
             "balanced": weight * right,
             "balanced_shares": weight * right - 0.5 * self.excess(label),
             "least_recall": 3 * self.dual[gold] * right,
+            "label_centred": weight * right - self.usual(label),
         }[self.name]
         return round(0.05 + task + think, 9), label
 
@@ -147,10 +151,20 @@ class Reward:
         n_said = sum(one.total() for one in self.recent)
         return sum(one[label] for one in self.recent) / n_said - self.shares[label] if n_said else 0.0
 
+    def usual(self, label: int) -> float:
+        right, n_said = sum(one[:, label] for one in self.earned) if self.earned else (0, 0)
+        return float(right / n_said) if n_said else 0.0
+
     def end_batch(self, said: list[int | None], golds: list[int]) -> None:
         self.recent.append(Counter(label for label in said if label is not None))
         while len(self.recent) > 1 and sum(one.total() for one in self.recent) - self.recent[0].total() >= 256:
             self.recent.popleft()
+        weights = [1 / (sum(s > 0 for s in self.shares) * share) if share else 1.0 for share in self.shares]
+        earned = np.zeros((2, len(LABELS)))
+        for label, gold in zip(said, golds, strict=True):
+            if label is not None:
+                earned[:, label] += weights[gold] * (label == gold), 1
+        self.earned.append(earned)
         if self.name == "least_recall":
             for gold in {*golds}:
                 recall = np.mean([s == g for s, g in zip(said, golds, strict=True) if g == gold])
@@ -163,6 +177,7 @@ class Worker:
         torch.set_num_threads(1)
         torch.backends.cuda.matmul.allow_tf32 = True
         self.device, self.out, self.pack, self.number = device, out, Pack(pack), number
+        self.pack_path = pack
         self.kind = torch.bfloat16 if device == "cuda" else torch.float32
         self.start = read_weights(model)
         self.policy = Policy().to(device)
@@ -191,9 +206,9 @@ class Worker:
     def judge(self, job: dict[str, Any], side: str, **more) -> dict[str, Any]:
         """Let the policy answer greedily, and read the probability of each label where the answer names it."""
         self.sync()
-        rows = self.pack.rows(job.get("test", job["slice"]), side)
+        rows = self.pack.rows(job["slice"], side)
         said, chances = np.full(len(rows), -1), np.zeros((len(rows), len(LABELS)))
-        for part in self.in_parts(job, rows, 192):
+        for part in self.in_parts(job, rows, 384):
             prompts = [self.pack.prompt(job["view"], row) for row in rows[part]]
             if job["contract"] == "two_keys":
                 chances[part] = self.label_chances(prompts)
@@ -275,9 +290,16 @@ class Worker:
         }
 
     def sft(self, job: dict[str, Any]) -> dict[str, Any]:
-        """Learn answers. ``target``: the label; the chance of each label (soft); or the answer that writes it down."""
+        """Learn answers.
+
+        ``target``: the label; the chance of each label (soft, quadratic); an answer that writes chances down, those of
+        the paper (written) or 0.7 for its label (leaning); or the reward expected of the policy's labels (expected).
+        ``memory`` learns the test papers with their labels shuffled, and is then asked for them by title and abstract.
+        """
         chosen = SFT | job
-        rows = self.pack.rows(job["slice"], "train")
+        rows = self.pack.rows(job["slice"], "test" if job.get("memory") else "train")
+        if job.get("memory"):
+            self.pack.labels[rows] = self.rng.permutation(self.pack.labels[rows])
         n_steps = chosen["n_epochs"] * math.ceil(len(rows) / chosen["batch"])
         optimizer = torch.optim.AdamW(self.policy.parameters(), chosen["lr"], (0.9, 0.95), weight_decay=0.01)
         warm = max(1, n_steps // 10)
@@ -292,31 +314,46 @@ class Worker:
                 self.apply(optimizer, loss)
                 losses.append(float(loss.detach()))
                 step += 1
-            judged.append(self.judge(job, "dev", epoch=epoch + 1))
-        judged.append(self.judge(job, "test", epoch=chosen["n_epochs"]))
+            if not job.get("memory") and not job.get("keep"):
+                judged.append(self.judge(job, "dev", epoch=epoch + 1))
+        for view in ("text", "title", "abstract") if job.get("memory") else (job["view"],):
+            judged.append(self.judge(job | {"view": view}, "test", epoch=chosen["n_epochs"], view=view))
+        if job.get("memory"):
+            judged[-1]["shuffled"] = self.pack.labels[rows].tolist()
+            self.pack = Pack(self.pack_path)
         return {"judged": judged, "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, 12)]}
 
     def learn_answers(self, job: dict[str, Any], rows: np.ndarray) -> torch.Tensor:
         self.policy.train()
-        written = job["target"] == "written"
         labels = self.pack.labels[rows]
-        answers = [
-            [self.pack.soft_answer(row) if written else self.pack.answers[label]]
-            for row, label in zip(rows, labels, strict=True)
-        ]
+        answers = [[self.write_answer(job["target"], row, label)] for row, label in zip(rows, labels, strict=True)]
         with torch.autocast(self.device, self.kind, enabled=self.device == "cuda"):
             batch = Rows([self.pack.prompt(job["view"], row) for row in rows], answers, self.device)
             logits = batch.logits(self.policy)[:, 0]
         cost = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none").view(len(rows), -1)
-        if job["target"] in ("soft", "quadratic"):
+        if job["target"] in ("soft", "quadratic", "expected"):
             at = logits[:, self.pack.label_at]
             chance = torch.tensor(self.pack.soft[rows], device=self.device)
+            forecast = at.softmax(-1)[:, self.pack.label_tokens]
             if job["target"] == "soft":
                 cost[:, self.pack.label_at] = -(chance * at.log_softmax(-1)[:, self.pack.label_tokens]).sum(-1)
-            else:
-                forecast = at.softmax(-1)[:, self.pack.label_tokens]
+            elif job["target"] == "quadratic":
                 cost[:, self.pack.label_at] = ((forecast - chance) ** 2).sum(-1)
+            else:  # exp4's reward, as its mean over the labels that the policy might say
+                right = torch.tensor(labels[:, None] == np.arange(len(LABELS)), device=self.device)
+                return -(forecast * torch.where(right, 1.0, -0.6)).sum(-1).mean()
         return (cost * batch.is_answer[:, 0]).sum(-1).mean()
+
+    def write_answer(self, target: str, row: int, label: int) -> list[int]:
+        if target == "written":
+            return self.pack.soft_answer(row)
+        if target == "leaning":
+            chances = {name: 0.7 if at == label else 0.15 for at, name in enumerate(LABELS)}
+            return [
+                *self.pack.tokenizer.encode(json.dumps(chances), add_special_tokens=False).ids,
+                self.pack.settings["end"],
+            ]
+        return self.pack.answers[label]
 
     def apply(self, optimizer, loss: torch.Tensor) -> None:
         optimizer.zero_grad(set_to_none=True)
@@ -335,7 +372,7 @@ class Worker:
         order = self.interleave(rows) if job["interleave"] else self.rng.permutation(rows)
         order = np.resize(order, chosen["n_steps"] * chosen["batch"])
         paid: dict[tuple[str, int, str], float] = {}
-        judged = [self.judge(job, side, step=0) for side in ("dev", "test")]
+        judged = [self.judge(job, "test", step=0)]
         logged = []
         for step in range(chosen["n_steps"]):
             part = order[step * chosen["batch"] : (step + 1) * chosen["batch"]]
@@ -355,8 +392,8 @@ class Worker:
             reward.end_batch(said, golds)
             self.learn_rewards(optimizer, prompts, answers, rewards)
             logged.append(self.log(rewards, said, golds, dual))
-            if (step + 1) % chosen["eval_every"] == 0:
-                judged += [self.judge(job, side, step=step + 1) for side in ("dev", "test")]
+            if step + 1 in (chosen["n_steps"] // 2, chosen["n_steps"]):
+                judged.append(self.judge(job, "test", step=step + 1))
         return {
             "judged": judged,
             "logged": logged,
@@ -420,42 +457,39 @@ def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
     def tune(name: str, slice_: str, target: str, seed: int, **more) -> None:
         add(name, "sft", slice_, seed, target=target, lr=lr, **more)
 
+    two_keys = {
+        "exp4": ("strong", False), "exp6": ("balanced_shares", True), "label_centred": ("label_centred", True),
+        "exp5": ("disruptive_x3", False), "least_recall": ("least_recall", True),
+    }  # fmt: skip
+    probabilities = {"exp8": "balanced", "exp8_soft": "soft"}
+    for seed in seeds:
+        tune("sft_three", "three", "label", seed, keep=True)
+        for name, (reward, interleave) in two_keys.items():
+            more = {"reward": reward, "interleave": interleave, "after": f"sft_three_{seed}"}
+            n_steps = 84 if name in ("exp4", "exp6", "label_centred") else RL["n_steps"]
+            add(f"{name}_three", "rl", "three", seed, n_steps=n_steps, **more)
+        tune("leaning_three", "three", "leaning", seed, contract="probabilities", keep=True)
+        for name, reward in probabilities.items():
+            more = {"reward": reward, "interleave": True, "after": f"leaning_three_{seed}"}
+            add(f"{name}_three", "rl", "three", seed, contract="probabilities", **more)
+        more = {"n_epochs": 1, "after": f"sft_three_{seed}"}
+        add("expected_three", "sft", "three", seed, target="expected", lr=RL["lr"], **more)
+    for field in fields:
+        tune(f"sft_without_{field}", f"two-{field}", "label", 0)
+    tune("memory_sure", "two_sure", "label", 0, memory=True, n_epochs=10)
+    for seed in seeds:
+        tune("soft_two", "two", "soft", seed)
+    add("just_rl_three", "rl", "three", 0, reward="strong", interleave=False, n_steps=20)
+    for view in ("all", "abstract", "title"):
+        tune(f"sft_two_{view}", "two", "label", 0, view=view)
+    for seed in seeds:
+        tune("sft_two", "two", "label", seed)
+        tune("written_three", "three", "written", seed, contract="probabilities")
+        tune("soft_three", "three", "soft", seed)
+        tune("sft_sure", "two_sure", "label", seed, n_epochs=4)
     for slice_ in ("three", "two", "two_sure"):
         add(f"zero_{slice_}", "zero", slice_)
         add(f"hidden_{slice_}", "hidden", slice_)
-    for seed in seeds:
-        tune("sft_three", "three", "label", seed, keep=True)
-        tune("written_three", "three", "written", seed, contract="probabilities", keep=True)
-        tune("sft_two", "two", "label", seed, keep=True)
-        tune("soft_three", "three", "soft", seed)
-    rewards = [
-        ("exp4", "strong", "two_keys", False), ("exp5", "disruptive_x3", "two_keys", False),
-        ("exp6", "balanced_shares", "two_keys", True), ("exp8", "balanced", "probabilities", True),
-        ("least_recall", "least_recall", "two_keys", True), ("exp8_soft", "soft", "probabilities", True),
-    ]  # fmt: skip
-    for seed in seeds:
-        for name, reward, contract, interleave in rewards:
-            after = f"written_three_{seed}" if contract == "probabilities" else f"sft_three_{seed}"
-            add(
-                f"{name}_three",
-                "rl",
-                "three",
-                seed,
-                contract=contract,
-                reward=reward,
-                interleave=interleave,
-                after=after,
-            )
-        add("exp4_two", "rl", "two", seed, reward="strong", interleave=False, after=f"sft_two_{seed}")
-    for seed in seeds:
-        tune("sft_sure", "two_sure", "label", seed, n_epochs=4)
-        tune("soft_two", "two", "soft", seed)
-        for view in ("title", "abstract", "all"):
-            tune(f"sft_two_{view}", "two", "label", seed, view=view)
-        for field in fields:
-            tune(f"sft_without_{field}", f"two-{field}", "label", seed)
-        tune("quadratic_three", "three", "quadratic", seed)
-        add("just_rl_three", "rl", "three", seed, reward="strong", interleave=False, n_steps=40)
     return jobs
 
 
@@ -548,9 +582,9 @@ if __name__ == "__main__":
     parser.add_argument("model", type=Path)
     parser.add_argument("pack", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--workers", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=520)
-    parser.add_argument("--rates", type=float, nargs="*", default=[2e-5, 5e-5, 1e-4, 2e-4])
+    parser.add_argument("--rates", type=float, nargs="*", default=[2e-4])
     parser.add_argument("--only", default="")
     parser.add_argument("--device", default="cuda")
     chosen = parser.parse_args()

@@ -1,7 +1,7 @@
-"""Print the ladder as a table and draw it, from the kept results alone: ``show.py``.
+"""Print the ladder, write its tables into the page, and draw it, from the kept results alone: ``show.py``.
 
-python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # once: scores and counts, no text, into results/
-python benchmarks/judgement/show.py                                 # the table, and docs/images/judgement.png
+python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # scores and counts, no text, into results/
+python benchmarks/judgement/show.py                                 # docs/rl/judgement.md, docs/images/judgement.png
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ import polars as pl
 from slices import LABELS, SLICES
 
 RESULTS = Path(__file__).parent / "results"
-IMAGE = Path(__file__).parents[2] / "docs" / "images" / "judgement.png"
+DOCS = Path(__file__).parents[2] / "docs"
+IMAGE, PAGE = DOCS / "images" / "judgement.png", DOCS / "rl" / "judgement.md"
 DRAWS = 2000
 #: What each row is, in the order of the table.
 ROWS = {
@@ -27,17 +28,22 @@ ROWS = {
     "tfidf": "words (TF-IDF), logistic regression",
     "minilm": "MiniLM embeddings, logistic regression",
     "zero": "SmolLM2, asked for JSON",
-    "zero_less_mean": "SmolLM2, label log-probabilities less their mean",
     "hidden": "SmolLM2, hidden states, logistic regression",
     "sft": "SmolLM2, SFT",
     "title": "SmolLM2, SFT, title alone",
+    "all": "SmolLM2, SFT, year, citations and field shown",
     "soft": "SmolLM2, SFT on the chance of each label",
-    "soft_less_mean": "the same, log-probabilities less their mean",
     "written": "SmolLM2, SFT on written chances",
+    "leaning": "SmolLM2, SFT on 0.7 for the label, in writing",
+    "just_rl": "RL from the base model, exp4's reward",
     "exp4": "SFT, then RL, exp4's reward",
     "exp5": "SFT, then RL, exp5's reward",
     "exp6": "SFT, then RL, exp6's reward",
     "least_recall": "SFT, then RL, dual variable on the least recall",
+    "label_centred": "SFT, then RL, reward less its label's mean",
+    "expected": "SFT, then exp4's reward, expected over labels",
+    "exp8": "SFT on 0.7, then RL, exp8's reward",
+    "exp8_soft": "the same, quadratic score on the chance of each label",
 }
 
 
@@ -59,38 +65,56 @@ def keep(slices: Path, results: list[Path]) -> None:
             "test": [LABELS.index(label) for label in pool[test]["disruption_label"]],
             "field": pool[test]["primary_field"].to_list(),
         }
-    lines = [json.loads(line) for path in results for line in path.read_text("utf-8").splitlines()]
-    for line in lines:
+    by_name = {line["job"]["name"]: line for line in read_lines()} if (RESULTS / "ladder.jsonl.gz").exists() else {}
+    for line in (json.loads(line) for path in results for line in path.read_text("utf-8").splitlines()):
         line.pop("paid", None)  # answers; sciscirl paid the same for each
         for judged in line["judged"]:
             if judged["side"] == "dev":
                 del judged["said"], judged["chances"]
-    lines.sort(key=lambda line: line["job"]["name"])
+        by_name[line["job"]["name"]] = line
+    lines = [by_name[name] for name in sorted(by_name)]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "slices.json").write_text(json.dumps(golds) + "\n", "utf-8")
     text = "".join(json.dumps(line) + "\n" for line in lines)
     (RESULTS / "ladder.jsonl.gz").write_bytes(gzip.compress(text.encode(), mtime=0))
 
 
-def read_results() -> tuple[dict[str, Any], dict[tuple[str, str], dict[int, dict[str, Any]]]]:
-    """Return the slices, and the last test answers by slice and row, then seed."""
-    golds = json.loads((RESULTS / "slices.json").read_text("utf-8"))
+def read_lines() -> list[dict[str, Any]]:
     with gzip.open(RESULTS / "ladder.jsonl.gz", "rt", encoding="utf-8") as file:
-        lines = [json.loads(line) for line in file]
+        return [json.loads(line) for line in file]
+
+
+def find_row(name: str) -> str:
+    """Return the row of a job: ``sft_two_title_0`` is a ``title``, ``exp8_soft_three_0`` an ``exp8_soft``."""
+    inner = next((row for row in ("title", "all") if f"_{row}_" in name), None)
+    return inner or max((row for row in ROWS if name.startswith(f"{row}_")), key=len, default=name)
+
+
+def read_results() -> tuple[dict[str, Any], dict[tuple[str, str], dict[int, dict[str, Any]]]]:
+    """Return the slices, and the first and last test answers by slice and row, then seed."""
+    golds = json.loads((RESULTS / "slices.json").read_text("utf-8"))
     found: dict[tuple[str, str], dict[int, dict[str, Any]]] = defaultdict(dict)
-    for line in lines:
-        job, name = line["job"], line["job"]["name"]
-        if name.startswith("rate"):
+    for line in read_lines():
+        job = line["job"]
+        if job["name"].startswith("rate"):
             continue
-        row = "title" if "title" in name else next((row for row in ROWS if name.startswith(row)), name)
-        last = [judged for judged in line["judged"] if judged["side"] == "test"][-1]
-        found[job["slice"], row][job["seed"]] = last | {"seconds": line["seconds"]}
-        if (less_mean := f"{row}_less_mean") in ROWS:
-            logs = np.log(np.maximum(np.array(last["chances"]), 1e-4))
-            logs -= logs.mean(0)  # the prior of the policy's own answers: Menon et al. 2021, arXiv:2007.07314
-            logs[:, len(SLICES[job["slice"]][0]) :] = -np.inf
-            found[job["slice"], less_mean][job["seed"]] = last | {"said": logs.argmax(1).tolist(), "seconds": None}
+        tests = [judged for judged in line["judged"] if judged["side"] == "test"]
+        last = tests[-1] | {"tests": tests, "seconds": line["seconds"], "way": job["way"]}
+        if job["way"] in ("zero", "sft", "rl") and job["contract"] == "two_keys":
+            last["less_mean"] = take_mean_off(last["chances"], len(SLICES[job["slice"].partition("-")[0]][0]))
+        found[job["slice"], find_row(job["name"])][job["seed"]] = last
     return golds, found
+
+
+def take_mean_off(chances: list[list[float]], n_labels: int) -> list[int]:
+    """Choose labels by log-probability less its mean over all papers (Menon et al. 2021, arXiv:2007.07314).
+
+    So the share of each label in the policy's own answers does not count, only what differs between papers.
+    """
+    logs = np.log(np.maximum(np.array(chances), 1e-4))
+    logs -= logs.mean(0)
+    logs[:, n_labels:] = -np.inf
+    return logs.argmax(1).tolist()
 
 
 def measure(said: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
@@ -103,12 +127,12 @@ def measure(said: np.ndarray, gold: np.ndarray) -> tuple[float, float, float]:
     return float(np.mean(said == gold)), float(np.mean(f1)), float(min(recalls))
 
 
-def interval(said: np.ndarray, gold: np.ndarray) -> tuple[float, float]:
-    """Return the 95 % interval of accuracy over seeds (rows of ``said``) and papers, both drawn with replacement."""
+def interval(values: np.ndarray) -> tuple[float, float]:
+    """Return the 95 % interval of the mean over seeds (rows) and papers (columns), both drawn with replacement."""
     rng = np.random.default_rng(0)
-    right = said == gold
+    n_seeds, n_papers = values.shape
     draws = [
-        right[np.ix_(rng.integers(len(said), size=len(said)), rng.integers(gold.size, size=gold.size))].mean()
+        values[np.ix_(rng.integers(n_seeds, size=n_seeds), rng.integers(n_papers, size=n_papers))].mean()
         for _ in range(DRAWS)
     ]
     return tuple(np.quantile(draws, (0.025, 0.975)))
@@ -124,40 +148,101 @@ def tabulate(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]
                 continue
             said = np.array([seeds[seed]["said"] for seed in sorted(seeds)])
             each = np.array([measure(one, gold) for one in said])
-            low, high = interval(said, gold)
+            low, high = interval(said == gold)
             seconds = [one["seconds"] for one in seeds.values() if one["seconds"] is not None]
+            fair = [measure(np.array(one["less_mean"]), gold)[0] for one in seeds.values() if "less_mean" in one]
             rows.append({
                 "slice": name, "row": row, "label": label, "seeds": len(seeds), "accuracy": each[:, 0].mean(),
                 "low": low, "high": high, "macro_f1": each[:, 1].mean(), "least_recall": each[:, 2].mean(),
+                "less_mean": float(np.mean(fair)) if fair else None,
                 "invalid": float(np.mean(said < 0)), "seconds": float(np.mean(seconds)) if seconds else None,
             })  # fmt: skip
     return rows
 
 
-def show() -> None:
-    golds, found = read_results()
-    rows = tabulate(golds, found)
-    for name, held in golds.items():
-        ceiling = held["ceiling"]
-        words = f"ceiling {ceiling['accuracy']:.2f}, macro-F1 {ceiling['macro_f1']:.2f}" if ceiling else "no ceiling"
-        print(f"\n{name}: {held['papers']}, {words}\n")
-        print("| row | seeds | accuracy, 95 % | macro-F1 | least recall | invalid | seconds |")
-        print("|---|---|---|---|---|---|---|")
-        for one in (one for one in rows if one["slice"] == name):
-            seconds = "" if one["seconds"] is None else f"{one['seconds']:.0f}"
-            print(
-                f"| {one['label']} | {one['seeds']} | {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}) | "
-                f"{one['macro_f1']:.3f} | {one['least_recall']:.3f} | {one['invalid']:.3f} | {seconds} |"
-            )
-    print("\ntrained without a field, tested on it (two labels):\n")
+def write_ladder(rows: list[dict[str, Any]]) -> str:
+    """Return the table of all ways: a row each, with the three slices side by side."""
+    at = {(one["row"], one["slice"]): one for one in rows}
+
+    def cell(row: str, name: str, measured: str) -> str:
+        one = at.get((row, name))
+        if one is None or one[measured] is None:
+            return ""
+        return f"{one[measured]:.2f}" + (f" [{one['low']:.2f}, {one['high']:.2f}]" if measured == "accuracy" else "")
+
+    columns = [("three", "accuracy"), ("three", "macro_f1"), ("three", "less_mean"), ("two", "accuracy"),
+               ("two", "less_mean"), ("two_sure", "accuracy")]  # fmt: skip
+    lines = ["| way | `three` | its macro-F1 | less the mean | `two` | less the mean | `two_sure` | seeds |"]
+    lines.append("|---" * (len(columns) + 2) + "|")
+    for row, label in ROWS.items():
+        seeds = sorted({at[row, name]["seeds"] for name in SLICES if (row, name) in at})
+        if seeds:
+            cells = [label, *(cell(row, *column) for column in columns), ", ".join(map(str, seeds))]
+            lines.append("| " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def write_rl(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> str:
+    """Return the table of reinforcement: each run against its own start, paired by paper."""
+    lines = ["| way | steps | seeds | change in accuracy | shares said: before, after | less the mean: before, after |"]
+    lines.append("|---" * 6 + "|")
+    gold = np.array(golds["three"]["test"])
+    for row, label in ROWS.items():
+        seeds = [one for _, one in sorted(found.get(("three", row), {}).items()) if one["way"] == "rl"]
+        if not seeds:
+            continue
+        ends = [[np.array(one["tests"][at]["said"]) for one in seeds] for at in (0, -1)]
+        gains = np.array([(after == gold) * 1.0 - (before == gold) for before, after in zip(*ends, strict=True)])
+        low, high = interval(gains)
+        shares = [
+            " ".join(f"{np.mean([said == at for said in runs]):.2f}" for at in range(len(LABELS))) for runs in ends
+        ]
+        fair = []
+        for at in (0, -1) if "less_mean" in seeds[0] else ():
+            labels = np.array([take_mean_off(one["tests"][at]["chances"], len(LABELS)) for one in seeds])
+            fair.append(f"{np.mean(labels == gold):.2f}")
+        steps = seeds[0]["tests"][-1]["step"]
+        lines.append(
+            f"| {label} | {steps} | {len(seeds)} | {gains.mean():+.3f} [{low:.3f}, {high:.3f}] | "
+            f"{', '.join(shares)} | {', '.join(fair)} |"
+        )
+    return "\n".join(lines)
+
+
+def write_fields(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> str:
+    """Return the table of fields that training had not: accuracy on the test papers of each, two labels."""
+    ways = {"metadata": "counts", "tfidf": "TF-IDF", "minilm": "MiniLM", "sft": "SmolLM2, SFT", "": "less the mean"}
+    lines = ["| field left out | papers | " + " | ".join(ways.values()) + " |", "|---" * (len(ways) + 2) + "|"]
     for name in sorted({slice_ for slice_, _ in found if "-" in slice_}):
         field = name.partition("-")[2]
         gold = np.array([g for g, own in zip(golds["two"]["test"], golds["two"]["field"], strict=True) if own == field])
-        words = [
-            f"{row} {measure(np.array(one['said']), gold)[0]:.3f}"
-            for (slice_, row), seeds in found.items() if slice_ == name for one in seeds.values()
-        ]  # fmt: skip
-        print(f"{field} ({gold.size} papers):", ", ".join(words))
+        said = {row: [np.array(one["said"]) for one in found.get((name, row), {}).values()] for row in ways}
+        said[""] = [np.array(one["less_mean"]) for one in found.get((name, "sft"), {}).values()]
+        cells = [f"{np.mean([measure(one, gold)[0] for one in said[row]]):.2f}" if said[row] else "" for row in ways]
+        lines.append(f"| {field} | {gold.size} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def show() -> None:
+    golds, found = read_results()
+    rows = tabulate(golds, found)
+    for one in rows:
+        seconds = "" if one["seconds"] is None else f", {one['seconds']:.0f} s"
+        print(
+            f"{one['slice']}, {one['label']}: {one['accuracy']:.3f} ({one['low']:.3f} to {one['high']:.3f}), macro-F1 "
+            f"{one['macro_f1']:.3f}, least recall {one['least_recall']:.3f}, invalid {one['invalid']:.3f}{seconds}"
+        )
+    for one in found["two_sure", "memory_sure_0"].values():
+        views = ", ".join(f"{asked['view']} {asked['right']:.3f}" for asked in one["tests"])
+        print(f"\nshuffled labels learnt by heart, asked by {views}")
+    tables = {"ladder": write_ladder(rows), "rl": write_rl(golds, found), "fields": write_fields(golds, found)}
+    page = PAGE.read_text("utf-8")
+    for name, table in tables.items():
+        begin, end = f"<!-- {name}: show.py writes this table -->", f"<!-- end of {name} -->"
+        before, rest = page.split(begin)
+        page = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
+        print(f"\n{table}")
+    PAGE.write_text(page, "utf-8")
     draw(rows, golds)
 
 
@@ -165,20 +250,25 @@ def draw(rows: list[dict[str, Any]], golds: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, len(golds), figsize=(13, 5.4), layout="constrained", sharey=True)
+    rows = [one for one in rows if one["invalid"] < 1]
     order = [row for row in ROWS if any(one["row"] == row for one in rows)][::-1]
     for axis, (name, held) in zip(axes, golds.items(), strict=True):
-        for one in (one for one in rows if one["slice"] == name):
-            at = order.index(one["row"])
-            axis.plot((one["low"], one["high"]), (at, at), color="#4477aa")
-            axis.plot(one["accuracy"], at, "o", color="#4477aa")
         n_labels = len(set(held["test"]))
         axis.axvline(1 / n_labels, color="#999999", linestyle=":", label="chance")
         if held["ceiling"]:
             axis.axvline(held["ceiling"]["accuracy"], color="#cc6677", label="ceiling")
+        for one in (one for one in rows if one["slice"] == name):
+            at = order.index(one["row"])
+            axis.plot((one["low"], one["high"]), (at, at), color="#4477aa")
+            axis.plot(one["accuracy"], at, "o", color="#4477aa")
+            if one["less_mean"] is not None:
+                axis.plot(one["less_mean"], at, "o", color="#228833", fillstyle="none", markersize=9)
+        axis.plot([], [], "o", color="#4477aa", label="accuracy, 95 %")
+        axis.plot([], [], "o", color="#228833", fillstyle="none", label="less each label's mean")
         sure = f", confidence from {held['least_confidence']}" if held["least_confidence"] else ""
         axis.set(title=f"{n_labels} labels{sure}\n{held['papers']['test']:,} test papers", xlabel="accuracy")
         axis.set_yticks(range(len(order)), [ROWS[row] for row in order])
-        axis.legend(loc="upper right" if n_labels > 2 else "lower left", fontsize=8)
+    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
     figure.savefig(IMAGE, dpi=110)
 
 

@@ -23,18 +23,26 @@ WIDTH = 16
 _BYTES = ir.VectorType(ir.IntType(8), WIDTH)
 _QUOTE, _BACKSLASH, _SPACE = 0x22, 0x5C, 0x20
 
+_FAST = {"nogil": True, "error_model": "numpy"}  # no loop divides whole numbers by 0
+
 
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function on its first call, and keep the machine code on disk for later runs.
 
     numba keeps it beside the source, or in the user's cache folder. Where it can write to neither (a read-only
-    installation without a home), every run compiles again, which takes seconds.
+    installation without a home), every run compiles again, which takes seconds. So loops avoid what compiles slowly:
+    NumPy's sort, sums and slices that are assigned to cost up to two seconds each, a plain loop next to nothing.
     """
     try:
-        return njit(nogil=True, cache=True)(function)
+        return njit(cache=True, **_FAST)(function)
     except RuntimeError as error:
         logger.info("compiled for this run only: %s", error)
-        return njit(nogil=True)(function)
+        return njit(**_FAST)(function)
+
+
+def helper(function: Callable[..., Any]) -> Any:
+    """Compile a function that only kernels call: without what lets Python call it."""
+    return njit(no_cpython_wrapper=True, no_cfunc_wrapper=True, **_FAST)(function)
 
 
 class _FirstUse(event.Listener):

@@ -80,7 +80,7 @@ def build_arguments(*, dry_run: bool = False, print_config: bool = False, from_m
 
 
 def _build(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.cli.summary import print_lines, print_release
+    from sciscidata.cli.summary import log_first_steps, print_lines, print_release
     from sciscidata.pipeline import build
 
     if getattr(options, "arguments.print_config", False):
@@ -93,8 +93,11 @@ def _build(options: argparse.Namespace, config: BuildConfig) -> None:
 
         print_lines(describe_plan(config))
         return
+    is_first = not config.cache_dir.exists()
     release = build(config)
     print_release(release)
+    if is_first:
+        log_first_steps(release)
     if (path := getattr(options, "arguments.from_manifest", None)) is not None:
         from sciscidata.cli.run_settings import compare_lines
 

@@ -97,6 +97,9 @@ def _describe_classes(config: BuildConfig, found: ToRead) -> list[str]:
         for label, n in likely.items()
         if n < (wanted := quotas.get(label, 0))
     ]
+    if config.split.cell_columns and likely.keys() == quotas.keys():
+        n_most = min(likely.values()) * len(likely)
+        lines.append(f"within field and years: {n_most:,} works at most, less where the rarest class varies by cell")
     return lines + ([f"too few, probably: {', '.join(short)}"] if short else [])
 
 

@@ -103,7 +103,8 @@ def _sections(path: Path) -> str:
         label, manifest = stated_label(release.manifest), release.manifest
         works = pl.concat(getattr(release, split).with_columns(split=pl.lit(split)) for split in release.splits)
         # The same number of each class first; the order within a class is that of the draw.
-        column = label.name if label is not None and manifest["split"].get("balance") == "label" else "disruption_label"
+        is_own = str(manifest["split"].get("balance")).startswith("label")
+        column = label.name if label is not None and is_own else "disruption_label"
         examples = works.sort(pl.int_range(pl.len()).over(column), maintain_order=True)
         stored = [_image((path / name).read_bytes(), name) for name in PICTURES if name in manifest["files"]]
         pictures = f'<div class="wide" tabindex="0">{"".join(stored)}</div>{_figures(plots.plot_works(works, **look))}'

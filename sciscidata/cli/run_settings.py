@@ -92,6 +92,12 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
             "Python, with its OwnLabel."
         )
         raise ConfigError(msg)
+    if manifest["thresholds"].get("cells"):
+        msg = (
+            f"the labels of {path} are by rank, with cut-offs of cells that no flag names. Build it again in Python, "
+            "with LabelThresholds(**manifest['thresholds'])."
+        )
+        raise ConfigError(msg)
     try:
         source = manifest["source"]
         kind = _kind_of(source)

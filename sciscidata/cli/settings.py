@@ -175,6 +175,7 @@ def resolve(settings: Settings) -> BuildConfig:
         for section in SECTIONS
         if section not in of_sources and (section != "label" or by_section.get(section))
     }
+    parts["split"] = dataclasses.replace(_ROWS[source].split, **by_section.get("split", {}))
     if source == "openalex":
         parts["api"] = _make("api", by_section.get("api", {}))
     if not with_novelty:
@@ -188,7 +189,7 @@ def resolve(settings: Settings) -> BuildConfig:
 def _prepared(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     """Check the names of a section's settings, and read the words that stand for None and for the user's home."""
     known = {option.name: option for option in list_settings() if option.section == section}
-    if not known:
+    if section not in ("", *SECTIONS):
         near = suggest(section, SECTIONS) or f" It has {', '.join(f'[{name}]' for name in SECTIONS)}."
         msg = f"the settings file has no section [{section}].{near}"
         raise ConfigError(msg)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import shlex
 import sys
 import time
 from collections.abc import Generator, Iterable
@@ -32,6 +34,8 @@ from sciscidata.terminal.messages import discard, printable
 
 if TYPE_CHECKING:
     from sciscidata.hubs.publish import Published
+
+logger = logging.getLogger(__name__)
 
 
 def print_release(release: Release) -> None:
@@ -67,6 +71,16 @@ def print_release(release: Release) -> None:
         for name, facts in manifest["files"].items():
             console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
         console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
+
+
+def log_first_steps(release: Release) -> None:
+    """Say after a first build what to look at, and what to type next; not on standard output, which has the facts."""
+    folder = shlex.quote(shown(release.folder))
+    page = shlex.quote(f"{release.folder.name}.html")
+    pictures = [name for name in release.manifest["files"] if name.endswith(".png")]
+    logger.info("look at: %s in %s", ", ".join(["README.md", *pictures, "train.jsonl"]), folder)
+    logger.info("next: sciscidata describe %s --html %s  (the release on one page, for a browser)", folder, page)
+    logger.info("then: sciscidata build --help  (works of your own: --input, or --works and --citations)")
 
 
 def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
@@ -164,7 +178,7 @@ def tabulate_filters(manifest: dict[str, Any]) -> Table:
     counts: dict[str, int] = manifest["counts"]["filters"]
     removed: dict[str, Any] = manifest["counts"].get("removed", {})
     words, balance = vocabularies(stated_label(manifest)), manifest.get("split", {}).get("balance")
-    column = [*words][-1] if balance == "label" else "disruption_label"
+    column = [*words][-1] if str(balance).startswith("label") else "disruption_label"
     labels = words[column] if removed else ()
     values = manifest["eligibility"] | {"last_year": manifest["counts"]["last_year"]}
     table = Table(

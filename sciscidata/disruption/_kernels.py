@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from sciscidata._kernels.compile import kernel, prefetch
+from sciscidata._kernels.compile import helper, kernel, prefetch
 
 _OF_A_LINE = 16  # citers in a cache line
 _ASKED_FOR = 4 * _OF_A_LINE
@@ -41,7 +41,7 @@ def slices_by_own_age(window, citer_offsets, citers, lows, highs):
         window[p, 1] = begin + np.searchsorted(citers[begin:end], highs[p])
 
 
-@njit(nogil=True)
+@helper
 def _gather(focal, last, ref_offsets, refs, citers, window, slices):
     """Collect the non-empty slices of the references of ``focal``; return how many there are."""
     if focal + 1 < last:
@@ -74,7 +74,7 @@ def _stamp(stamps, citer, stamp, found, n_found, ends):
     return n
 
 
-@njit(nogil=True)
+@helper
 def _add_citers_of_references(found, n_found, start, size, ends, row):
     """Add to ``row[w, 2]`` how many of the indices ``start + found[i]``, below ``start + size``, lie in window w."""
     for w in range(ends.size):
@@ -87,7 +87,7 @@ def _add_citers_of_references(found, n_found, start, size, ends, row):
         row[w, 2] += n
 
 
-@njit(nogil=True)
+@helper
 def _finish_windows(citers, begin, end, ends, row):
     """Make n_i, n_j, n_k of each window.
 

@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
 
-from sciscidata._kernels.compile import kernel
+from sciscidata._kernels.compile import helper, kernel
 from sciscidata._kernels.random import WEYL
 
 _NEGLIGIBLE = 1e-14  # of the mode: what lies beyond changes no probability by 1e-11
 _DEVIATIONS = 9.0  # as far out, in standard deviations
 _CERTAIN = 6.5  # standard deviations, beyond which the series says 0 or 1
 _FEWEST = 64  # values on each side of the mode; a geometric tail of ratio 1/2 ends before
-_EXACT_K = 4_096  # a larger mean of n_k takes an Edgeworth series, off by less than 1e-6
+_EXACT_K = 4_096.0  # a larger mean of n_k takes an Edgeworth series, off by less than 1e-6
 _SERIES_K = 256  # from here on, s + n_k takes the series where only differences up to _NEAR can be neutral
 _NEAR, _MANY = 6, 1_024
 _KEPT_BITS = 14
@@ -29,13 +28,13 @@ _GRID, _WIDTH = 128, 24.0  # values, and standard deviations that they span, of 
 _MOST_STEPS, _STILL, _LARGEST_PRIOR = 2_000, 1e-6, 1e3
 
 
-@njit(nogil=True)
+@helper
 def _reach(mean, v):
     """Return how many values on each side of the mode count."""
     return np.int64(_DEVIATIONS * math.sqrt(mean / (1 - v))) + _FEWEST
 
 
-@njit(nogil=True)
+@helper
 def _fill(u, v, least, chance):
     """Write the probabilities of the values from ``least`` on; return the first value, and how many there are."""
     mode = max(np.int64(math.ceil((u - 1) / (1 - v))), least)
@@ -52,11 +51,15 @@ def _fill(u, v, least, chance):
         chance[end + 1] = chance[end] * (u + v * value) / (value + 1)
         end += 1
     size = end + 1 - begin
-    chance[:size] = chance[begin : end + 1] / np.sum(chance[begin : end + 1])
+    total = 0.0
+    for at in range(begin, end + 1):
+        total += chance[at]
+    for at in range(size):
+        chance[at] = chance[begin + at] / total
     return first + begin, size
 
 
-@njit(nogil=True)
+@helper
 def _series_below(most, mean, variance, third, fourth):
     """Return the probability of at most ``most`` from four cumulants, by an Edgeworth series for whole numbers."""
     z = (most + 0.5 - mean) / math.sqrt(variance)
@@ -71,19 +74,19 @@ def _series_below(most, mean, variance, third, fourth):
     return 0.5 * math.erfc(-z / math.sqrt(2.0)) - terms * math.exp(-z2 / 2) / math.sqrt(2 * math.pi)
 
 
-@njit(nogil=True)
+@helper
 def _n_k_below(most, mean, v):
     """Return the probability of at most ``most`` of n_k by the series."""
     w = 1 / (1 - v)
     return _series_below(most, mean, mean * w, mean * (1 + v) * w * w, mean * (1 + 4 * v + v * v) * w * w * w)
 
 
-@njit(nogil=True)
+@helper
 def _reaches(d, n, cut, inclusive):
     return d / n > cut or (inclusive and d / n == cut)
 
 
-@njit(nogil=True)
+@helper
 def _largest_total(d, cut, inclusive):
     """Return the largest total n for which d / n, as a double, reaches the cut-off; d and cut-off are above 0."""
     if d >= cut * 2.0**60:
@@ -96,7 +99,7 @@ def _largest_total(d, cut, inclusive):
     return n
 
 
-@njit(nogil=True)
+@helper
 def _least_difference(n, cut, inclusive):
     """Return the smallest d for which d / n, as a double, reaches the cut-off, which is 0 to 1."""
     d = np.int64(n * cut)
@@ -107,7 +110,7 @@ def _least_difference(n, cut, inclusive):
     return d
 
 
-@njit(nogil=True)
+@helper
 def _urn(s, x, a, b, g):
     """Return the probabilities that x, and that at least x, of the first s drawn are of n_i."""
     chance = math.lgamma(s + 1) - math.lgamma(x + 1) - math.lgamma(s - x + 1)
@@ -131,7 +134,7 @@ def _urn(s, x, a, b, g):
     return chance, chance + others
 
 
-@njit(nogil=True)
+@helper
 def _reached(totals, k, a, b, g, cut, inclusive):
     """Return the probability that (n_i - n_j) / (n_i + n_j + n_k) reaches a cut-off of 0 or more; 0 / 0 counts as 0."""
     first, size, chance = totals
@@ -185,7 +188,7 @@ def _reached(totals, k, a, b, g, cut, inclusive):
     return found
 
 
-@njit(nogil=True)
+@helper
 def _reached_by_all_of_one(totals, k, is_i, cut, inclusive):
     """Return the same where every citer is of n_i, or none is."""
     first, size, chance = totals
@@ -202,19 +205,17 @@ def _reached_by_all_of_one(totals, k, is_i, cut, inclusive):
     return found
 
 
-@njit(nogil=True)
+@helper
 def _any_reached(totals, k, a, b, g, cut, inclusive):
     """Return the same for any cut-off."""
-    if cut < 0:
-        return 1 - _any_reached_above(totals, k, b, a, g, -cut, not inclusive)
-    return _any_reached_above(totals, k, a, b, g, cut, inclusive)
-
-
-@njit(nogil=True)
-def _any_reached_above(totals, k, a, b, g, cut, inclusive):
+    is_below = cut < 0
+    if is_below:
+        a, b, cut, inclusive = b, a, -cut, not inclusive
     if a == 0 or b == 0:
-        return _reached_by_all_of_one(totals, k, a > 0, cut, inclusive)
-    return _reached(totals, k, a, b, g, cut, inclusive)
+        found = _reached_by_all_of_one(totals, k, a > 0, cut, inclusive)
+    else:
+        found = _reached(totals, k, a, b, g, cut, inclusive)
+    return 1 - found if is_below else found
 
 
 @kernel
@@ -242,23 +243,23 @@ def fit_shares(counts, prior):
     distribution", the fixed point for a Polya distribution.
     """
     for cell in range(counts.shape[0]):
-        ab = np.full(2, 0.5)
+        a = b = 0.5
         for _ in range(_MOST_STEPS):
-            sums = np.array([1 / ab[0], 1 / ab[1], 2 / (ab[0] + ab[1])])
+            for_a, for_b, whole = 1 / a, 1 / b, 2 / (a + b)
             for m in range(counts.shape[2]):
                 if counts[cell, 2, m] == 0:
                     break
-                sums[0] += counts[cell, 0, m] / (ab[0] + m)
-                sums[1] += counts[cell, 1, m] / (ab[1] + m)
-                sums[2] += counts[cell, 2, m] / (ab[0] + ab[1] + m)
-            factor = sums[:2] / sums[2]
-            ab *= factor
-            if np.abs(factor - 1).max() < _STILL or ab.max() > _LARGEST_PRIOR:
+                for_a += counts[cell, 0, m] / (a + m)
+                for_b += counts[cell, 1, m] / (b + m)
+                whole += counts[cell, 2, m] / (a + b + m)
+            for_a, for_b = for_a / whole, for_b / whole
+            a, b = a * for_a, b * for_b
+            if max(abs(for_a - 1), abs(for_b - 1)) < _STILL or max(a, b) > _LARGEST_PRIOR:
                 break
-        prior[cell] = ab
+        prior[cell, 0], prior[cell, 1] = a, b
 
 
-@njit(nogil=True)
+@helper
 def _sides_of_a_tie(totals, a, b, g):
     """Return the probabilities of n_i > n_j and of n_i < n_j.
 
@@ -280,7 +281,7 @@ def _sides_of_a_tie(totals, a, b, g):
     return found, 1 - found - ties if a + b > 0 else 0.0
 
 
-@njit(nogil=True)
+@helper
 def _chances(u, a, b, n, form, cuts, scratch, has_say):
     """Return the probabilities of disruptive and of consolidating; ``has_say``: n_k has."""
     low, high, inclusive = cuts
@@ -294,7 +295,7 @@ def _chances(u, a, b, n, form, cuts, scratch, has_say):
         k_size = 2 * _reach(n, v)
         k_first = n - k_size // 2
     else:
-        k_first, k_size = _fill(n * scale, v, 0, k_below)
+        k_first, k_size = _fill(n * scale, v, np.int64(0), k_below)
         for at in range(1, k_size):
             k_below[at] += k_below[at - 1]
     k = k_first, k_size, k_below, float(n), v
@@ -302,7 +303,7 @@ def _chances(u, a, b, n, form, cuts, scratch, has_say):
     return up, _any_reached(totals, k, b, a, g, -low, inclusive)
 
 
-@njit(nogil=True)
+@helper
 def _tops(cuts):
     """Return the largest total for which a difference of 1, 2, ... still is disruptive, and consolidating."""
     low, high, inclusive = cuts
@@ -313,13 +314,13 @@ def _tops(cuts):
     return tops
 
 
-@njit(nogil=True)
+@helper
 def _far_total(mean, v):
     """Return a total that a redraw with this mean passes with a probability below 1e-9."""
     return mean + 8 * math.sqrt(mean / (1 - v)) + 40
 
 
-@njit(nogil=True)
+@helper
 def _moments(u, a, b, d, form, s_chance, entry):
     """Write the probability that n_i - n_j is d, and mean, variance and third cumulant of s where it is."""
     g, scale, v, least = form
@@ -339,14 +340,15 @@ def _moments(u, a, b, d, form, s_chance, entry):
         here *= (s + 2.0) * (s + 1) * (a + g * x) * (b + g * y)
         here /= (x + 1.0) * (y + 1) * (a + b + g * s) * (a + b + g * (s + 1))
         x, y, s = x + 1, y + 1, s + 2
-    entry[:] = 0
+    for at in range(4):
+        entry[at] = 0
     if n > 0:
         mean, square = one / n, two / n
         entry[0], entry[1], entry[2] = n, u + mean, max(square - mean * mean, 0.0)
         entry[3] = three / n - 3 * mean * square + 2 * mean**3
 
 
-@njit(nogil=True)
+@helper
 def _without_large_totals(up, moments, u, a, b, tops, n, form, s_chance):
     """Return the probability of n_i > n_j less that of the redraws whose total makes them neutral."""
     v = form[2]
@@ -386,25 +388,28 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
     zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
     for row in range(n_i.size):
         if np.isnan(cd_index[row]):
-            found[:, row] = np.nan
+            for kind in range(4):
+                found[kind, row] = np.nan
             continue
         i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), np.int64(cell[row])
         total = i + j + n
         far = _far_total(float(total), v)
         a, b = i + prior[c, 0], j + prior[c, 1]
-        if i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K)):
-            key = (c << 20) | (i << 10) | j
-            slot = np.int64((np.uint64(key) * WEYL) >> np.uint64(64 - _KEPT_BITS))
-            if keys[slot] != key:
-                keys[slot], moments[slot] = key, np.nan
-                kept[slot, 0], kept[slot, 1] = _chances(float(i + j), a, b, n, form, cuts, scratch, False)
-            up, down = kept[slot]
-            if far >= narrow:
-                u, m, last = float(i + j), moments[slot], scratch[0]
-                up = _without_large_totals(up, m[0], u, a, b, tops[0], float(n), form, last)
-                down = _without_large_totals(down, m[1], u, b, a, tops[1], float(n), form, last)
+        is_shared = i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K))
+        key = (c << 20) | (i << 10) | j
+        slot = np.int64((np.uint64(key) * WEYL) >> np.uint64(64 - _KEPT_BITS))
+        if is_shared and keys[slot] == key:
+            up, down = kept[slot, 0], kept[slot, 1]
         else:
-            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, True)
+            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, not is_shared)
+            if is_shared:
+                keys[slot], kept[slot, 0], kept[slot, 1] = key, up, down
+                for d in range(_NEAR):
+                    moments[slot, 0, d, 0] = moments[slot, 1, d, 0] = np.nan
+        if is_shared and far >= narrow:
+            u, m, last = float(i + j), moments[slot], scratch[0]
+            up = _without_large_totals(up, m[0], u, a, b, tops[0], float(n), form, last)
+            down = _without_large_totals(down, m[1], u, b, a, tops[1], float(n), form, last)
         if not is_shrunk and 0 < total < _FEWEST:
             empty = math.exp(-total)
             up = (up - (empty if zero_is_up else 0.0)) / (1 - empty)
@@ -419,11 +424,17 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
         found[0, row] = found[label, row]
 
 
-@njit(nogil=True)
+@helper
 def _quantile(below, wanted):
     """Return the place in a running sum at which it reaches the wanted part of the whole."""
     wanted *= below[-1]
-    at = np.searchsorted(below, wanted)
+    at, high = 0, below.size - 1
+    while at < high:
+        middle = (at + high) // 2
+        if below[middle] < wanted:
+            at = middle + 1
+        else:
+            high = middle
     before = below[at - 1] if at else 0.0
     return at - 0.5 + (wanted - before) / (below[at] - before)
 

@@ -15,11 +15,10 @@ keeps the even distribution, and takes away what the repairs have left of their 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
-from sciscidata._kernels.compile import kernel, prefetch
+from sciscidata._kernels.compile import helper, kernel, prefetch
 from sciscidata._kernels.random import below, below_evenly, draw
-from sciscidata.graph._kernels import sort_row
+from sciscidata._kernels.sort import sort_range
 
 SMALL = 512  # citations of a cell that is shuffled until it is simple
 TRIES = 100
@@ -29,7 +28,7 @@ _MIX_FROM = 1_000  # one repair in so many citations moves a mean by less than 0
 _MANY_SWAPS = 100  # per citation, more than enough to forget where they began: Milo et al. 2003, cond-mat/0312028
 
 
-@njit(nogil=True)
+@helper
 def _shuffle(key, begin, cited):
     """Permute ``cited`` evenly (Fisher & Yates) by the numbers of ``key`` from ``begin`` on."""
     partners = np.empty(_REACH, np.int64)
@@ -46,18 +45,18 @@ def _shuffle(key, begin, cited):
         i -= n
 
 
-@njit(nogil=True)
+@helper
 def _sort_rows(cited, starts, owners):
     """Sort each row; return how many citations repeat the one before them, or lead back to their own work."""
     n_wrong = 0
     for row in range(owners.size):
         begin, end = starts[row], starts[row + 1]
-        sort_row(cited, begin, end)
+        sort_range(cited, begin, end)
         n_wrong += _count_wrong(cited, begin, end, owners[row])
     return n_wrong
 
 
-@njit(nogil=True)
+@helper
 def _count_wrong(cited, begin, end, owner):
     """Count the repeats and self-citations of a sorted row."""
     n_wrong = 0
@@ -66,14 +65,14 @@ def _count_wrong(cited, begin, end, owner):
     return n_wrong
 
 
-@njit(nogil=True)
+@helper
 def _holds(cited, begin, end, value):
     while begin < end and cited[begin] != value:
         begin += 1
     return begin < end
 
 
-@njit(nogil=True)
+@helper
 def _swap(cited, starts, owners, row_of, a, b):
     """Let two citations change places if both rows then hold the newcomer once, and not as their own work."""
     row_a, row_b = row_of[a], row_of[b]
@@ -86,7 +85,7 @@ def _swap(cited, starts, owners, row_of, a, b):
     return True
 
 
-@njit(nogil=True)
+@helper
 def _swap_with_any(key, number, cited, starts, owners, row_of, a):
     """Give a citation another place, drawn at random; return the next random number, or -1 if no place is free."""
     n = cited.size
@@ -102,7 +101,7 @@ def _swap_with_any(key, number, cited, starts, owners, row_of, a):
     return -1
 
 
-@njit(nogil=True)
+@helper
 def _mend(key, cited, starts, owners, row_of, n_wrong):
     """Swap every repeat and self-citation of sorted rows away; say whether that was possible."""
     wrong_rows = np.empty(n_wrong, np.int64)
@@ -121,7 +120,7 @@ def _mend(key, cited, starts, owners, row_of, n_wrong):
     return True
 
 
-@njit(nogil=True)
+@helper
 def _mix(key, cited, starts, owners, row_of, n_swaps):
     """Try to swap random pairs; an impossible swap counts as a step that stays, which keeps the chain even."""
     for k in range(n_swaps):
@@ -224,7 +223,7 @@ def deal_year(key, first, last, ends, numbers, ref_offsets, refs, dealt_refs):
     return n_mended, n_stuck
 
 
-@njit(nogil=True)
+@helper
 def _class_of(work, ends, c):
     """Find the class of a work, at ``c`` or later."""
     while work >= ends[c]:

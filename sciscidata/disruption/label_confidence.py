@@ -14,9 +14,9 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._support.parallel import run_all
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import FIELD_YEAR, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import check_value, checked_config
-from sciscidata.schemas import CD_SCORES, require_columns
+from sciscidata.schemas import CD_SCORES, EXAMPLE, require_columns
 
 _COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
 _PAIRS = 16
@@ -44,7 +44,8 @@ def compute_label_confidence(
     are left out.
 
     Args:
-        scores: CD_SCORES; work_id may be missing, and other columns pass through. Give all scored works, not a sample:
+        scores: CD_SCORES; work_id may be missing, and other columns pass through. Labels by rank also need
+            ``primary_field`` and ``publication_year``. Give all scored works, not a sample:
             the prior is estimated from them. Counts of another window: rename its columns.
         thresholds: ``LabelThresholds()`` when None.
         shrink: whether small counts shrink towards those of all works.
@@ -54,7 +55,8 @@ def compute_label_confidence(
     Returns:
         The rows of ``scores`` in their order. ``label_confidence`` (Float64, 0 to 1) is the probability of the work's
         own label, ``p_consolidating``, ``p_neutral`` and ``p_disruptive`` (Float64) that of each; they add up to 1.
-        All are null where ``cd_index`` is null or NaN. Off by less than 1e-9 where n_k is below 256 or
+        All are null where ``cd_index`` is null or NaN. Of labels by rank they add up to the probability of any label,
+        and are null in cells without cut-offs. Off by less than 1e-9 where n_k is below 256 or
         has no say in the label, else by less than 1e-5.
 
     Raises:
@@ -72,15 +74,16 @@ def compute_label_confidence(
         [(0.632, 0.632, 0.368, 0.0), (1.0, 1.0, 0.0, 0.0)]
     """
     stage = "compute_label_confidence"
-    frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    known, needed = pl.Schema({**EXAMPLE, **CD_SCORES}), [*_COUNTS, *cut.cell_columns]
+    frame = require_columns(scores, known, frame_name="CD_SCORES", stage=stage, columns=needed)
     columns = _check_groups(frame, by, stage)
     result = pl.Struct(dict.fromkeys(_COLUMNS, pl.Float64))
 
     def score(rows: pl.Series) -> pl.Series:
         return _score(rows.struct.unnest(), cut, shrink, columns).to_struct(rows.name)
 
-    chances = pl.struct(*dict.fromkeys([*_COUNTS, *columns])).map_batches(score, return_dtype=result)
+    chances = pl.struct(*dict.fromkeys([*needed, *columns])).map_batches(score, return_dtype=result)
     return frame.drop(_COLUMNS, strict=False).with_columns(chances.struct.unnest())
 
 
@@ -123,7 +126,7 @@ def find_label_ceiling(
     Raises:
         SchemaMismatchError: if a column is missing or has another type.
         EmptyInputError: if no work has an index and a citer.
-        ConfigError: if ``shares`` names another label, or one that no work has.
+        ConfigError: if ``shares`` names another label, or one that no work has; or the labels are by rank.
 
     Source: this project's.
 
@@ -187,6 +190,9 @@ def redraw_labels(
     stage = "find_label_ceiling"
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    if cut.cells:
+        msg = f"{stage}: the ceiling of labels by rank is not known. Give thresholds without LabelThresholds.cells."
+        raise ConfigError(msg)
     columns = _check_groups(frame, by, stage)
     labelled = compute_disruption_labels(frame.filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0), cut)
     rows = (
@@ -313,7 +319,7 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]
     cell, prior = np.zeros(rows.height, np.int64), np.zeros((1, 2))
     if shrink:
         cell, prior = _estimate_prior(rows, n_i, n_j, n_k, by)
-    found = np.empty((len(_COLUMNS), rows.height))
+    found = np.full((len(_COLUMNS), rows.height), np.nan)
 
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
@@ -321,6 +327,22 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]
         given = n_i[part], n_j[part], n_k[part], cd_index[part], cell[part]
         kernels.label_chances(*given, prior, shrink, *cuts, found[:, part])
 
+    def work_by_rank(of_cell: tuple[str, list[int]]) -> None:
+        at = np.array(of_cell[1])
+        low, first, last, high = cut.cells[of_cell[0]]
+        given = n_i[at], n_j[at], n_k[at], cd_index[at], cell[at]
+        ends, middle = np.empty((2, len(_COLUMNS), at.size))
+        kernels.label_chances(*given, prior, shrink, low, high, True, ends)
+        kernels.label_chances(*given, prior, shrink, first, last, False, middle)
+        cd, chances = cd_index[at], [ends[1], middle[2], ends[3]]
+        own = np.select([cd <= low, (first <= cd) & (cd <= last), cd >= high], chances, np.nan)
+        found[:, at] = [own, *chances]
+
+    if cut.cells:
+        rows_of = rows.select(FIELD_YEAR, at=pl.int_range(pl.len())).group_by("field_year").agg("at")
+        known = [(name, at) for name, at in rows_of.iter_rows() if name in cut.cells]
+        run_all(work_by_rank, known, pl.thread_pool_size())
+        return pl.DataFrame(dict(zip(_COLUMNS, found, strict=True))).fill_nan(None)
     n_threads = pl.thread_pool_size()
     step = max(_ROWS_AT_ONCE, -(-rows.height // n_threads))  # in one piece, works share most of what is computed
     run_all(work, pairwise([*range(0, rows.height, step), rows.height]), n_threads)

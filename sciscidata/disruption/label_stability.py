@@ -21,10 +21,13 @@ from sciscidata.schemas import WORKS, require_columns
 _Ages = Annotated[tuple[PositiveInt, ...], msgspec.Meta(min_length=1)]
 _CITERS: Final = {0: "0", 2: "1-2", 5: "3-5", 10: "6-10", 30: "11-30", None: "31+"}
 _REFERENCES: Final = {0: "0", 4: "1-4", 9: "5-9", 29: "10-29", None: "30+"}
-_GROUPS: Final = (
+GROUPS: Final = (
     "all",
     *(f"{group} citers" for group in _CITERS.values()),
     *(f"{group} references" for group in _REFERENCES.values()),
+)
+LABEL_STABILITY: Final = pl.Schema(
+    {"age": pl.Int32(), "group": pl.String(), "works": pl.Int64(), "share_same": pl.Float64()}
 )
 
 
@@ -95,7 +98,7 @@ def find_label_stability(
         )
         grouped = early.drop_nulls("is_same").select("is_same", group=of_work).explode("group").group_by("group")
         share = grouped.agg(works=pl.len().cast(pl.Int64), share_same=pl.col("is_same").mean())
-        parts.append(share.select(pl.lit(age, pl.Int32).alias("age"), "group", "works", "share_same"))
+        parts.append(share.select(pl.lit(age, pl.Int32).alias("age"), *LABEL_STABILITY.names()[1:]))
     found = pl.concat(parts)
     if found.is_empty():
         msg = (
@@ -103,7 +106,7 @@ def find_label_stability(
             "Give smaller ages, or data of more years."
         )
         raise EmptyInputError(msg)
-    return found.sort("age", pl.col("group").cast(pl.Enum(_GROUPS)))
+    return found.sort("age", pl.col("group").cast(pl.Enum(GROUPS)))
 
 
 def _label(counted: pl.DataFrame, thresholds: LabelThresholds | None, ending: str) -> pl.Series:

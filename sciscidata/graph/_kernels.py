@@ -13,6 +13,7 @@ from numba import njit
 
 from sciscidata._kernels.compile import kernel, prefetch
 from sciscidata._kernels.random import WEYL, mix64
+from sciscidata._kernels.sort import sort_range
 
 _FREE = np.int32(-1)
 _AHEAD = np.uint64(64)  # citations whose place in memory is asked for in advance
@@ -145,29 +146,14 @@ def scatter_references(pairs, low, cursor, refs):
             cursor[row] += 1
 
 
-@njit(nogil=True)
-def sort_row(refs, begin, end):
-    """Sort a row in place; most are short, so by insertion."""
-    if end - begin > 64:
-        refs[begin:end] = np.sort(refs[begin:end])
-        return
-    for i in range(begin + 1, end):
-        value = refs[i]
-        j = i - 1
-        while j >= begin and refs[j] > value:
-            refs[j + 1] = refs[j]
-            j -= 1
-        refs[j + 1] = value
-
-
 @kernel
 def sort_rows_drop_repeats(refs, row_end, degree):
     """Sort each row in place, drop repeats, close the gaps; return the number left."""
     out = 0
-    begin = 0
+    begin = np.int64(0)
     for row in range(row_end.size):
         end = row_end[row]
-        sort_row(refs, begin, end)
+        sort_range(refs, begin, end)
         first = out
         for i in range(begin, end):
             if out == first or refs[i] != refs[out - 1]:

@@ -11,20 +11,21 @@ import math
 
 import numpy as np
 
-from sciscidata._kernels.compile import kernel
+from sciscidata._kernels.compile import helper, kernel
+from sciscidata._kernels.sort import sort_range
 
 _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
 _CANCELLED = 1e-9  # of a variance: no more than this is left to a shortcut
 _TILE_BYTES = 2**18  # a part of the smallest second-level cache
 
 
-@kernel
+@helper
 def _both_hold(size, m):
     """Return the chance that two slots of a stratum both hold a venue that ``m`` of its ``size`` slots hold."""
     return m * (m - 1) / (size * (size - 1)) if size > 1 else 0.0
 
 
-@kernel
+@helper
 def _centred_square(size, m):
     """Return the squared norm of the centred matrix [both hold the venue], divided by n (n - 3)."""
     if size < 4 or size - m < 2:  # the factor of m - 1 is exact as it is
@@ -33,7 +34,7 @@ def _centred_square(size, m):
     return square / (size * (size - 3))
 
 
-@kernel
+@helper
 def _same_venue(sizes, x, means, joint, weights, own_parts, within):
     """Return mean and variance of how often two slots of one work both hold the venue with shares ``x``."""
     mean = 0.0
@@ -54,7 +55,7 @@ def _same_venue(sizes, x, means, joint, weights, own_parts, within):
     return mean, positive
 
 
-@kernel
+@helper
 def _surely_varies(sizes, x_a, x_b, parts_b):
     """Say whether a linear part is positive whatever a and b have to do with each other.
 
@@ -67,7 +68,7 @@ def _surely_varies(sizes, x_a, x_b, parts_b):
     return False
 
 
-@kernel
+@helper
 def _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, within):
     """Return the variance of how often two venues meet, a != b, by no shortcut.
 
@@ -124,7 +125,7 @@ def moments_of_cells(
     of_row = np.empty((n_venues, n_strata, 4))
     support = np.empty((n_venues, n_strata), np.uint32)
     lengths = np.zeros(n_venues, np.uint64)
-    n_holders = (shares > 0).sum(axis=0)
+    n_holders = np.zeros(n_strata, np.int64)
     among_others = np.empty(n_venues, np.bool_)  # wherever it is held, two more are: no pair fills such a stratum
     for v in range(n_venues):
         n = 0
@@ -132,13 +133,19 @@ def moments_of_cells(
             x = shares[v, c]
             root = x * math.sqrt(parts[v, c])
             across = x * math.sqrt(margin[c])
-            of_partner[v, c] = means[v, c], parts[v, c] + joint[v, c], root, across
+            of_partner[v, c, 0], of_partner[v, c, 1] = means[v, c], parts[v, c] + joint[v, c]
+            of_partner[v, c, 2], of_partner[v, c, 3] = root, across
             if x > 0:
+                n_holders[c] += 1
                 support[v, n] = c
-                of_row[v, n] = x, x * (1 - x), root, across
+                of_row[v, n, 0], of_row[v, n, 1] = x, x * (1 - x)
+                of_row[v, n, 2], of_row[v, n, 3] = root, across
                 n += 1
         lengths[v] = n
-        among_others[v] = (n_holders[support[v, :n]] > 2).all()
+    for v in range(n_venues):
+        among_others[v] = True
+        for i in range(lengths[v]):
+            among_others[v] &= n_holders[support[v, i]] > 2
     tile = max(1, _TILE_BYTES // (32 * n_strata))
     cursor = cell_starts[:-1].copy()
     for tile_end in range(tile, n_venues + tile, tile):
@@ -215,18 +222,18 @@ def co_occurrence(offsets, strata, n_strata):
                 met[n] = strata[s]
                 n += 1
             k[strata[s]] += 1
-        row = np.sort(met[:n])
+        sort_range(met, np.int64(0), np.int64(n))
         for i in range(n):
-            c = np.uint64(row[i])
+            c = np.uint64(met[i])
             for j in range(i + 1):
-                d = np.uint64(row[j])
+                d = np.uint64(met[j])
                 product = k[c] * k[d]
                 two[c, d] += product
                 for m in range(j + 1):
-                    e = np.uint64(row[m])
+                    e = np.uint64(met[m])
                     three[c, d, e] += product * k[e]
         for i in range(n):
-            k[row[i]] = 0
+            k[met[i]] = 0
     for c in range(n_strata):
         for d in range(c + 1):
             two[d, c] = two[c, d]
@@ -284,8 +291,8 @@ def linear_parts(shares, sizes, two, three, own):
             if shares[v, c] > 0:
                 support[n] = c
                 n += 1
-        quadratic[:] = 0
-        linear[:] = 0
+        for c in range(n_strata):
+            quadratic[c] = linear[c] = 0
         for i in range(n):
             x = shares[v, support[i]]
             for c in range(n_strata):

@@ -11,6 +11,7 @@ import numpy as np
 
 from sciscidata._kernels.compile import kernel
 from sciscidata._kernels.random import below, draw
+from sciscidata._kernels.sort import sort_range
 
 
 @kernel
@@ -98,11 +99,15 @@ def group_slots(offsets, slot_venues, unique):
     venues = np.empty(slot_venues.size, np.int32)
     counts = np.empty(slot_venues.size, np.int32)
     ends = np.empty(slot_venues.size, np.int64)
+    row = np.empty(slot_venues.size, slot_venues.dtype)
     n = 0
     for work in range(n_works):
-        row = np.sort(slot_venues[offsets[work] : offsets[work + 1]])
+        size = offsets[work + 1] - offsets[work]
+        for i in range(size):
+            row[i] = slot_venues[offsets[work] + i]
+        sort_range(row, np.int64(0), size)
         start = n
-        for i in range(row.size):
+        for i in range(size):
             if i and row[i] == row[i - 1]:
                 counts[n - 1] += not unique
             else:
@@ -147,7 +152,7 @@ def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally,
                         row[n] = b
                         n += np.uint64(1)
                         tally[b] = -tally[b]
-            row[:n].sort()
+            sort_range(row, np.int64(0), np.int64(n))
         for cell in range(n):
             b = np.uint32(row[cell])
             partners[start + cell] = b

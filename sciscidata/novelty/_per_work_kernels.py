@@ -14,7 +14,7 @@ import math
 
 import numpy as np
 
-from sciscidata._kernels.compile import kernel
+from sciscidata._kernels.compile import helper, kernel
 
 
 @kernel
@@ -271,7 +271,7 @@ def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, pa
             row[np.uint32(partners[cell])] = np.nan
 
 
-@kernel
+@helper
 def _select(values, low, high, k):
     """Reorder values[low .. high - 1] so that place k holds what it would if sorted, nothing larger before it.
 
@@ -300,7 +300,7 @@ def _select(values, low, high, k):
         low = cut
 
 
-@kernel
+@helper
 def _quantile(values, n, high, share):
     """Return NumPy's linear quantile of values[:n], whose lowest lie in values[:high] and are reordered there."""
     place = (np.int64(n) - 1) * share

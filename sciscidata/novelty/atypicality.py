@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -27,6 +28,8 @@ from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
 from sciscidata.novelty.venue_pairs import (
+    Cells,
+    Groups,
     check_venues,
     defer_scores,
     group,
@@ -60,6 +63,7 @@ _PARTS: Final = 64  # more than a year in each, for tables with strange years; n
 _SCORES: Final = ("novelty_score", "conventionality_score")
 
 Score: TypeAlias = Literal["sigmoid", "rank"]
+LookAtPairs: TypeAlias = Callable[[slice, Groups, Cells, Float64Array], None]
 
 
 def compute_atypicality(
@@ -351,8 +355,11 @@ class YearScorer:
         self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
         self.concentrations: dict[int, float] = {}
 
-    def score(self, j: int) -> pl.DataFrame:
-        """Return ATYPICALITY of the works of the j-th year, in index order. Years may be scored at the same time."""
+    def score(self, j: int, look_at: LookAtPairs | None = None) -> pl.DataFrame:
+        """Return ATYPICALITY of the works of the j-th year, in index order. Years may be scored at the same time.
+
+        ``look_at`` is shown the works, by index, and the z of their venue pairs.
+        """
         year = int(self.graph.years[j])
         works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
         n = works.stop - works.start
@@ -361,7 +368,7 @@ class YearScorer:
         if (span and not span[0] <= year <= span[1]) or (background and year not in background.years):
             self.left_out[works] = True
         else:
-            self._fill(j, works, (n_pairs, z_p10, z_median))
+            self._fill(j, works, (n_pairs, z_p10, z_median), look_at)
         rows = pl.DataFrame(
             {
                 "work_id": self.graph.work_ids[works],
@@ -385,7 +392,13 @@ class YearScorer:
         rows = rows if self.wanted is None else rows.filter(self.wanted[works])
         return pl.concat([pl.DataFrame(schema=ATYPICALITY), rows], how="diagonal")
 
-    def _fill(self, j: int, works: slice, columns: tuple[Int64Array, Float64Array, Float64Array]) -> None:
+    def _fill(
+        self,
+        j: int,
+        works: slice,
+        columns: tuple[Int64Array, Float64Array, Float64Array],
+        look_at: LookAtPairs | None,
+    ) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
         wanted = None if self.wanted is None else self.wanted[works]
@@ -419,6 +432,8 @@ class YearScorer:
         with np.errstate(divide="ignore", invalid="ignore"):
             z = (observed - mean) / deviation
         write_quantiles(groups, cells, z, columns, unique_pairs=config.unique_pairs)
+        if look_at is not None:
+            look_at(works, groups, cells, z)
         n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":

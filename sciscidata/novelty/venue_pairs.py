@@ -331,6 +331,20 @@ def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n
             advance(n_references)
 
 
+def hand_out(groups: Groups, cells: Cells, values: Float64Array) -> tuple[Int64Array, Float64Array]:
+    """Return where the pairs of each group begin, and the value of each pair of groups.
+
+    It is NaN where a pair has no cell.
+    """
+    from sciscidata.novelty import _per_work_kernels as kernels
+
+    starts, n_entries = kernels.entry_places(groups.offsets)
+    entries = np.empty(n_entries)
+    place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
+    kernels.hand_out(*groups.by_venue, *place, values, entries)
+    return starts, entries
+
+
 def write_quantiles(
     groups: Groups, cells: Cells, values: Float64Array, results: Sequence[AnyArray], *, unique_pairs: bool = False
 ) -> None:
@@ -340,10 +354,7 @@ def write_quantiles(
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    starts, n_entries = kernels.entry_places(groups.offsets)
-    entries = np.empty(n_entries)
-    place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-    kernels.hand_out(*groups.by_venue, *place, values, entries)
+    starts, entries = hand_out(groups, cells, values)
     kernels.work_quantiles(groups.offsets, groups.counts, starts, entries, LOW_QUANTILE, *results, unique_pairs)
 
 

@@ -13,6 +13,7 @@ from sciscidata.plots.figure import COLOURS as COLOURS
 from sciscidata.plots.figure import Look
 from sciscidata.plots.figure import plain as plain
 from sciscidata.plots.figure import save as save
+from sciscidata.plots.labels import plot_label_stability, plot_missing_data
 from sciscidata.plots.novelty import plot_novelty, plot_novelty_by_year, plot_uzzi_cells
 from sciscidata.plots.null_models import plot_null_cd_index
 from sciscidata.plots.own_label import plot_label
@@ -27,6 +28,8 @@ __all__ = [
     "plot_disruption",
     "plot_drawn",
     "plot_label",
+    "plot_label_stability",
+    "plot_missing_data",
     "plot_novelty",
     "plot_novelty_by_year",
     "plot_null_cd_index",

@@ -82,7 +82,8 @@ def plot_disruption(
         n_works = _draw_spread(picture.panels[0], batches, cut)
         picture.panels[0].tick_params(axis="x", labelsize=6 if picture.is_narrow else 7)
         of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
-        picture.title = f"Distribution of the CD index of {of_works} over the label bands, on log axes."
+        bands = "" if cut.cells else " over the label bands"
+        picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes."
         if eligible is not None and drawn is not None:
             picture.panels[0].set_ylabel("eligible works (log axis)")
             draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn)
@@ -107,7 +108,7 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
     # Where they lie in the picture, from 0 at its left to 1. The middle of a band is not that of its numbers.
     positions = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
     for i, label in enumerate(_LABELS):
-        if positions[i] < positions[i + 1]:
+        if positions[i] < positions[i + 1] and not thresholds.cells:  # each cell has bands of its own
             axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
             middle = (positions[i] + positions[i + 1]) / 2
             axes.text(

@@ -37,6 +37,7 @@ from sciscidata.terminal.messages import printable
 
 #: What each kind of source is called.
 SOURCE_NAMES: Final[Mapping[str, str]] = {
+    "example": "an OpenAlex example",
     "synthetic": "a synthetic world",
     "records": "OpenAlex records",
     "openalex": "the OpenAlex API",
@@ -105,6 +106,7 @@ _LICENCES: Final = {
     ),
 }
 _LICENCE_OF: Final = {
+    "example": "openalex",
     "records": "openalex",
     "openalex": "openalex",
     "snapshot": "openalex",
@@ -332,8 +334,12 @@ class _About:
         thresholds, _ = read_settings(self.manifest)
         low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
         lines.append(
-            f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, consolidating if "
-            f"{'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded scores."
+            "Disruption label: by rank within field and five years. The manifest has the four cut-offs of each cell; "
+            "works between them have no label. They apply to unrounded scores."
+            if thresholds.cells
+            else f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, "
+            f"consolidating if {'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded "
+            "scores."
         )
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
             if ceiling := describe_ceiling(self.manifest):
@@ -376,10 +382,12 @@ class _About:
     def drawn(self) -> str:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
+        within = "In each cell of field and five years the classes are equal, so these hardly say the label. "
+        cells = within if split.cell_columns else ""
         return (
             f"The SHA-256 of a work's id and the seed {split.seed} decides on its split. Balance of classes: "
-            f"{split.balance}. Where classes are balanced, their shares are not those of the source. Rows are in the "
-            "order of their split keys, so the first rows are no sample."
+            f"{split.balance}. {cells}Where classes are balanced, their shares are not those of the source. "
+            "Rows are in the order of their split keys, so the first rows are no sample."
         )
 
     def filters(self) -> list[tuple[str, int]]:
@@ -401,7 +409,7 @@ class _About:
         lines = [
             "Works without an abstract in the source are left out where the filter says so. Some large publishers "
             "do not pass on abstracts, so their works are rare here."
-        ] * (self.kind in ("openalex", "snapshot", "records", "sciscinet"))
+        ] * (self.kind in ("example", "openalex", "snapshot", "records", "sciscinet"))
         if languages := self._languages():
             lines.append(f"Languages kept: {', '.join(languages)}. Works in other languages are left out.")
         if self.kind == "synthetic":

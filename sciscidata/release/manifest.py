@@ -242,7 +242,11 @@ def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataF
 
 def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
     """Leave out options that are off and that older releases knew nothing of, so that a manifest keeps its bytes."""
-    kept = {**stated, "split": {name: value for name, value in stated["split"].items() if name != "n_dev" or value}}
+    later = {"split": "n_dev", "thresholds": "cells"}
+    kept = {**stated} | {
+        part: {name: value for name, value in stated[part].items() if name != option or value}
+        for part, option in later.items()
+    }
     chosen = stated.get("eligibility")
     if isinstance(chosen, Mapping):
         off = {name: option for name, option in LATER_FILTERS.items() if not chosen.get(option)}

@@ -49,7 +49,7 @@ def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) ->
         left["cd_index"] = "its counts are not known" if has_file else missing
     has_trusted_labels = source.get("labels") == "trust"
     if not has_trusted_labels:
-        done["disruption_label"] = "cd_index"
+        done["disruption_label"] = ", ".join(["cd_index", *thresholds.cell_columns])
     if manifest["novelty"]["available"]:
         atypicality = manifest.get("atypicality")
         has_z = has_file and bool(atypicality)

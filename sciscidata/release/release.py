@@ -156,9 +156,9 @@ class Release:
 
         Errors are as of ``scores``. An InputNotFoundError also says that the source did not count the citers.
         """
-        rows = pl.concat(
-            [self._read(split).select("openalex_id", "disruption_label", "cd_index") for split in self.splits]
-        )
+        thresholds = read_settings(self.manifest)[0]
+        read = ("openalex_id", "disruption_label", "cd_index", *thresholds.cell_columns)
+        rows = pl.concat([self._read(split).select(read) for split in self.splits])
         rows = self.scores.select("openalex_id", "split", *_COUNTS).join(rows, on="openalex_id", maintain_order="left")
         labelled = rows.drop_nulls("disruption_label")
         if len(unknown := labelled.filter(pl.any_horizontal(pl.col(_COUNTS).is_null()))):
@@ -174,11 +174,9 @@ class Release:
         least = min(stands_for.values(), default=1) or 1
         more = {label: max(1, round(_REPEATS * n / least) - 1) for label, n in stands_for.items()}
         times = pl.col("disruption_label").replace_strict(more, return_dtype=pl.UInt32)
-        counts = [*_COUNTS, "cd_index"]
+        counts = [*_COUNTS, *read[2:]]
         repeated = labelled.select(pl.col(counts).repeat_by(times)).explode(counts)
-        found = compute_label_confidence(
-            pl.concat([rows.select(counts), repeated]), read_settings(self.manifest)[0]
-        ).collect()
+        found = compute_label_confidence(pl.concat([rows.select(counts), repeated]), thresholds).collect()
         return rows.select("openalex_id", "split").hstack(found.head(len(rows)).drop(counts))
 
     def _read(self, split: str) -> pl.DataFrame:

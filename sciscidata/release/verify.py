@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import combinations, zip_longest
 from pathlib import Path
@@ -19,6 +19,7 @@ from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import (
+    FIELD_YEAR,
     NOVELTY_LABELS,
     VOCABULARIES,
     LabelThresholds,
@@ -27,7 +28,7 @@ from sciscidata.label_thresholds import (
     uzzi_label,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
-from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label
+from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label, vocabularies
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
@@ -119,7 +120,8 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     described = describe_examples(examples, label)
     for key, found in described.items():
         yield from _compare(found, manifest.get(key), key)
-    has_gaps = _has_trusted_labels(manifest) or lacks_scores(manifest)
+    is_by_rank = bool(manifest["thresholds"].get("cells"))
+    has_gaps = is_by_rank or _has_trusted_labels(manifest) or lacks_scores(manifest)
     yield from _check_counts(manifest.get("counts", {}), described["class_counts"], has_gaps=has_gaps)
     try:
         thresholds, settings = read_settings(manifest)
@@ -375,6 +377,9 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
             if drawn.get(cell, 0) != quota:
                 name = " + ".join(cell)
                 yield f"{group}: {counted(drawn.get(cell, 0), 'row')} of class {name}, the split asks for {quota:,}"
+        yield from (
+            _check_cells(group, frame, columns[0], vocabularies(label)[columns[0]]) if settings.cell_columns else ()
+        )
     ids = number_ids(pl.concat([examples["train"], examples["test"]])["openalex_id"])
     if not settings.is_stratified and not ids.null_count():
         keyed = pl.DataFrame([ids.alias("work_id"), split_keys(ids, settings.seed)])
@@ -383,6 +388,16 @@ def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, l
         if n_wrong:
             works = counted(n_wrong, "work belongs", "works belong")
             yield f"{BOTH}: {works} to the other split by the order of their keys"
+
+
+def _check_cells(split: str, frame: pl.DataFrame, column: str, words: Sequence[str]) -> Iterator[str]:
+    """Check that each cell of field and five years has equally many works of each class, but for one with the rest."""
+    n_each = [(pl.col(column) == word).sum().alias(word) for word in words]
+    drawn = frame.group_by(FIELD_YEAR).agg(n_each).iter_rows()
+    uneven = sorted(cell for cell, *counts in drawn if len(set(counts)) > 1)
+    if len(uneven) > bool(frame.height % len(words)):
+        n_cells = counted(len(uneven), "cell")
+        yield f"{split}: the classes of {n_cells} of field and five years are not equal, first {uneven[0]!r}"
 
 
 def _check_apart(train: pl.DataFrame, test: pl.DataFrame) -> Iterator[str]:

@@ -10,7 +10,17 @@ from typing import Final, Literal, TypeVar
 from sciscidata.own_label import OwnLabel, vocabularies
 
 Label = TypeVar("Label")
-Balance = Literal["disruption", "novelty", "joint", "pool", "none", "label"]
+Balance = Literal[
+    "disruption",
+    "novelty",
+    "joint",
+    "pool",
+    "none",
+    "label",
+    "disruption_within_field_year",
+    "novelty_within_field_year",
+    "label_within_field_year",
+]
 
 #: The label columns whose classes are drawn in equal numbers; ``balanced_columns`` knows that of ``"label"`` too.
 BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
@@ -33,6 +43,39 @@ def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
     """
     share, rest = divmod(n, len(labels))
     return {label: share + (place < rest) for place, label in enumerate(labels)}
+
+
+def share_quotas(n: int, counts: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
+    """Share ``n`` works over cells, each of which gives equally many works of each class.
+
+    A cell has room for as many of each class as its rarest class has. The shares are proportional to this room, by
+    largest remainder, then by name. What the classes do not divide evenly goes to the first classes of one cell.
+
+    Args:
+        n: works to share.
+        counts: works of each class by cell, in label order.
+
+    Returns:
+        The quotas of each class by cell. They add up to less than ``n`` where fewer works fit.
+
+    Example:
+        >>> share_quotas(10, {"Art 1990": [5, 2, 9], "Art 1995": [4, 9, 4], "Law 1990": [0, 9, 9]})
+        {'Art 1990': [1, 1, 1], 'Art 1995': [3, 2, 2], 'Law 1990': [0, 0, 0]}
+    """
+    room = {cell: min(counts[cell]) for cell in sorted(counts)}
+    n_classes = len(next(iter(counts.values()), [0]))
+    each, rest = divmod(n, n_classes)
+    total = sum(room.values())
+    wanted, rest = (each, rest) if total >= each else (total, 0)
+    shares = {cell: divmod(wanted * n_there, max(total, 1)) for cell, n_there in room.items()}
+    left = wanted - sum(share for share, _ in shares.values())
+    first = {*sorted(shares, key=lambda cell: (-shares[cell][1], cell))[:left]}
+    quotas = {cell: [share + (cell in first)] * n_classes for cell, (share, _) in shares.items()}
+    roomy = [cell for cell in quotas if rest and min(counts[cell][:rest]) > quotas[cell][0]]
+    if roomy:
+        cell = max(roomy, key=lambda cell: room[cell])
+        quotas[cell] = [quota + (place < rest) for place, quota in enumerate(quotas[cell])]
+    return quotas
 
 
 def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:

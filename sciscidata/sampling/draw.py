@@ -79,6 +79,9 @@ def draw_after_text(
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
+    if split.cell_columns:
+        fields = works.select("work_id", "primary_field").collect(engine="streaming")
+        eligible = eligible.join(fields, on="work_id", how="left")
     stages = {"scored": marked, "eligible": eligible}
     counts: dict[str, Any] = {
         "filters": count_removals(marked),

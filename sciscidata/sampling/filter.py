@@ -62,7 +62,8 @@ class EligibilityConfig:
         last_year: last year of the data. None: found in the numbers of works of each year, in spite of mistaken dates
             in the future (``last_year_of_data.find_last_year``).
         min_label_confidence: lowest confidence in the disruption label (``compute_label_confidence``), found from all
-            works before any filter. It needs n_i, n_j and n_k. None: any.
+            works before any filter. It needs n_i, n_j and n_k. Where novelty labels alone are balanced, that in the
+            novelty label (``compute_novelty_confidence``), which needs references. None: any.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or the years are out of order.
@@ -212,7 +213,7 @@ def join_candidates(
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
         facts.select(_FROM_WORKS)
-        .join(scored.drop(_OF_NAMES, strict=False), on="work_id", how="left")
+        .join(scored.drop(*_OF_NAMES, "publication_year", strict=False), on="work_id", how="left")
         .join(count_references(citations), on="work_id", how="left")
         .with_columns(pl.col("n_references").fill_null(0))
     )

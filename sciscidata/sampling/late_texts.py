@@ -4,8 +4,11 @@ What a record and its citations say is judged for every work. Language, title, a
 text. It is read in the order of the split keys, of no more works than the draw needs.
 
 Of each class a draw takes the first works in key order that pass. So only works whose key is below a bound are kept,
-several times as many as the draw wants. When a class runs out of them, the bound is raised and the query runs again.
+several times as many as the draw wants. When a class runs out of them, its bound is raised and the query runs again.
 The works that are read and drawn are the same as from the whole list.
+
+Where classes are balanced within cells of field and years, the cells get their shares before any text is read. If texts
+rule out so many works that a cell cannot fill its share, it gets less, and all shares are found anew.
 """
 
 from __future__ import annotations
@@ -17,10 +20,9 @@ from typing import Final
 
 import polars as pl
 
-from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.own_label import OwnLabel, vocabularies
 from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
-from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
 from sciscidata.sampling.filter import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
@@ -29,6 +31,7 @@ from sciscidata.sampling.split import (
     SplitConfig,
     balanced_columns,
     draw_order,
+    find_quotas,
     group_of_keys,
     needed_columns,
     split_keys,
@@ -41,7 +44,7 @@ logger = logging.getLogger(__name__)
 #: The first reading takes this many times the works that are wanted; later ones go by its result.
 _FIRST_SURPLUS: Final = 1.5
 _SPARE: Final = 20
-_KEYS: Final = 1 << 64
+_LAST_KEY: Final = (1 << 64) - 1
 #: How many works of a class are kept at first, in first readings, and how far the bound is raised.
 _READINGS: Final = 8
 
@@ -73,18 +76,17 @@ class Queue:
     ) -> None:
         self._labels = {name: pl.Enum(words) for name, words in vocabularies(label).items()}
         self._balanced, self._needed = balanced_columns(split, label), needed_columns(split, label)
-        self._eligible, self._split = eligible.select("work_id", "publication_year", *self._labels), split
+        columns = dict.fromkeys(["work_id", "publication_year", *split.cell_columns, *self._labels])
+        self._eligible, self._split, self._label = eligible.select(*columns), split, label
         self.n_eligible = int(counted["len"].sum())
-        cells = quota_cells(self._balanced, label)
-        self.quotas = {
-            "/".join(["", group, *cell]): quota
-            for group, size in split.groups.items()
-            for cell, quota in class_quotas(size, cells).items()
-        }
+        self._cell = ["split", *(["field_year"] if split.cell_columns else []), *self._balanced]
+        self._found = self._count(counted)
+        self.quotas = self._find_quotas()
         self.read = pl.DataFrame(schema={**WORKS, "removed_by": pl.String()})
         self.repeated: set[int] = set()
+        self._repeated: pl.Series | None = None
         self._accepted: dict[str, list[int]] = {cell: [] for cell in self.quotas}
-        self._bound = self._first_bound(counted)
+        self._bounds = self._first_bounds()
         self._order = self._load()
 
     @property
@@ -105,6 +107,14 @@ class Queue:
 
     def next_reading(self) -> pl.Series:
         """Choose the works to read next: of every class with room, the first unread ones in key order."""
+        within, n_wanted = self._split.cell_columns, sum(self._split.sizes.values())
+        while not within or sum(self.quotas.values()) == n_wanted:
+            found = self._first_unread()
+            if len(found) or not within or not self._share_anew():
+                return found
+        return pl.Series("work_id", [], pl.Int64)
+
+    def _first_unread(self) -> pl.Series:
         n_read, n_accepted = self.read.height, sum(map(len, self._accepted.values()))
         surplus = n_read / max(n_accepted, 1) if n_read else _FIRST_SURPLUS
         wanted = {
@@ -112,13 +122,28 @@ class Queue:
             for cell, quota in self.quotas.items()
             if quota > len(self._accepted[cell])
         }
+        by_cell = pl.Series([wanted.get(cell, 0) for cell in self.quotas], dtype=pl.Int64)
         while True:
             unread = self._order.filter(~pl.col("work_id").is_in(self.read["work_id"].implode()))
-            unread_by_cell = {cell: unread.filter(cell=cell)["work_id"].head(n) for cell, n in wanted.items()}
-            if self._bound == _KEYS or all(len(unread_by_cell[cell]) == n for cell, n in wanted.items()):
-                return pl.concat([pl.Series("work_id", [], pl.Int64), *unread_by_cell.values()])
-            self._bound = min(self._bound * _READINGS, _KEYS)
+            is_first = pl.int_range(pl.len()).over("cell") < by_cell.gather(unread["cell"].to_physical())
+            first = unread.filter(is_first).sort("cell", maintain_order=True)
+            there = dict(first["cell"].value_counts().iter_rows())
+            short = [cell for cell, n in wanted.items() if there.get(cell, 0) < n and self._bounds[cell] < _LAST_KEY]
+            if not short:
+                return first["work_id"]
+            self._bounds |= {cell: min(max(self._bounds[cell], 1) * _READINGS, _LAST_KEY) for cell in short}
             self._order = self._load()
+
+    def _share_anew(self) -> bool:
+        """Find the shares anew where cells of field and years have fewer works than their share; False if all have."""
+        short = {cell: len(works) for cell, works in self._accepted.items() if len(works) < self.quotas[cell]}
+        found = [short.get(cell, n) for cell, n in _by_cell(self._found).items()]
+        self._found = self._found.with_columns(found=pl.Series(found, dtype=pl.Int64))
+        self.quotas = self._find_quotas()
+        self._bounds = {cell: max(bound, self._bounds[cell]) for cell, bound in self._first_bounds().items()}
+        self._order = self._load()
+        self._accept()
+        return bool(short)
 
     def take(self, judged: pl.DataFrame, repeated: pl.Series | None = None) -> None:
         """Add works that were read (WORKS with ``removed_by``), and draw again from the start: batches leave no trace.
@@ -127,6 +152,11 @@ class Queue:
         are known, and the first in key order is drawn.
         """
         self.read = pl.concat([self.read, judged.cast(self.read.schema)])
+        self._repeated = repeated
+        self._accept()
+
+    def _accept(self) -> None:
+        repeated = self._repeated
         self.repeated = set() if repeated is None else set(repeated) & set(self._passed()["work_id"])
         self._accepted = {cell: [] for cell in self.quotas}
         named = self.read.select(
@@ -150,45 +180,73 @@ class Queue:
     def _passed(self) -> pl.DataFrame:
         return self.read.filter(pl.col("removed_by").is_null())
 
-    def _first_bound(self, counted: pl.DataFrame) -> int:
-        """Choose a bound below which every class has several times the works that it is going to ask for."""
-        balanced, total = self._balanced, self._split.n_train + self._split.n_test
-        bound = 1
-        for cell, quota in self.quotas.items():
-            _, group, *labels = cell.split("/")
-            is_of_cell = [pl.col(name) == label for name, label in zip(balanced, labels, strict=True)]
-            there = counted.filter(pl.lit(value=True), *is_of_cell)
-            share = {"train": self._split.n_train, "test": self._split.n_test}.get(group, total)
-            n_there = int(there["len"].sum()) * share // total
-            wanted = _READINGS * (int(quota * _FIRST_SURPLUS) + _SPARE)
-            bound = max(bound, _KEYS * wanted // max(n_there, 1) if quota else 0)
-        return min(bound, _KEYS)
+    def _count(self, counted: pl.DataFrame) -> pl.DataFrame:
+        """Count the works of each cell that may be drawn; of classes alone, about: ids are not hashed for it."""
+        if self._split.cell_columns:
+            keyed = self._by_batches(self._keyed, split=pl.String(), place=pl.UInt64(), field_year=pl.String())
+            return keyed.group_by(self._cell).agg(found=pl.len().cast(pl.Int64)).collect(engine="streaming")
+        total = self._split.n_train + self._split.n_test
+        sizes = {"train": self._split.n_train, "test": self._split.n_test}
+        shares = {group: sizes.get(group, total) for group in self._split.groups}
+        groups = pl.DataFrame({"split": list(shares), "share": list(shares.values())})
+        by_class = (
+            counted.drop_nulls(self._balanced)
+            .group_by(self._balanced or pl.lit(0))
+            .agg(pl.col("len").sum().cast(pl.Int64))
+        )
+        there = groups.join(by_class, how="cross")
+        return there.select(*self._cell, found=pl.col("len") * pl.col("share") // total)
+
+    def _find_quotas(self) -> dict[str, int]:
+        return _by_cell(find_quotas(self._found, self._split, self._label))
+
+    def _first_bounds(self) -> dict[str, int]:
+        """Choose bounds below which every class has several times the works that it is going to ask for."""
+        there = _by_cell(self._found)
+        wanted = {cell: _READINGS * (int(quota * _FIRST_SURPLUS) + _SPARE) for cell, quota in self.quotas.items()}
+        return {
+            cell: min(_LAST_KEY * wanted[cell] // max(there.get(cell, 0), 1), _LAST_KEY) if quota else 0
+            for cell, quota in self.quotas.items()
+        }
 
     def _load(self) -> pl.DataFrame:
-        """Keep the works below the bound, in the order in which they are drawn, those of dev last."""
+        """Keep the works below the bounds, in the order in which they are drawn, those of dev last."""
+        kept = self._by_batches(self._bounded, place=pl.UInt64(), cell=pl.Enum(list(self.quotas)))
+        return kept.collect(engine="streaming").sort(
+            pl.col("cell").cast(pl.String).str.starts_with("/dev"), "place", "work_id"
+        )
+
+    def _by_batches(self, function: Callable[[pl.DataFrame], pl.DataFrame], **more: pl.DataType) -> pl.LazyFrame:
+        """Put every eligible work through a function that adds columns."""
         # As in draw_split, a work without the label is in no class.
         labelled = self._eligible.drop_nulls(list(self._needed)).with_columns(
             pl.col(name).cast(dtype) for name, dtype in self._labels.items()
         )
-        schema = {**labelled.collect_schema(), "place": pl.UInt64(), "cell": pl.Enum(list(self.quotas))}
         # Inside the query, which waits for its slowest step; batches handed out would pile up behind the keys.
-        kept = labelled.map_batches(
-            self._keyed, schema=schema, predicate_pushdown=False, projection_pushdown=False, streamable=True
-        )
-        return kept.collect(engine="streaming").sort(
-            pl.col("cell").cast(pl.String).str.starts_with("/dev"), "place", "work_id"
+        return labelled.map_batches(
+            function,
+            schema={**labelled.collect_schema(), **more},
+            predicate_pushdown=False,
+            projection_pushdown=False,
+            streamable=True,
         )
 
     def _keyed(self, works: pl.DataFrame) -> pl.DataFrame:
         keys = split_keys(works["work_id"], self._split.seed)
         keyed = works.with_columns(keys, group_of_keys(keys, self._split)).with_columns(draw_order().alias("place"))
-        if self._bound < _KEYS:
-            keyed = keyed.filter(pl.col("place") < self._bound)
-        names = pl.concat_str(
-            pl.lit(""), "split", *(pl.col(name).cast(pl.String) for name in self._balanced), separator="/"
-        )
-        cells = names.cast(pl.Enum(list(self.quotas))).alias("cell")
-        return keyed.with_columns(cells).drop("split_key", "split")
+        return keyed.drop("split_key").with_columns(FIELD_YEAR if self._split.cell_columns else [])
+
+    def _bounded(self, works: pl.DataFrame) -> pl.DataFrame:
+        keyed = self._keyed(works)
+        names = pl.concat_str(pl.lit(""), *(pl.col(name).cast(pl.String) for name in self._cell), separator="/")
+        placed = keyed.with_columns(names.cast(pl.Enum(list(self.quotas))).alias("cell"))
+        bounds = pl.Series(list(self._bounds.values()), dtype=pl.UInt64).gather(placed["cell"].to_physical())
+        return placed.filter(pl.col("place") <= bounds).drop("split", "field_year", strict=False)
+
+
+def _by_cell(table: pl.DataFrame) -> dict[str, int]:
+    """Return the last column by the name of the cell that the others make up."""
+    return {"/".join(["", *cell]): n for *cell, n in table.iter_rows()}
 
 
 _NAMES: Final = ("work_id", "title", "doi")
@@ -228,9 +286,9 @@ def draw_before_text(
     No two drawn works are the same paper.
 
     ``structure`` is STRUCTURE, one row per work. It has the columns of ``names_read`` where fields or venues are
-    chosen. Further columns pass through. It runs several times: to count, for the first works of every class in key
-    order, and for those drawn. It also runs whenever the result's frames are collected. ``read_works`` returns the
-    WORKS rows of some ids.
+    chosen, and ``cell_columns`` of the split. Further columns pass through. It runs several times: to count, for the
+    first works of every class in key order, and for those drawn. It also runs whenever the result's frames are
+    collected. ``read_works`` returns the WORKS rows of some ids.
 
     The result is as of ``draw_after_text``. ``works`` are the drawn works; ``eligible`` is every work that passed or
     was never read. For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
@@ -257,7 +315,7 @@ def draw_before_text(
     """
     eligibility, split, window_years, data_date, label, without, texts = rules
     words = vocabularies(label)
-    needed = {**STRUCTURE, **{name: WORKS[name] for name in names_read(eligibility)}}
+    needed = {**STRUCTURE, **{name: WORKS[name] for name in (*names_read(eligibility), *split.cell_columns)}}
     frame = require_columns(structure, needed, frame_name="STRUCTURE", stage="draw_before_text")
     last_year = eligibility.last_year
     if last_year is None:  # found beforehand, for otherwise a query has to hold all works until it is
@@ -285,7 +343,7 @@ def draw_before_text(
     if len(queue.accepted) == sum(split.sizes.values()):
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
-        pool = remaining.select("work_id", *labels)
+        pool = remaining.select("work_id", *split.cell_columns, *labels)
     pool = pool.collect(engine="streaming")
     drawn = draw_or_explain(pool, split, filters, n_unread=n_unread, label=label, texts=texts)
     rejected = queue.facts(queue.rejected)

@@ -23,10 +23,10 @@ from sciscidata.errors import (
     WorkIdError,
 )
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import VOCABULARIES
+from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.options.checks import check_fields, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
-from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells
+from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
 from sciscidata.schemas import WORKS, require_columns
 from sciscidata.terminal.messages import counted
 
@@ -35,6 +35,7 @@ SPLITS: Final = ("train", "test", "dev")
 #: What stands for train and test where quotas are of both together.
 BOTH: Final = "train and test"
 _KEYS: Final = 1 << 64
+_WITHIN: Final = "_within_field_year"
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 _REMEDY: Final = (
@@ -44,6 +45,10 @@ _NOVELTY_REMEDY: Final = (
     "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
     "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
     "(NoveltyConfig.score='rank'), spreads novelty more evenly."
+)
+_NO_FIELD: Final = (
+    "no eligible work has a primary_field, so classes cannot be balanced within fields. Name the column of fields, or "
+    "balance without them: SplitConfig.balance={balance!r}."
 )
 _NO_NOVELTY: Final = (
     "no eligible work has a novelty label, so novelty cannot be balanced: a work needs two references whose venue "
@@ -63,8 +68,10 @@ class SplitConfig:
         balance: label whose classes get equal counts. ``"joint"``: the nine pairs of disruption and novelty label.
             ``"pool"``: equal disruption classes in train and test together, divided between the two without regard to
             class. ``"none"``: natural prevalence; all works in the order of their keys, the first ``n_train`` and the
-            next ``n_test``. ``"label"``: the own label (OwnLabel).
-        n_dev: works in a development split; 0: there is none. It changes neither train nor test.
+            next ``n_test``. ``"label"``: the own label (OwnLabel). ``"disruption_within_field_year"``, and novelty and
+            label alike: equal classes in each cell of primary field and five publication years.
+        n_dev: works in a development split; 0: there is none. It changes neither train nor test. (Within cells it
+            leaves fewer works to them, so the shares of the cells may differ.)
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or ``n_train`` and ``n_test`` are both 0.
@@ -104,6 +111,11 @@ class SplitConfig:
         return self.balance not in ("pool", "none")
 
     @property
+    def cell_columns(self) -> tuple[str, ...]:
+        """The columns of WORKS in whose cells classes get equal counts, if that is asked for."""
+        return ("primary_field", "publication_year") if self.balance.endswith(_WITHIN) else ()
+
+    @property
     def groups(self) -> dict[str, int]:
         """The number of works that each set of quotas is of: of each split, or of BOTH, and of dev."""
         if self.is_stratified:
@@ -118,12 +130,13 @@ def balanced_columns(config: SplitConfig, label: OwnLabel | None = None) -> tupl
         >>> balanced_columns(SplitConfig(balance="pool")), balanced_columns(SplitConfig(balance="none"))
         (('disruption_label',), ())
     """
-    if config.balance != "label":
-        return BALANCED[config.balance]
+    balance = config.balance.removesuffix(_WITHIN)
+    if balance != "label":
+        return BALANCED[balance]
     if label is None:
         msg = (
-            "SplitConfig.balance is 'label', but there is no label of your own. Set BuildConfig.label=OwnLabel(...), "
-            "or choose SplitConfig.balance='disruption'."
+            f"SplitConfig.balance is {config.balance!r}, but there is no label of your own. Set "
+            "BuildConfig.label=OwnLabel(...), or choose SplitConfig.balance='disruption'."
         )
         raise ConfigError(msg)
     return (label.name,)
@@ -138,6 +151,37 @@ def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[
     """
     columns = balanced_columns(config, label) or ("disruption_label" if label is None else label.name,)
     return columns if label is None or label.name in columns else (*columns, label.name)
+
+
+def find_quotas(counts: pl.DataFrame, config: SplitConfig, label: OwnLabel | None = None) -> pl.DataFrame:
+    """Return how many works of each cell are drawn: the columns of ``counts`` but ``found``, and ``quota``.
+
+    ``counts`` has the works ``found`` of each split, field_year where ``balance`` asks for it, and balanced labels.
+
+    Example:
+        >>> found = {"split": ["train"] * 3, "disruption_label": ["disruptive", "consolidating", "neutral"]}
+        >>> counts = pl.DataFrame(found).with_columns(field_year=pl.lit("Art 1990"), found=pl.Series([5, 4, 9]))
+        >>> config = SplitConfig(n_train=6, n_test=0, balance="disruption_within_field_year")
+        >>> find_quotas(counts, config)["quota"].to_list()
+        [2, 2, 2]
+    """
+    columns = balanced_columns(config, label)
+    cells, within = quota_cells(columns, label), ["field_year"] if config.cell_columns else []
+    rows: list[tuple[str | int, ...]] = []
+    for group, size in config.groups.items():
+        if not within:
+            rows += [(group, *cell, quota) for cell, quota in class_quotas(size, cells).items()]
+            continue
+        found: dict[str, list[int]] = {}
+        for cell, word, n in counts.filter(split=group).select(*within, *columns, "found").iter_rows():
+            found.setdefault(cell, [0] * len(cells))[cells.index((word,))] = n
+        rows += [
+            (group, field_year, *cell, quota)
+            for field_year, quotas in share_quotas(size, found).items()
+            for cell, quota in zip(cells, quotas, strict=True)
+        ]
+    texts = dict.fromkeys(["split", *within, *columns], pl.String())
+    return pl.DataFrame(rows, schema={**texts, "quota": pl.Int64()}, orient="row")
 
 
 def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
@@ -229,7 +273,8 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
 
     Args:
         labelled: eligible works, one row each: ``work_id`` Int64 and the label columns (String) that ``balance`` names;
-            for ``"none"``, ``disruption_label``. Works without these labels are never drawn. Other columns pass
+            for ``"none"``, ``disruption_label``. Within cells, ``primary_field`` and ``publication_year``; unknown
+            ones are a cell. Works without these labels are never drawn. Other columns pass
             through. The frame is collected once, so leave out texts.
         config: ``SplitConfig()`` when None.
         label: a label of your own, if ``labelled`` has one: works without it are never drawn. Needed for the balance
@@ -257,12 +302,16 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
     columns = needed_columns(settings, label)
     needed = {"work_id": WORKS["work_id"], **example_schema(label)}
     names = {"frame_name": "the labelled frame", "stage": "draw_split"}
-    frame = require_columns(labelled, needed, **names, columns=["work_id", *columns])
+    frame = require_columns(labelled, needed, **names, columns=["work_id", *columns, *settings.cell_columns])
     schema = {**frame.collect_schema(), "split": pl.String(), "split_key": pl.UInt64()}
 
     works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
     _check_works(works, columns, label)
     keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
+    if settings.cell_columns:
+        if works["primary_field"].null_count() == works.height:
+            raise NotEnoughWorksError(_NO_FIELD.format(balance=settings.balance.removesuffix(_WITHIN)))
+        keyed = keyed.hstack(works.select(FIELD_YEAR))
     drawn = _draw_groups(keyed, settings, label)
     in_order = pl.col("split").replace_strict({split: place for place, split in enumerate(SPLITS)})
     return (
@@ -296,38 +345,49 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str], label: OwnLabel | 
 
 def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> pl.DataFrame:
     columns = balanced_columns(config, label)
-    cells = quota_cells(columns, label)
     placed = keyed.with_columns(group_of_keys(keyed["split_key"], config).alias("split"))
-    quotas = pl.DataFrame(
-        [
-            (group, *cell, quota)
-            for group, size in config.groups.items()
-            for cell, quota in class_quotas(size, cells).items()
-        ],
-        schema=["split", *columns, "quota"],
-        orient="row",
-    )
-    _check_quotas(placed, quotas, columns, config)
-    rank = pl.int_range(pl.len()).over("split", *columns)
+    keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
+    counts = placed.group_by(keys).len("found")
+    quotas = find_quotas(counts, config, label)
+    if config.cell_columns:
+        _check_room(counts, quotas, config)
+    else:
+        _check_quotas(counts, quotas, columns, config)
+    rank = pl.int_range(pl.len()).over(keys)
     drawn = (
         placed.sort(draw_order(), "work_id")
         .with_columns(rank.alias("rank"))
-        .join(quotas, on=["split", *columns])
+        .join(quotas, on=keys)
         .filter(pl.col("rank") < pl.col("quota"))
     )
     pool = drawn.filter(split=BOTH)
     return pl.concat([pool.with_columns(divide_pool(pool, config)), drawn.filter(pl.col("split") != BOTH)])
 
 
-def _check_quotas(placed: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig) -> None:
+def _check_room(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> None:
+    """Check that the cells of field and five years have room for each split."""
+    lines: list[str] = []
+    for split, size in config.sizes.items():
+        cells, fit = counts.filter(split=split), int(quotas.filter(split=split)["quota"].sum())
+        if fit < size:
+            lines.append(
+                f"{split} needs {size:,} works, found {fit:,} of {cells['found'].sum():,} eligible: each of "
+                f"{cells['field_year'].n_unique():,} cells of field and five years gives as many works of each class "
+                "as it has of its rarest."
+            )
+    if lines:
+        remedy = _REMEDY.replace("or read more works", "read more works, or balance without cells")
+        lines.append(f"{remedy[:-1]}: SplitConfig.balance={config.balance.removesuffix(_WITHIN)!r}.")
+        raise NotEnoughWorksError("\n".join(lines))
+
+
+def _check_quotas(counts: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig) -> None:
     keys = ["split", *columns]
-    filled = quotas.join(placed.group_by(keys).len("found"), on=keys, how="left", maintain_order="left").with_columns(
-        pl.col("found").fill_null(0)
-    )
+    filled = quotas.join(counts, on=keys, how="left", maintain_order="left").with_columns(pl.col("found").fill_null(0))
     short = filled.filter(pl.col("found") < pl.col("quota"))
     if short.is_empty():
         return
-    eligible = f" of {placed.height:,}" if columns or config.n_dev else ""
+    eligible = f" of {counts['found'].sum():,}" if columns or config.n_dev else ""
     lines = [
         f"{split} {'need' if split == BOTH else 'needs'} {quota:,} {_name(cell)}{' ' if cell else ''}works, "
         f"found {count:,}{eligible} eligible."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.release.manifest import render_manifest
-from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
@@ -13,7 +12,7 @@ from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
 def open_corpus(config: CorpusConfig, request: SourceRequest) -> OpenedSource:
     """Open a corpus on disk."""
     refuse_linked_cache(config.folder, request.cache_dir)
-    return open_large(scan_corpus(config.folder), names_read(request.eligibility))
+    return open_large(scan_corpus(config.folder), request.read_early)
 
 
 def measure_corpus(config: CorpusConfig, __: SourceRequest) -> ToRead:

@@ -49,7 +49,7 @@ from sciscidata.records.ids import (
 )
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
-from sciscidata.sampling.filter import EligibilityConfig, names_read
+from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.late_texts import STRUCTURE
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.dry_run import ToRead
@@ -513,7 +513,7 @@ def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSourc
         rows, columns, report = read_labelled_files(config, request.cache_dir, advance, is_scored=is_scored)
     eligibility, left_out = leave_out_filters(request.eligibility, columns)
     has_cd_index = "cd_index" in columns
-    if not has_cd_index and request.split.balance not in ("label", "none"):
+    if not has_cd_index and not request.split.balance.startswith(("label", "none")):
         msg = (
             f"SplitConfig.balance is {request.split.balance!r}, and the labelled files have no cd_index, so no work "
             "has such a label. Set SplitConfig.balance='label'."
@@ -531,7 +531,7 @@ def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSourc
     if contradicting:
         found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
         logger.warning("labels that contradict their scores, taken as they are: %s", found)
-    works, structure = make_works(rows), make_structure(judged, names_read(eligibility))
+    works, structure = make_works(rows), make_structure(judged, request.read_early)
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:
         return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect(engine="streaming").sort("work_id")

@@ -15,7 +15,7 @@ from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.own_label import OwnLabel
-from sciscidata.sampling.filter import EligibilityConfig
+from sciscidata.sampling.filter import EligibilityConfig, names_read
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import Corpus
 
@@ -37,6 +37,13 @@ class SourceRequest:
     background: Path | None = None
     api: ApiConfig = field(default_factory=ApiConfig)
     only_corpus: bool = False
+
+    @property
+    def read_early(self) -> list[str]:
+        """Columns of works, besides the year, that filters, the balance or labels by rank read before texts."""
+        cells = self.split.cell_columns or self.thresholds.cell_columns
+        names = dict.fromkeys([*names_read(self.eligibility), *cells])
+        return [name for name in names if name != "publication_year"]
 
 
 class LabelFiles(NamedTuple):
@@ -108,7 +115,7 @@ class OpenedSource:
 def open_large(corpus: Corpus, names: Collection[str], **more: Any) -> OpenedSource:  # noqa: ANN401 (any field)
     """Open a corpus whose texts may not fit into memory: only those of works that may be drawn are read.
 
-    ``names`` are columns of works that filters read, from ``names_read``; ``more`` other fields of OpenedSource.
+    ``names`` are ``SourceRequest.read_early``; ``more`` other fields of OpenedSource.
     """
     works = corpus.works
 

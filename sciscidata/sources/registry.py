@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from sciscidata.corpus.folder import CorpusConfig
+from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import Corpus
 from sciscidata.sources.corpora import measure_corpus, open_corpus, open_frames
 from sciscidata.sources.dry_run import ToAsk, ToRead, name_only
+from sciscidata.sources.example.source import ExampleConfig, measure_example, open_example
 from sciscidata.sources.labelled import LabelledConfig, measure_labelled, open_labelled
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.openalex.open import measure_openalex, open_openalex
@@ -22,7 +24,8 @@ from sciscidata.sources.synthetic.source import SyntheticConfig, measure_synthet
 from sciscidata.sources.tables.source import TablesConfig, measure_tables, open_tables, write_tables
 
 SourceConfig = (
-    RecordsConfig
+    ExampleConfig
+    | RecordsConfig
     | TablesConfig
     | SyntheticConfig
     | OpenAlexConfig
@@ -47,7 +50,8 @@ class Source(NamedTuple):
     ``sample`` says why it gives no whole corpus; None: it does. ``own_scores`` says of a configuration why its scores
     are taken as they are; None: they are computed. ``no_novelty`` says why there is no novelty. ``can_be_ingested``
     says whether it can be written as a corpus on disk; ``ingest`` does it in its own way. ``has_tasks`` says whether an
-    engine may help. ``corpus_folder`` is where it is a corpus on disk already.
+    engine may help. ``corpus_folder`` is where it is a corpus on disk already. ``split`` is what is drawn of it by
+    default.
     """
 
     config: type
@@ -60,6 +64,7 @@ class Source(NamedTuple):
     can_be_ingested: bool = True
     has_tasks: bool = False
     corpus_folder: Callable[[Any], str | None] = lambda _: None
+    split: SplitConfig = SplitConfig()
 
 
 _LABELLED = Reason(
@@ -90,6 +95,7 @@ def _without_venues(config: OpenAlexConfig) -> Reason | None:
 
 
 SOURCES: Final = (
+    Source(ExampleConfig, open_example, measure_example, split=SplitConfig(n_train=120, n_test=30)),
     Source(RecordsConfig, open_records, measure_records),
     Source(TablesConfig, open_tables, measure_tables, ingest=write_tables),
     Source(SyntheticConfig, open_synthetic, measure_synthetic),

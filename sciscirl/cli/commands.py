@@ -242,7 +242,7 @@ class _Commands(Mapping[str, Command]):
         self._commands = commands
 
     def __getitem__(self, name: str) -> Command:
-        return load_part(LAB_COMMANDS[name][0]) if name in LAB_COMMANDS else self._commands[name]
+        return load_part(name) if name in LAB_COMMANDS else self._commands[name]
 
     def __iter__(self) -> Iterator[str]:
         yield from self._commands
@@ -270,6 +270,6 @@ SHOWN: Final[Mapping[str, str]] = MappingProxyType(
         "sft": f"{_RUN} backend n_epochs",
         "evaluate": "run release model local_model split preset temperature answers n_papers baselines out "
         "from_predictions",
-        **{name: shown for name, (_, shown) in LAB_COMMANDS.items()},
+        **LAB_COMMANDS,
     }
 )

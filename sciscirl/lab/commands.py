@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
     import sciscirl.lab.report.report
-    import sciscirl.lab.studies.repro.settings
+    import sciscirl.lab.studies.repro_options
     import sciscirl.lab.studies.sweep_options
     import sciscirl.runs.model_files
 
@@ -121,7 +121,7 @@ def report(
         trained = expand_folders(runs)
         for folder in asyncio.run(judge_finally(trained, options.release, metric=metric, base_url=base_url)):
             show(f"final: {folder}")
-    show(f"report: {write_report(options)}\npictures: {options.pictures}")
+    show(f"report: {write_report(options)}")
 
 
 def serve(
@@ -264,7 +264,7 @@ def sweep(
 
 
 def sweep_repro(
-    config: sciscirl.lab.studies.repro.settings.ReproConfig, code: sciscirl.runs.model_files.ModelCodeOptions
+    config: sciscirl.lab.studies.repro_options.ReproConfig, code: sciscirl.runs.model_files.ModelCodeOptions
 ) -> None:
     """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
 
@@ -274,9 +274,9 @@ def sweep_repro(
     Example:
         sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
     """
-    from sciscirl.lab.studies.repro.sweep import run_sweep
+    from sciscirl.lab.studies.repro import run_repro
 
-    asyncio.run(run_sweep(config))
+    asyncio.run(run_repro(config))
     show((config.out / "sweep.md").read_text("utf-8"))
     show(f"result: {config.out}")
 

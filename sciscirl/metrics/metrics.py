@@ -212,21 +212,6 @@ def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]
     }
 
 
-def group_error(mean: float, mean_square: float, n_groups: int) -> float | None:
-    """Return the standard error of a mean reward over the groups of a step; None for one group.
-
-    Args:
-        mean: of the rewards, groups of equal size.
-        mean_square: of the means of the groups (GROUP_SQUARE).
-        n_groups: in the step.
-
-    Example:
-        >>> group_error(0.5, 0.3125, 5)  # groups with the means 0.25, 0.25, 0.5, 0.75, 0.75: variance 0.0625
-        0.125
-    """
-    return math.sqrt(max(mean_square - mean * mean, 0.0) / (n_groups - 1)) if n_groups > 1 else None
-
-
 def _ties(frame: pl.DataFrame) -> int:
     return int((frame["problem"] == "tie").sum()) if "problem" in frame.columns else 0
 

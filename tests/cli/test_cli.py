@@ -21,6 +21,7 @@ from sciscidata.errors import ConfigError, InputNotFoundError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.release.manifest import hash_manifest
+from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from tests import program
@@ -326,11 +327,11 @@ def test_flags_go_over_the_configuration_file(tmp_path):
     ("text", "message"),
     [
         ("[splits]\nn_train = 3\n", r"no section \[splits\]. Did you mean split\?"),
-        ("[xyz]\nn_train = 3\n", r"no section \[xyz\]. It has \[records\], \[tables\], \[synthetic\]"),
+        ("[xyz]\nn_train = 3\n", r"no section \[xyz\]. It has \[example\], \[records\], \[tables\], \[synthetic\]"),
         ("[split]\nn_trian = 3\n", r"section \[split\] .* has no setting 'n_trian'. Did you mean n_train\?"),
         ("[split]\nxyz = 3\n", r"section \[split\] .* has no setting 'xyz'. It has n_train, n_test, seed, balance"),
         ("sorce = 'records'\n", r"the top level .* has no setting 'sorce'. Did you mean source\?"),
-        ("source = 'wos'\n", "BuildConfig.source is 'wos', needs one of records, tables, synthetic"),
+        ("source = 'wos'\n", "BuildConfig.source is 'wos', needs one of example, records, tables, synthetic"),
         ("[split\n", "not a TOML file"),
         ("[split]\nn_train = '3'\n", "SplitConfig.n_train is '3', needs a whole number"),
         ("[split.balance]\na = 1\n", "SplitConfig.balance is {'a': 1}, needs one of disruption"),
@@ -384,14 +385,11 @@ def test_a_word_in_the_configuration_file_replaces_no_release(run, tmp_path):
     assert (tmp_path / "slices" / "synthetic" / "manifest.json").stat() == before
 
 
-def test_what_records_and_paths_hold_is_printed_as_it_is(run, tmp_path, shared_data):
+def test_what_records_and_paths_hold_is_printed_as_it_is(run, tmp_path):
     lines = ['{"id": "[/b]"}', '{"id": ":smile:"}']
-    real = next((shared_data / "openalex").glob("*.jsonl*"), None)
-    if real is None:
-        pytest.skip("no records in the shared data")
     (tmp_path / "odd [red].jsonl").write_text("\n".join(lines) + "\n")
     flags = ["--n-train", "3", "--n-test", "0", "--min-citations", "0", "--no-complete-window", "--balance", "none"]
-    status, out, errors = run("build", "--input", "odd [red].jsonl", str(real), *flags, "--out", "mk[red]2")
+    status, out, errors = run("build", "--input", "odd [red].jsonl", str(WORKS_FILE), *flags, "--out", "mk[red]2")
     assert status == 0, errors
     assert "release: mk[red]2\n" in out
     assert "skipped: odd [red].jsonl line 1: " in out

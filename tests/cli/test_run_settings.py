@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import re
+import shlex
 from pathlib import Path
 
 import polars as pl
@@ -16,6 +17,7 @@ from sciscidata.cli.run_settings import render_toml
 from sciscidata.cli.settings import read_toml, resolve
 from sciscidata.config import BuildConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
+from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from tests.servers.openalex_server import OpenAlexServer
 
@@ -44,6 +46,7 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     "flags",
     [
+        ["--source", "example"],
         SMALL,
         ["--source", "synthetic", "--no-novelty", "--window-years", "all", "--cache-dir", 'a "b" \\ c'],
         [
@@ -106,8 +109,24 @@ def test_a_release_is_repeated_from_its_manifest(run):
     assert not Path("again/scores.parquet").exists()
 
 
-def test_a_manifest_without_paths_asks_for_them(run, shared_data):
-    file = str(shared_data / "openalex" / "openalexpro_A.works.jsonl.gz")
+def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(run, caplog):
+    caplog.set_level("INFO")
+    run(*SMALL, "--out", "my first")
+    look, then, help_ = caplog.messages[-3:]
+    names = look.removeprefix("look at: ").removesuffix(" in 'my first'").split(", ")
+    assert len(names) > 3
+    assert all(Path("my first", name).is_file() for name in names)
+    assert main(shlex.split(then.partition("  (")[0])[2:]) == 0
+    assert Path("my first.html").is_file()
+    with pytest.raises(SystemExit, match="0"):
+        main(shlex.split(help_.partition("  (")[0])[2:])
+    caplog.clear()
+    run(*SMALL, "--out", "two")
+    assert "look at: " not in caplog.text
+
+
+def test_a_manifest_without_paths_asks_for_them(run):
+    file = str(WORKS_FILE)
     few = ["--n-train", "3", "--n-test", "0", "--balance", "none", "--no-complete-window", "--no-novelty"]
     assert run("--input", file, *few, "--min-citations", "0", "--out", "one")[0] == 0
     status, _, err = run("--from-manifest", "one", "--out", "two")
@@ -134,14 +153,13 @@ def test_what_is_no_release_is_named(run, tmp_path):
     assert (status, "nothing is not a release" in err) == (1, True)
 
 
-def test_a_dry_run_says_what_would_be_read_and_writes_nothing(run, tmp_path, shared_data):
-    file = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
-    status, out, err = run("--input", str(file), "--dry-run")
+def test_a_dry_run_says_what_would_be_read_and_writes_nothing(run, tmp_path):
+    status, out, err = run("--input", str(WORKS_FILE), "--dry-run")
     assert status == 0, err
-    about = int(re.search(r"1 file of records, 10,392,924 bytes: about ([\d,]+) works", out)[1].replace(",", ""))
-    assert abs(about - 4_381) < 500
+    about = int(re.search(r"1 file of records, 3,922,182 bytes: about ([\d,]+) works", out)[1].replace(",", ""))
+    assert 0.3 < about / 4_381 < 1.2  # records that are cut to what is read are smaller than most
     assert "would draw: 5,000 train and 500 test works: disruptive 1,834, consolidating 1,834, neutral 1,832" in out
-    assert "too few, probably: disruptive (about 541, 1,834 wanted)" in out
+    assert "too few, probably: disruptive (about 204, 1,834 wanted)" in out
     assert [*tmp_path.iterdir()] == []
 
 
@@ -158,10 +176,9 @@ def test_a_dry_run_of_frames_reads_no_row(tmp_path):
 
 
 @pytest.fixture(scope="module")
-def server(request):
-    records = request.getfixturevalue("shared_data") / "openalex" / "synergy_A.works.jsonl.gz"
+def server():
     options = {"per_second": math.inf, "daily_credits": 10**9, "language": "en"}
-    with OpenAlexServer(records, key=KEY, **options) as server:
+    with OpenAlexServer(WORKS_FILE, key=KEY, **options) as server:
         yield server
 
 

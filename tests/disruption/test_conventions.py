@@ -15,7 +15,8 @@ import pytest
 
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import compute_cd_index
-from tests.disruption.test_index import frames, reference_graph
+from tests.disruption.test_index import frames
+from tests.real_graphs import scan_real
 
 ORIGINALS = ("cdindex", "wu_wang_evans", "sciscinet_v1_d", "sciscinet_v1_cd5", "novelpy", "pyscisci", "crossdi")
 
@@ -136,21 +137,11 @@ def test_a_preset_differs_from_its_original_only_without_a_year_and_in_self_cita
 
 
 @pytest.mark.parametrize(
-    ("graph", "preset", "n_defined", "n_zero"),
-    [
-        ("handball", "sciscinet_v1_cd5", 2_793, 580),
-        ("handball", "sciscinet_v1_d", 2_793, 223),
-        ("hepth", "sciscinet_v1_cd5", 20_462, 982),
-        ("hepth", "sciscinet_v1_d", 20_462, 836),
-        ("synergy_A", "sciscinet_v1_cd5", 1_689, 218),
-        ("synergy_A", "sciscinet_v1_d", 1_689, 109),
-    ],
+    ("preset", "n_defined", "n_zero"), [("sciscinet_v1_cd5", 1_689, 218), ("sciscinet_v1_d", 1_689, 109)]
 )
-def test_as_many_works_of_real_graphs_are_scored_as_by_the_notebooks_of_sciscinet(
-    shared_data, graph, preset, n_defined, n_zero
-):
-    """The notebooks were run on the same graphs, and every value was equal; of column D, works with references only."""
-    works, citations, _ = reference_graph(shared_data, graph)
+def test_as_many_real_works_are_scored_as_by_the_notebooks_of_sciscinet(preset, n_defined, n_zero):
+    """The notebooks were run on the same works, and every value was equal; of column D, works with references only."""
+    works, citations = scan_real()
     index = compute_cd_index(works, citations, CDConfig.compat(preset)).collect()["cd_index"]
     assert (index.count(), (index == 0).sum()) == (n_defined, n_zero)
 

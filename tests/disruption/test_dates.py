@@ -26,6 +26,7 @@ from sciscidata.stages import ingest, write_cd_index
 from tests import oracles
 from tests.disruption.test_index import configs, edge_lists
 from tests.disruption.test_windows import of_window
+from tests.real_graphs import scan_real
 
 BY_DAY = "publication_date"
 Dated = dict[int, tuple[int | None, date | None]]
@@ -100,18 +101,6 @@ def test_a_work_with_a_year_only_counts_as_of_the_first_of_july():
     assert scores["n_i"].item() == 2  # works 4 and 5
 
 
-def hepth_by_month(shared_data) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    folder = shared_data / "graph_hepth"
-    nodes, edges = (pl.read_parquet(folder / f"{name}.parquet") for name in ("nodes", "edges"))
-    month = pl.date("year", "month", 1)
-    works = nodes.select(
-        work_id=pl.col("id").cast(pl.Int64), publication_year=pl.lit(None, pl.Int32), publication_date=month
-    )
-    return works.lazy(), edges.select(
-        citing_id=pl.col("citing").cast(pl.Int64), cited_id=pl.col("cited").cast(pl.Int64)
-    ).lazy()
-
-
 def describe(index: pl.Series) -> tuple[int, int, int, float]:
     """Defined values, positive and negative ones, and a sum that depends on which work has which value."""
     weights = pl.Series(np.arange(len(index)) % 1_009)
@@ -122,7 +111,11 @@ def describe(index: pl.Series) -> tuple[int, int, int, float]:
 # HepTh, with 60 and 12 as its time delta; days on the generated graph, with 1,825 and 90.
 def test_hepth_by_month_has_the_values_of_pypi_cdindex(shared_data):
     config = CDConfig.compat("cdindex", time=BY_DAY, windows=("60mo", "12mo"))
-    scores = compute_cd_index(*hepth_by_month(shared_data), config).sort("work_id").collect()
+    works, citations = scan_real("hepth")
+    nodes = pl.read_parquet(shared_data / "graph_hepth" / "nodes.parquet")
+    month = nodes.select(pl.date("year", "month", 1)).to_series()
+    works = works.with_columns(publication_year=pl.lit(None, pl.Int32), publication_date=month)
+    scores = compute_cd_index(works, citations, config).sort("work_id").collect()
     assert scores["cd_index"].eq_missing(scores["cd_index_60mo"]).all()
     assert describe(scores["cd_index_60mo"]) == (26_804, 5_277, 16_466, 892_634.179056)
     assert describe(scores["cd_index_12mo"]) == (25_155, 3_198, 14_911, 166_303.3178)

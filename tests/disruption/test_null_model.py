@@ -20,7 +20,8 @@ from sciscidata.disruption.null_model import NULL_CD_INDEX, compute_null_cd_inde
 from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from tests import oracles
-from tests.disruption.test_index import edge_lists, frames, reference_graph, years_of_works
+from tests.disruption.test_index import edge_lists, frames, years_of_works
+from tests.real_graphs import scan_real
 
 NULLS = ("rewired", "configuration")
 
@@ -65,10 +66,9 @@ def test_every_draw_is_simple_and_keeps_degrees_and_cells(years, edges):
 
 
 @pytest.mark.parametrize("null", NULLS)
-def test_draws_of_a_real_graph_keep_it_too_whatever_the_threads(null, shared_data):
-    """HepTh has cells of thousands of citations, which are mended."""
-    works, citations, _ = reference_graph(shared_data, "hepth")
-    graph = build_graph(works, citations)
+def test_draws_of_a_real_graph_keep_it_too_whatever_the_threads(null):
+    """It has cells of thousands of citations, which are mended."""
+    graph = build_graph(*scan_real())
     drawn = assert_keeps_what_it_says(graph, null, n_threads=3)
     once = rewire(graph, 0, null=null, seed=7, n_threads=1)
     assert np.array_equal(once.graph.refs, drawn.refs)
@@ -211,9 +211,8 @@ def test_moments_over_a_thousand_draws_agree_with_all_rewirings_enumerated():
 
 
 @pytest.mark.parametrize("null", NULLS)
-def test_scores_do_not_depend_on_threads_and_hold_what_each_draw_gives(null, shared_data):
-    works, citations, _ = reference_graph(shared_data, "handball")
-    graph = build_graph(works, citations)
+def test_scores_do_not_depend_on_threads_and_hold_what_each_draw_gives(null):
+    graph = build_graph(*scan_real())
     one, three = (score_null(graph, null=null, n_draws=3, seed=5, n_threads=n) for n in (1, 3))
     assert one.equals(three)
     assert one.select("work_id", "cd_index").equals(score_graph(graph).select("work_id", "cd_index"))

@@ -25,6 +25,7 @@ from sciscidata.novelty.config import COMPAT, NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.schemas import ATYPICALITY
 from tests.novelty import oracle
+from tests.real_graphs import scan_real
 
 Records = dict[int, tuple[int | None, int | None]]
 ANALYTIC = NoveltyConfig()
@@ -372,12 +373,8 @@ def shape(year: venue_pairs.Slots) -> tuple:
 
 
 @pytest.mark.parametrize("null", ["analytic", "permutation"])
-def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared_data, null):
-    folder = shared_data / "graph_handball"
-    works = pl.scan_parquet(folder / "nodes.parquet").select(
-        work_id="id", publication_year="year", source_id="source_no"
-    )
-    citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
+def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(null):
+    works, citations = scan_real()
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     config = NoveltyConfig(null=null)

@@ -28,6 +28,7 @@ from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import seal
 from tests.novelty import oracle
 from tests.novelty.test_atypicality import ANY_CONFIG, ANY_CORPUS, Records, frames, random_corpus, scored
+from tests.real_graphs import scan_real
 
 KEY = b"sciscidata_background"
 SHUFFLES = NoveltyConfig(null="permutation", n_shuffles=4, seed=3)
@@ -43,16 +44,6 @@ def part_of(works: set[int], records: Records, edges: list[tuple[int, int]]) -> 
     kept = [(citing, cited) for citing, cited in edges if citing in works]
     known = works | {cited for _, cited in kept}
     return {work: record for work, record in records.items() if work in known}, kept
-
-
-def handball(shared_data: Path) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    folder = shared_data / "graph_handball"
-    works = pl.scan_parquet(folder / "nodes.parquet")
-    citations = pl.scan_parquet(folder / "edges.parquet")
-    return (
-        works.select(work_id="id", publication_year="year", source_id="source_no"),
-        citations.select(citing_id="citing", cited_id="cited"),
-    )
 
 
 @given(ANY_CORPUS, ANY_CONFIG, st.data())
@@ -72,8 +63,8 @@ def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(cor
 
 
 @pytest.mark.parametrize("config", [NoveltyConfig(), SHUFFLES], ids=["analytic", "permutation"])
-def test_real_works_pulled_alone_get_the_values_of_the_field(shared_data, file, config):
-    works, citations = handball(shared_data)
+def test_real_works_pulled_alone_get_the_values_of_the_field(file, config):
+    works, citations = scan_real()
     write_null_model(works, citations, file, config, n_threads=3)
     whole = compute_atypicality(works, citations, config).sort("work_id").collect()
     assert compute_atypicality(works, citations, config, background=file).sort("work_id").collect().equals(whole)
@@ -122,8 +113,8 @@ def test_rows_are_the_counts_and_means_of_plain_loops_sorted_one_year_per_row_gr
     assert table.years == {year for year, _ in records.values()}
 
 
-def test_rows_do_not_depend_on_threads_and_years_can_be_chosen(shared_data, tmp_path):
-    works, citations = handball(shared_data)
+def test_rows_do_not_depend_on_threads_and_years_can_be_chosen(tmp_path):
+    works, citations = scan_real()
     one, more, few = (tmp_path / name for name in ("one", "more", "few"))
     write_null_model(works, citations, one, n_threads=1)
     write_null_model(works, citations, more, n_threads=4)
@@ -220,8 +211,8 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
     compute_atypicality(works, citations, background=file)
 
 
-def test_a_damaged_file_is_noticed_where_its_rows_are_read(shared_data, file):
-    works, citations = handball(shared_data)
+def test_a_damaged_file_is_noticed_where_its_rows_are_read(file):
+    works, citations = scan_real()
     write_null_model(works, citations, file)
     content = bytearray(file.read_bytes())
     content[len(content) // 3] ^= 16

@@ -21,6 +21,7 @@ from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, 
 from sciscidata.novelty.venue_pairs import group, observe, venue_numbers
 from sciscidata.schemas import COMMONNESS
 from tests.novelty import venue_pair_oracle as oracle
+from tests.real_graphs import scan_real
 
 DEFAULT = CommonnessConfig()
 
@@ -132,12 +133,8 @@ def test_a_year_that_comes_twice_with_other_works_changes_no_work_of_the_first()
     assert twin.equals(expected.filter(pl.col("work_id").is_in(twin["work_id"].implode())))
 
 
-def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared_data):
-    folder = shared_data / "graph_handball"
-    works = pl.scan_parquet(folder / "nodes.parquet").select(
-        work_id="id", publication_year="year", source_id="source_no"
-    )
-    citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
+def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine():
+    works, citations = scan_real()
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     expected = score_commonness(graph, venues, n_threads=1)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.indicators import compute_foster_novelty, find_communities
 from sciscidata.novelty.communities import _venue_links, _work_links
+from tests.real_graphs import scan_real
 
 CITATIONS = {"citing_id": pl.Int64, "cited_id": pl.Int64}
 
@@ -56,15 +57,10 @@ def test_every_share_equals_plain_loops(corpus):
     assert_equals_plain_loops(*corpus)
 
 
-@pytest.fixture(scope="module")
-def handball(shared_data) -> tuple[pl.DataFrame, pl.DataFrame]:
-    nodes, edges = (pl.read_parquet(shared_data / "graph_handball" / f"{part}.parquet") for part in ("nodes", "edges"))
-    return nodes, edges.select(pl.all().cast(pl.Int64)).select(citing_id="citing", cited_id="cited")
-
-
-def test_shares_of_a_real_graph_equal_plain_loops_with_venues_as_communities(handball):
-    nodes, citations = handball
-    assert assert_equals_plain_loops(dict(nodes.select("id", "source_no").rows()), citations.rows()) > 3_000
+def test_shares_of_a_real_graph_equal_plain_loops_with_venues_as_communities():
+    works, citations = scan_real()
+    venues = dict(works.select("work_id", "source_id").collect().rows())
+    assert assert_equals_plain_loops(venues, citations.collect().rows()) > 1_500
 
 
 def test_communities_may_be_text_or_a_category():
@@ -110,16 +106,15 @@ def test_two_groups_that_hardly_cite_each_other_are_two_communities_the_larger_f
     assert find_communities(works.reverse(), citations.reverse(), of="works", method=method).equals(found)
 
 
-def test_venues_that_are_cited_together_are_one_community_and_every_seed_gives_the_same_bytes_again(handball):
+def test_venues_that_are_cited_together_are_one_community_and_every_seed_gives_the_same_bytes_again():
     igraph = pytest.importorskip("igraph")
-    nodes, citations = handball
-    works = nodes.select(work_id="id", source_id="source_no").lazy()
-    found = find_communities(works, citations.lazy(), seed=3)
-    assert find_communities(works.reverse(), citations.lazy().reverse(), seed=3).equals(found)
-    links = _venue_links(nodes.select(work_id="id", node="source_no"), citations.lazy())
-    joined = nodes.select("id", "source_no").join(found, left_on="id", right_on="work_id").unique("source_no")
-    venue_of = dict(joined.drop_nulls("community").select("source_no", "community").rows())
-    assert joined.filter(pl.col("community").is_null())["source_no"].is_in(links["a"].to_list()).any() is False
+    works, citations = scan_real()
+    found = find_communities(works, citations, seed=3)
+    assert find_communities(works.reverse(), citations.reverse(), seed=3).equals(found)
+    links = _venue_links(works.select("work_id", node="source_id").collect(), citations)
+    joined = works.collect().join(found, on="work_id").unique("source_id")
+    venue_of = dict(joined.drop_nulls("community").select("source_id", "community").rows())
+    assert joined.filter(pl.col("community").is_null())["source_id"].is_in(links["a"].to_list()).any() is False
     graph = igraph.Graph.TupleList(links.select("a", "b", "weight").rows(), weights=True)
     modularity = graph.modularity([venue_of[name] for name in graph.vs["name"]], weights="weight")
     best = graph.community_multilevel(weights="weight").modularity

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sciscidata as ssd
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.indicators import compute_shibayama_novelty
 from sciscidata.novelty import reference_distances
@@ -79,19 +80,15 @@ def test_every_pair_and_percentile_equals_plain_loops(corpus):
 
 
 @pytest.fixture(scope="module")
-def titles(shared_data):
+def titles():
     """Real works: how often words of each title fall into 16 boxes, and references between them."""
-    nodes, edges = (
-        pl.read_parquet(shared_data / "openalex" / f"synergy_A.{part}.parquet") for part in ("nodes", "edges")
-    )
-    known = nodes.select(pl.col("id").str.strip_prefix("W").cast(pl.Int64), "title").rows()
+    works, citations, _ = ssd.scan_example()
     vectors: dict[int, list[float] | None] = {}
-    for work, title in known:
+    for work, title in works.select("work_id", "title").collect().rows():
         vectors[work] = None if title is None else [0.0] * 16
         for word in (title or "").lower().split():
             vectors[work][zlib.crc32(word.encode()) % 16] += 1
-    inside = edges.select(pl.col("citing", "cited").str.strip_prefix("W").cast(pl.Int64))
-    return vectors, inside.filter(pl.col("cited").is_in(list(vectors))).rows()
+    return vectors, citations.filter(pl.col("cited_id").is_in(list(vectors))).collect().rows()
 
 
 def test_scores_of_real_titles_equal_plain_loops(titles):

@@ -19,6 +19,7 @@ from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty, score_wang_novelty
 from sciscidata.schemas import WANG_NOVELTY
 from tests.novelty import venue_pair_oracle as oracle
+from tests.real_graphs import scan_real
 
 EVERY_PAIR = WangConfig(profile_years=1, burn_in_years=1, reuse_years=None, drop_least_cited=0)
 
@@ -199,12 +200,8 @@ def test_the_bits_of_the_scores_are_pinned():
     assert hashlib.sha256(columns).hexdigest()[:16] == "097204d4fa5e4ffb"
 
 
-def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine(shared_data):
-    folder = shared_data / "graph_handball"
-    works = pl.scan_parquet(folder / "nodes.parquet").select(
-        work_id="id", publication_year="year", source_id="source_no"
-    )
-    citations = pl.scan_parquet(folder / "edges.parquet").select(citing_id="citing", cited_id="cited")
+def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine():
+    works, citations = scan_real()
     graph = build_graph(works, citations)
     venues = venue_numbers(graph, works)
     expected = score_wang_novelty(graph, venues, n_threads=1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import itertools
 import json
 import logging
@@ -48,6 +47,7 @@ from sciscidata.openalex_api.config import config_file
 from sciscidata.openalex_api.request import MAX_KEY_BYTES
 from sciscidata.openalex_api.retries_and_limits import Pacer
 from sciscidata.openalex_api.store import ResponseStore
+from tests.conftest import example_lines
 from tests.servers.openalex_server import OpenAlexServer
 from tests.servers.serving import serving
 
@@ -930,9 +930,8 @@ def check_counts(content: dict[str, Any]) -> str | None:
     return None if found == count else f"groups add up to {found} and not to {count}"
 
 
-def test_chaos_ends_with_the_answers_of_a_clean_run_and_with_the_servers_bill(shared_data, tmp_path):
-    with gzip.open(shared_data / "openalex" / "synergy_A.works.jsonl.gz", "rt", encoding="utf-8") as file:
-        records = [json.loads(line) for line in itertools.islice(file, 300)]
+def test_chaos_ends_with_the_answers_of_a_clean_run_and_with_the_servers_bill(tmp_path):
+    records = [json.loads(line) for line in example_lines()[:300]]
     works = [int(record["id"].rpartition("W")[2]) for record in records[:150]]
     requests = [works_request(work, select="id,publication_year") for work in works]
     requests += [works_request(filter=f"cites:W{work}", group_by="publication_year") for work in works]

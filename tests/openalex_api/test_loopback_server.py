@@ -17,6 +17,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata.sources.example.source import WORKS_FILE
+from tests.conftest import example_lines
 from tests.servers.openalex_server import FAULTS, REFUSALS, SPOILT, OpenAlexServer
 
 KEY = "k-0123456789"
@@ -39,10 +41,6 @@ def exchanges(folder: Path, name: str) -> list[dict[str, Any]]:
     ]
 
 
-def records_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in gzip.decompress(path.read_bytes()).split(b"\n") if line.strip()]
-
-
 def shape(value: Any) -> Any:
     """Keys and types, in order; the elements of a list taken together."""
     if isinstance(value, dict):
@@ -53,13 +51,8 @@ def shape(value: Any) -> Any:
 
 
 @pytest.fixture(scope="module")
-def synergy(shared_data):
-    return shared_data / "openalex" / "synergy_A.works.jsonl.gz"
-
-
-@pytest.fixture(scope="module")
-def records(synergy):
-    return records_of(synergy)
+def records():
+    return [json.loads(line) for line in example_lines()]
 
 
 @pytest.fixture(scope="module")
@@ -69,8 +62,8 @@ def some(records):
 
 
 @pytest.fixture(scope="module")
-def server(synergy):
-    with OpenAlexServer(synergy, key=KEY, per_second=math.inf, daily_credits=10**9) as running:
+def server():
+    with OpenAlexServer(WORKS_FILE, key=KEY, per_second=math.inf, daily_credits=10**9) as running:
         yield running
 
 

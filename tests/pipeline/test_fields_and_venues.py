@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import math
 from dataclasses import asdict
@@ -34,6 +33,7 @@ from sciscidata.cli.main import main
 from sciscidata.cli.settings import resolve
 from sciscidata.errors import ConfigError
 from sciscidata.sources.openalex.candidates import Candidates
+from tests.conftest import example_lines
 from tests.servers.openalex_server import OpenAlexServer
 
 WORLD = SyntheticConfig(n_works=4_000)
@@ -182,9 +182,8 @@ def test_flags_and_toml_name_fields_and_venues(tmp_path: Path, capsys: pytest.Ca
     assert (config.eligibility.fields, config.eligibility.venues) == (("Art",), ("Nature",))
 
 
-def test_the_api_is_asked_for_the_chosen_works_only(shared_data: Path, tmp_path: Path) -> None:
-    content = (shared_data / "openalex" / "synergy_A.works.jsonl.gz").read_bytes()
-    works = [json.loads(line) for line in gzip.decompress(content).split(b"\n")[:-1]]
+def test_the_api_is_asked_for_the_chosen_works_only(tmp_path: Path) -> None:
+    works = [json.loads(line) for line in example_lines()]
     sources: list[str] = []
     for number, work in enumerate(works):
         id_, name = ((27, "Medicine"), (17, "Computer Science"), (26, "Mathematics"))[number % 3]

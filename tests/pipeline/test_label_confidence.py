@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from sciscidata import (
     BuildConfig,
     EligibilityConfig,
     LabelledConfig,
+    LabelThresholds,
+    NoveltyConfig,
     OpenAlexConfig,
     SciSciNetConfig,
     SplitConfig,
@@ -22,6 +25,7 @@ from sciscidata import (
     compute_label_confidence,
     compute_labels,
     find_label_ceiling,
+    indicators,
     ingest,
     scan_synthetic,
     verify,
@@ -124,3 +128,25 @@ def test_a_source_without_counts_of_all_works_cannot_be_filtered_by_confidence(s
     rules = EligibilityConfig(min_label_confidence=0.7)
     with pytest.raises(ConfigError, match=rf"min_label_confidence needs n_i, n_j and n_k of all works.*{remedy}"):
         BuildConfig(source=source, out=Path("x"), eligibility=rules)
+
+
+def test_where_novelty_is_balanced_the_filter_is_of_the_novelty_label(tmp_path: Path) -> None:
+    rule, rules = LabelThresholds(novelty_rule="uzzi"), EligibilityConfig(min_label_confidence=0.3)
+    config = BuildConfig(
+        source=WORLD, out=tmp_path / "sure", cache_dir=tmp_path / "cache", thresholds=rule, eligibility=rules,
+        split=SplitConfig(n_train=30, n_test=15, balance="novelty"),
+    )  # fmt: skip
+    release = build(config)
+    verify(release.folder)
+    works, citations, _ = scan_synthetic(WORLD)
+    sure = indicators.compute_novelty_confidence(works, citations, thresholds=rule).filter(
+        pl.col("label_confidence") >= 0.3
+    )
+    drawn = pl.concat([release.train, release.test])["openalex_id"].str.strip_prefix("W").cast(pl.Int64)
+    assert drawn.len() == 45
+    assert drawn.is_in(sure.collect()["work_id"].implode()).all()
+    assert release.manifest["counts"]["filters"]["unsure_label"] > 100
+    with pytest.raises(ConfigError, match=r"NoveltyConfig\.score is 'rank'.*Set NoveltyConfig\.score='sigmoid'"):
+        replace(config, novelty=NoveltyConfig(score="rank"))
+    with pytest.raises(ConfigError, match="min_label_confidence needs the references of all works"):
+        replace(config, source=OpenAlexConfig())

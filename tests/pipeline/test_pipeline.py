@@ -47,12 +47,14 @@ from sciscidata.sampling.draw import DrawRules, draw_after_text
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import EXAMPLE, Corpus
+from sciscidata.sources.example.source import WORKS_FILE, ExampleConfig
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, example_lines
 from tests.program import run
+from tests.real_graphs import read_reference
 
 #: SHA-256 of the default slice, `build_slice.py --source synthetic`. A change here is an entry under Data in the
 #: CHANGELOG.
@@ -137,9 +139,8 @@ def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
     assert hashes(first.folder, names) == hashes(second.folder, names)
 
 
-def test_real_records_give_a_verified_balanced_slice_with_the_pinned_bytes(shared_data, tmp_path):
-    records = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
-    config = small(tmp_path, source=RecordsConfig(inputs=(str(records),)), split=SplitConfig(n_train=120, n_test=30))
+def test_real_records_give_a_verified_balanced_slice_with_the_pinned_bytes(tmp_path):
+    config = small(tmp_path, source=ExampleConfig(), split=SplitConfig(n_train=120, n_test=30))
     release = build(config)
     verify_release(release.folder)
     assert hashes(release.folder) == SYNERGY_SLICE
@@ -151,8 +152,8 @@ def test_real_records_give_a_verified_balanced_slice_with_the_pinned_bytes(share
     )
     assert str(tmp_path) not in (release.folder / "manifest.json").read_text()
     # Every released score is the one PyPI cdindex computed.
-    expected = pl.read_parquet(shared_data / "openalex" / "synergy_A.cd5_reference.parquet")
-    rows = pl.concat([release.train, release.test]).join(expected, left_on="openalex_id", right_on="id")
+    expected = read_reference("example")[2].with_columns(openalex_id=pl.format("W{}", "work_id"))
+    rows = pl.concat([release.train, release.test]).join(expected, on="openalex_id")
     assert rows.height == 150
     assert (rows["cd_index"] == rows["cd5"]).all()
     assert [rows[name].null_count() for name in NOVELTY_COLUMNS] == [72] * 3
@@ -164,8 +165,8 @@ def without_novelty(path: Path) -> bytes:
     return render_jsonl(pl.DataFrame(lines, schema=EXAMPLE))
 
 
-def test_novelty_changes_its_own_fields_and_neither_ids_nor_anything_else(shared_data, tmp_path):
-    records = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+def test_novelty_changes_its_own_fields_and_neither_ids_nor_anything_else(tmp_path):
+    records = ExampleConfig()
     split = SplitConfig(n_train=120, n_test=30)
     without = build(small(tmp_path, source=records, split=split, novelty=None))
     assert hashes(without.folder) == SYNERGY_SLICE_WITHOUT_NOVELTY
@@ -272,8 +273,8 @@ def test_a_background_replaces_nothing_but_a_background_and_only_when_asked(tmp_
         write_background(OpenAlexConfig(), tmp_path / "new.parquet")
 
 
-def test_reading_the_records_in_another_order_or_in_parts_gives_the_same_slice(shared_data, tmp_path):
-    lines = gzip.decompress((shared_data / "openalex" / "synergy_A.works.jsonl.gz").read_bytes()).split(b"\n")[:-1]
+def test_reading_the_records_in_another_order_or_in_parts_gives_the_same_slice(tmp_path):
+    lines = list(example_lines())
     random.Random(3).shuffle(lines)
     (tmp_path / "a.jsonl").write_bytes(b"\n".join(lines[:2000]))
     with gzip.open(tmp_path / "b.jsonl.gz", "wb", compresslevel=1) as file:
@@ -341,9 +342,9 @@ def test_without_balancing_the_natural_shares_are_drawn(tmp_path):
 
 
 @pytest.mark.parametrize("seed", [0, 1])
-def test_records_and_the_corpus_made_of_them_give_the_same_slice_repeated_papers_too(shared_data, tmp_path, seed):
-    """Of papers on record twice both take the lowest id: five pairs of Synergy would be drawn here."""
-    records = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+def test_records_and_the_corpus_made_of_them_give_the_same_slice_repeated_papers_too(tmp_path, seed):
+    """Of papers on record twice both take the lowest id: five pairs of the example would be drawn here."""
+    records = RecordsConfig(inputs=(str(WORKS_FILE),))
     ingest(records, tmp_path / "corpus", cache_dir=tmp_path / "cache")
     split = SplitConfig(n_train=900, n_test=150, balance="none", seed=seed)
     corpus = CorpusConfig(folder=tmp_path / "corpus")

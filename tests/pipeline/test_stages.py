@@ -38,6 +38,7 @@ from sciscidata.release.verify import verify_release
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
 from sciscidata.scoring import Measures, score_structure
+from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
@@ -101,13 +102,13 @@ def test_a_corpus_gives_back_the_rows_that_went_in_and_text_lies_apart(world):
     assert not {"title", "abstract"} & set(pl.read_parquet_schema(next((world / "works").glob("*.parquet"))))
 
 
-def test_real_records_give_the_corpus_that_reading_them_gives(shared_data, tmp_path):
-    source = RecordsConfig(inputs=(str(shared_data / "openalex" / "synergy_A.works.jsonl.gz"),))
+def test_real_records_give_the_corpus_that_reading_them_gives(tmp_path):
+    source = RecordsConfig(inputs=(str(WORKS_FILE),))
     corpus = ingest(source, tmp_path / "out", cache_dir=tmp_path / "cache")
     plain = scan_records(source)
     assert_frame_equal(corpus.works.collect().sort("work_id"), plain.works.collect().sort("work_id"))
     assert sorted_rows(corpus.citations).equals(sorted_rows(plain.citations))
-    assert corpus.provenance["inputs"][0]["name"] == "synergy_A.works.jsonl.gz"
+    assert corpus.provenance["inputs"][0]["name"] == WORKS_FILE.name
     assert str(tmp_path) not in (tmp_path / "out" / "corpus.json").read_text()
 
 

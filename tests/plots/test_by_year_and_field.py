@@ -23,14 +23,16 @@ from sciscidata.plots import (
     plot_works,
 )
 from sciscidata.plots.intervals import mean_interval, wilson_interval
+from tests.real_graphs import scan_real
 
 
 @pytest.fixture(scope="module")
-def hepth(shared_data) -> pl.DataFrame:
-    """The labelled papers of cit-HepTh, by the reference values of PyPI cdindex."""
-    known = pl.read_parquet(shared_data / "graph_hepth" / "cd5_reference.parquet")
-    columns = {"work_id": pl.col("id").cast(pl.Int64), "publication_year": pl.col("year").cast(pl.Int32)}
-    return compute_disruption_labels(known.select(**columns, cd_index="cd5").drop_nulls()).collect()
+def reviews() -> pl.DataFrame:
+    """The labelled papers that come with the package."""
+    works, citations = scan_real()
+    scores = ssd.compute_cd_index(works, citations).drop_nulls("cd_index")
+    labelled = compute_disruption_labels(scores.join(works.drop("source_id"), on="work_id"))
+    return labelled.sort("work_id").collect()
 
 
 def sizes(path) -> tuple[int, ...]:
@@ -71,37 +73,36 @@ def hollow_of(axes) -> set[float]:
     return {float(x) for line in axes.lines if line.get_markerfacecolor() == "white" for x in line.get_xdata()}
 
 
-def test_a_year_shows_the_share_and_the_mean_of_its_works(hepth):
-    figure = plot_by_year(hepth, data="cit-HepTh")
-    by_year = hepth.group_by("publication_year").agg(
+def test_a_year_shows_the_share_and_the_mean_of_its_works(reviews):
+    figure = plot_by_year(reviews, data="reviews")
+    by_year = reviews.group_by("publication_year").agg(
         share=(pl.col("disruption_label") == "disruptive").mean(), mean=pl.col("cd_index").mean()
     )
     for axes, name in zip(figure.axes, ("share", "mean"), strict=True):
         shown = values_of(axes)
         expected = dict(by_year.select("publication_year", name).rows())
         assert shown == pytest.approx({year: value for year, value in expected.items() if year in shown})
-        assert shown.keys() == set(range(1992, 2003))
+        assert shown.keys() == set(range(1994, 2022))
         assert not hollow_of(axes)
-    assert figure.get_label().startswith("25,835 works by year of publication: (a) share disruptive with 95% Wilson")
-    assert figure.get_label().endswith("Data: cit-HepTh.")
+    assert figure.get_label().startswith("2,972 works by year of publication: (a) share disruptive with 95% Wilson")
+    assert figure.get_label().endswith("Data: reviews.")
 
 
-def test_unsure_years_are_hollow_and_the_title_says_why(hepth):
-    few = pl.concat([hepth.filter(publication_year=1992).head(5), hepth.filter(pl.col("publication_year") != 1992)])
-    figure = plot_by_year(few, complete_until=1999)
-    assert hollow_of(figure.axes[0]) == {2000.0, 2001.0, 2002.0, 2003.0} & values_of(figure.axes[0]).keys()
-    assert "Hollow: no complete citation window (after 1999). Not shown: 5 works before 1993." in figure.get_label()
-    middle = pl.concat([hepth.filter(publication_year=1995).head(5), hepth.filter(pl.col("publication_year") != 1995)])
-    figure = plot_by_year(middle)
-    assert hollow_of(figure.axes[1]) == {1995.0}
+def test_unsure_years_are_hollow_and_the_title_says_why(reviews):
+    figure = plot_by_year(reviews, complete_until=2016)
+    assert hollow_of(figure.axes[0]) == {2017.0, 2018.0, 2019.0, 2020.0, 2021.0}
+    assert "Hollow: no complete citation window (after 2016). Not shown: 31 works before 1994." in figure.get_label()
+    of_2010 = pl.col("publication_year") == 2010
+    figure = plot_by_year(pl.concat([reviews.filter(of_2010).head(5), reviews.filter(~of_2010)]))
+    assert hollow_of(figure.axes[1]) == {2010.0}
     assert "Hollow: fewer than 30 works." in figure.get_label()
 
 
-def test_a_mistaken_year_leaves_the_others_their_room(hepth):
-    odd = hepth.head(2).with_columns(publication_year=pl.Series([-(2**31), 2**31 - 1], dtype=pl.Int32))
-    for figure in (plot_by_year(pl.concat([hepth, odd])), plot_works(pl.concat([hepth, odd]))):
+def test_a_mistaken_year_leaves_the_others_their_room(reviews):
+    odd = reviews.head(2).with_columns(publication_year=pl.Series([-(2**31), 2**31 - 1], dtype=pl.Int32))
+    for figure in (plot_by_year(pl.concat([reviews, odd])), plot_works(pl.concat([reviews, odd]))):
         low, high = figure.axes[0].get_xlim()
-        assert 1990 < low < high < 2005
+        assert 1955 < low < high < 2025
 
 
 def test_fields_stand_in_the_order_of_their_share():
@@ -121,37 +122,37 @@ def test_fields_stand_in_the_order_of_their_share():
     assert f"Not shown: {sum(range(1, 15))} works in smaller fields." in figure.get_label()
 
 
-def test_a_panel_is_left_out_on_request(hepth):
-    assert len(plot_by_year(hepth, score="").axes) == len(plot_by_year(hepth, label="").axes) == 1
+def test_a_panel_is_left_out_on_request(reviews):
+    assert len(plot_by_year(reviews, score="").axes) == len(plot_by_year(reviews, label="").axes) == 1
     ours = Figure().subplots(2)
-    assert plot_by_year(hepth, ax=ours).axes == [*ours]
-    assert plot_by_year(hepth, label="", ax=ours[0]) is ours[0].figure
-    assert ours[0].get_title().startswith("25,835 works by year of publication: mean CD index")
+    assert plot_by_year(reviews, ax=ours).axes == [*ours]
+    assert plot_by_year(reviews, label="", ax=ours[0]) is ours[0].figure
+    assert ours[0].get_title().startswith("2,972 works by year of publication: mean CD index")
 
 
-def test_drawn_works_are_shown_as_shares_beside_eligible_ones(hepth):
-    drawn = ssd.draw_split(hepth, ssd.SplitConfig(n_train=300, n_test=30)).join(hepth, on="work_id")
-    figure = plot_drawn(hepth.lazy(), drawn)
+def test_drawn_works_are_shown_as_shares_beside_eligible_ones(reviews):
+    drawn = ssd.draw_split(reviews, ssd.SplitConfig(n_train=300, n_test=30)).join(reviews, on="work_id")
+    figure = plot_drawn(reviews.lazy(), drawn)
     (axes,) = figure.axes
     heights = {bar.get_x() + bar.get_width() / 2: bar.get_height() for bar in axes.patches}
-    for frame, shown in ((hepth, heights), (drawn, dict(zip(*axes.lines[0].get_data(), strict=True)))):
+    for frame, shown in ((reviews, heights), (drawn, dict(zip(*axes.lines[0].get_data(), strict=True)))):
         counts = dict(frame["publication_year"].value_counts().rows())
         assert shown == pytest.approx({year: counts.get(round(year), 0) / frame.height for year in shown})
-    assert figure.get_label() == "330 works drawn from 25,835 works, as shares of each by year of publication."
+    assert figure.get_label().startswith("330 works drawn from 3,003 works, as shares of each by year of publication.")
 
 
-def test_two_windows_of_one_graph_are_compared(hepth):
-    figure = plot_windows(hepth, hepth.with_columns(-pl.col("cd_index")), windows=(5, 10), data="cit-HepTh")
-    assert figure.get_label().startswith("CD₅ against CD₁₀ of 25,835 works: Spearman -1.000")
-    assert plot_windows(hepth, hepth, windows=(5, None)).axes[0].get_ylabel().startswith("CD of all years")
+def test_two_windows_of_one_graph_are_compared(reviews):
+    figure = plot_windows(reviews, reviews.with_columns(-pl.col("cd_index")), windows=(5, 10), data="reviews")
+    assert figure.get_label().startswith("CD₅ against CD₁₀ of 3,003 works: Spearman -1.000")
+    assert plot_windows(reviews, reviews, windows=(5, None)).axes[0].get_ylabel().startswith("CD of all years")
 
 
-def test_a_picture_names_no_window_and_no_cut_that_it_was_not_given(hepth):
-    unnamed = plot_windows(hepth, hepth)
+def test_a_picture_names_no_window_and_no_cut_that_it_was_not_given(reviews):
+    unnamed = plot_windows(reviews, reviews)
     texts = [unnamed.get_label(), *(text for axes in unnamed.axes for text in (axes.get_xlabel(), axes.get_ylabel()))]
     assert not [text for text in texts if any(digit in text for digit in "₀₁₂₃₄₅₆₇₈₉")]
     assert unnamed.axes[0].get_xlabel().startswith("CD (shorter window)")
-    scored = hepth.select("publication_year", z_p10=-pl.col("cd_index"), z_median=pl.col("cd_index"))
+    scored = reviews.select("publication_year", z_p10=-pl.col("cd_index"), z_median=pl.col("cd_index"))
     axes, _ = plot_novelty_by_year(scored, ssd.LabelThresholds(uzzi_tail_max=-1.5)).axes
     assert "10th percentile: tail novelty where below -1.5" in axes.get_legend_handles_labels()[1]
 
@@ -191,19 +192,19 @@ def test_nothing_and_one_work_can_be_drawn(tmp_path, width, n):
 
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
-def test_equal_works_give_equal_bytes_in_every_format(tmp_path, hepth, suffix):
+def test_equal_works_give_equal_bytes_in_every_format(tmp_path, reviews, suffix):
     for name in "ab":
-        plot_by_year(hepth, score="", width="one", path=tmp_path / f"{name}.{suffix}", data="<cit-HepTh> $x$")
+        plot_by_year(reviews, score="", width="one", path=tmp_path / f"{name}.{suffix}", data="<reviews> $x$")
     first, second = (path.read_bytes() for path in sorted(tmp_path.iterdir()))
     assert first == second
     assert first.startswith({"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[suffix])
     if suffix == "png":
         with Image.open(tmp_path / "a.png") as picture:
-            assert picture.text["Title"].endswith("Data: <cit-HepTh> $x$.")
+            assert picture.text["Title"].endswith("Data: <reviews> $x$.")
 
 
-def test_a_figure_shows_itself_in_a_notebook(hepth):
-    assert plot_by_year(hepth, score="")._repr_png_().startswith(b"\x89PNG")
+def test_a_figure_shows_itself_in_a_notebook(reviews):
+    assert plot_by_year(reviews, score="")._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(
@@ -219,19 +220,19 @@ def test_a_figure_shows_itself_in_a_notebook(hepth):
         ({"score": "", "label": ""}, "there is nothing to show"),
     ],
 )
-def test_a_wrong_option_is_refused(tmp_path, monkeypatch, hepth, options, told):
+def test_a_wrong_option_is_refused(tmp_path, monkeypatch, reviews, options, told):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match=told):
-        plot_by_year(hepth, **options)
+        plot_by_year(reviews, **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_frame_without_its_columns_is_refused(hepth):
+def test_a_frame_without_its_columns_is_refused(reviews):
     with pytest.raises(SchemaMismatchError, match="plot_by_field: the labelled works lacks column 'primary_field'"):
-        plot_by_field(hepth)
+        plot_by_field(reviews)
 
 
-def test_a_picture_names_its_source(hepth):
+def test_a_picture_names_its_source(reviews):
     world = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=500))
     figure = plot_works(world.works, data=world, title="")
     assert figure.get_label().endswith("Data: a synthetic world of 500 works.")

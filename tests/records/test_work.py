@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import gzip
 import json
 import math
@@ -12,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks.make_snapshot import synthetic_records
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.plain_text import clean_text
 from sciscidata.records.work_row import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
 from sciscidata.schemas import CITATIONS, WORKS
+from tests.conftest import example_lines
 
 
 def work(**fields):
@@ -287,12 +290,11 @@ def lines_of(*files):
 
 
 @pytest.fixture(scope="session")
-def synergy(shared_data):
-    lines = lines_of(shared_data / "openalex" / "synergy_A.works.jsonl.gz")
-    return rows_from_works([parse_work(line) for line in lines])
+def synergy():
+    return rows_from_works([parse_work(line) for line in example_lines()])
 
 
-def test_the_real_works_of_2023_are_those_of_the_flat_table(shared_data, synergy):
+def test_the_real_works_and_references_of_2023_are_those_of_the_flat_tables(shared_data, synergy):
     nodes = pl.read_parquet(shared_data / "openalex" / "synergy_A.nodes.parquet")
     works, _ = synergy
     assert works["work_id"].to_list() == nodes["id"].str.slice(1).cast(pl.Int64).to_list()
@@ -305,9 +307,6 @@ def test_the_real_works_of_2023_are_those_of_the_flat_table(shared_data, synergy
     assert works["source_id"].to_list() == sources.to_list()
     assert works["title"].to_list() == nodes.select(clean_text("title"))["title"].to_list()
     assert works["abstract"].to_list() == nodes.select(clean_text("abstract"))["abstract"].to_list()
-
-
-def test_the_real_references_of_2023_are_all_there(shared_data, synergy):
     edges = pl.read_parquet(shared_data / "openalex" / "synergy_A.edges.parquet")
     expected = edges.select(pl.all().str.slice(1).cast(pl.Int64)).rows()
     assert len(expected) == 134_026
@@ -347,8 +346,8 @@ json_values = st.recursive(
 
 
 @given(st.data())
-def test_no_field_of_whatever_type_costs_a_real_record(shared_data, data):
-    records = _some_records(shared_data)
+def test_no_field_of_whatever_type_costs_a_real_record(data):
+    records = some_records()
     record = dict(data.draw(st.sampled_from(records)))
     names = data.draw(st.lists(st.sampled_from(sorted(set(record) - {"id"})), min_size=1, max_size=4))
     for name in names:
@@ -363,16 +362,10 @@ def test_no_field_of_whatever_type_costs_a_real_record(shared_data, data):
     assert not any(isinstance(value, float) and math.isnan(value) for value in works.row(0))
 
 
-def _some_records(shared_data):
-    if not _CACHE:
-        file = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
-        _CACHE.extend(json.loads(line) for _, line in zip(range(3), lines_of(file), strict=False))
-        file = shared_data / "openalex" / "openalexpro_A.works.jsonl.gz"
-        _CACHE.extend(json.loads(line) for _, line in zip(range(3), lines_of(file), strict=False))
-    return _CACHE
-
-
-_CACHE: list[dict] = []
+@functools.cache
+def some_records():
+    """Three real records of 2023, and three of the form of today."""
+    return [*map(json.loads, example_lines()[:3]), *synthetic_records(3)]
 
 
 # Many lines at once
@@ -448,7 +441,6 @@ def test_a_line_holds_one_record_or_none_whatever_lies_beside_it(block):
     assert found == [parsed(line) for line in block.split(b"\n")]
 
 
-def test_real_records_are_read_alike_one_by_one_and_together(shared_data):
-    for path in sorted((shared_data / "openalex").rglob("*.jsonl.gz"))[:3]:
-        lines = gzip.decompress(path.read_bytes()).splitlines()[:500]
-        assert parse_lines(b"\n".join(lines)) == [parse_work(line) for line in lines]
+def test_real_records_are_read_alike_one_by_one_and_together():
+    lines = example_lines()[:500]
+    assert parse_lines(b"\n".join(lines)) == [parse_work(line) for line in lines]

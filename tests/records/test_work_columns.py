@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import pyarrow.parquet as pq
@@ -10,11 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from benchmarks.make_snapshot import arrow_table, export_record
+from benchmarks.make_snapshot import arrow_table, export_record, synthetic_records
 from sciscidata.records.work_columns import SPARE, merge_rows, rows_of_lines
 from sciscidata.sources.snapshot import reading
 from sciscidata.sources.snapshot.layout import Part
-from tests.records.test_work import LINES, _some_records, json_values
+from tests.conftest import example_lines
+from tests.records.test_work import LINES, json_values, some_records
 
 URL = "https://openalex.org/"
 LISTED = {"display_name": "Dams", "score": 0.5, "level": 0}
@@ -67,19 +67,17 @@ def test_odd_lines_are_read_as_each_alone(lines):
     check(lines)
 
 
-def test_real_records_are_read_as_each_alone(shared_data):
-    for name in ("synergy_A", "openalexpro_A"):
-        lines = gzip.decompress((shared_data / "openalex" / f"{name}.works.jsonl.gz").read_bytes()).split(b"\n")
-        check(lines[:300])
-        compact = [json.dumps(json.loads(line), ensure_ascii=False, separators=(",", ":")) for line in lines[:20]]
-        check([line.encode() for line in compact])
+def test_real_records_are_read_as_each_alone():
+    check(example_lines()[:300])
+    loose = [json.dumps(json.loads(line)) for line in example_lines()[:20]]
+    check([line.encode() for line in loose])
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.data())
-def test_changed_records_are_read_as_each_alone(shared_data, data):
+def test_changed_records_are_read_as_each_alone(data):
     lines = []
-    for record in _some_records(shared_data):
+    for record in some_records():
         names = data.draw(st.lists(st.sampled_from(sorted(record)), max_size=3))
         changed = record | {name: data.draw(json_values) for name in names}
         line = bytearray(json.dumps(changed, ensure_ascii=data.draw(st.booleans())).encode("utf-8", "replace"))
@@ -91,9 +89,8 @@ def test_changed_records_are_read_as_each_alone(shared_data, data):
     check(lines)
 
 
-def test_columns_of_parquet_are_read_as_their_rows_would_be(shared_data, tmp_path, monkeypatch):
-    lines = gzip.decompress((shared_data / "openalex" / "openalexpro_A.works.jsonl.gz").read_bytes()).splitlines()
-    records = [export_record(json.loads(line)) for line in lines if line]
+def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatch):
+    records = [*map(export_record, synthetic_records(240))]
     records[3] |= {"id": "A1", "referenced_works": [f"{URL}W7", None, "S2", "w8", ""]}
     records[4] |= {"id": "w5", "referenced_works": None, "concepts": None, "primary_location": None}
     records[5] |= {"id": None, "doi": "doi:10.1/X", "title": " \x1c ", "publication_year": 0}
@@ -114,9 +111,8 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(shared_data, tmp_pat
     assert [len(batch.problems) for batch in fast] == [2, 0]
 
 
-def test_parquet_is_read_the_same_with_any_row_groups(shared_data, tmp_path, monkeypatch):
-    lines = gzip.decompress((shared_data / "openalex" / "openalexpro_A.works.jsonl.gz").read_bytes()).splitlines()
-    table = arrow_table([export_record(json.loads(line)) for line in lines if line])
+def test_parquet_is_read_the_same_with_any_row_groups(tmp_path, monkeypatch):
+    table = arrow_table([export_record(json.loads(line)) for line in example_lines()[:240]])
     monkeypatch.setattr(reading, "BATCH_WORKS", 100)
     found = []
     for size in (len(table), 70, 100, 1):

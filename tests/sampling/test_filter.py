@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import math
 import random
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import polars as pl
@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.sampling.filter import (
     CANDIDATES,
@@ -26,7 +27,9 @@ from sciscidata.sampling.filter import (
     remark_on_names,
 )
 from sciscidata.schemas import CD_SCORES, WORKS
+from sciscidata.sources.example.source import scan_example
 from sciscidata.sources.tables.frames import from_tables
+from tests.conftest import example_lines
 
 GOOD: dict[str, Any] = {
     "work_id": 1,
@@ -351,48 +354,20 @@ def test_a_missing_column_is_named_before_anything_runs(kind: str) -> None:
         count_references(getattr(pl.DataFrame({"citing_id": [1]}), kind)())
 
 
-def test_the_real_records_are_removed_as_a_count_of_the_raw_table_says(shared_data: Path) -> None:
-    folder = shared_data / "openalex"
-
-    def number(column: str) -> pl.Expr:
-        return pl.col(column).str.strip_prefix("W").cast(pl.Int64)
-
-    nodes = pl.scan_parquet(folder / "synergy_A.nodes.parquet")
-    absent = [pl.lit(None, dtype=WORKS[name]).alias(name) for name in ("language", "doi")]
-    works = nodes.select(
-        "title",
-        "abstract",
-        "cited_by_count",
-        "is_retracted",
-        *absent,
-        work_id=number("id"),
-        publication_year="year",
-        work_type="type",
-        primary_field=pl.lit(None, dtype=pl.String),
-        concepts=pl.lit([], dtype=pl.List(pl.String)),
-        source_id=pl.lit(None, dtype=pl.Int64),
-        source_name="venue",
-    ).select(WORKS.names())
-    scores = pl.scan_parquet(folder / "synergy_A.cd5_reference.parquet").select(
-        work_id=number("id"),
-        n_i=pl.col("n_i").cast(pl.UInt32),
-        n_j=pl.col("n_j").cast(pl.UInt32),
-        n_k=pl.col("n_k").cast(pl.UInt32),
-        cd_index="cd5",
-    )
-    edges = pl.scan_parquet(folder / "synergy_A.edges.parquet").select(
-        citing_id=number("citing"), cited_id=number("cited")
-    )
-    marked = mark_removals(join_candidates(works, scores, edges), window_years=5).collect()
+def test_the_real_records_are_removed_as_a_count_of_the_raw_records_says() -> None:
+    works, citations, _ = scan_example()
+    scores = compute_cd_index(works, citations)
+    marked = mark_removals(join_candidates(works, scores, citations), window_years=5).collect()
     counts = count_removals(marked)
 
-    # The same by hand, on the raw table.
-    raw = nodes.with_columns(work_id=number("id")).collect()
-    assert counts["works"] == raw.height == 4381
-    assert counts["retracted"] == raw["is_retracted"].sum()
-    kept = raw.filter(~pl.col("is_retracted"))
-    assert counts["no_title"] == kept["title"].is_null().sum()
-    assert counts["no_abstract"] == kept.filter(pl.col("title").is_not_null())["abstract"].is_null().sum()
+    # The same by hand, on the raw records.
+    raw = [json.loads(line) for line in example_lines()]
+    assert counts["works"] == len(raw) == 4381
+    kept = [record for record in raw if not record.get("is_retracted")]
+    assert counts["retracted"] == len(raw) - len(kept)
+    titled = [record for record in kept if record.get("title")]
+    assert counts["no_title"] == len(kept) - len(titled)
+    assert counts["no_abstract"] == sum(not record.get("abstract_inverted_index") for record in titled)
     eligible = marked.filter(pl.col("removed_by").is_null())
     assert eligible["publication_year"].max() == 2016
     assert eligible["n_references"].min() == 1

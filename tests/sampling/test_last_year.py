@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.records import RecordsConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.stages import ingest
+from tests.conftest import example_lines
 from tests.disruption.test_index import frames
 
 #: Works by year at the end of real data: Synergy (2023), a part of SciSciNet, HepTh (broken off in April), and OpenAlex
@@ -135,8 +135,8 @@ def test_the_date_of_the_records_bounds_the_last_year_of_a_frame():
     assert [frame["removed_by"].null_count() for frame in marked] == [3, 1]
 
 
-def with_future_works(records: Path, path: Path, *future: int) -> RecordsConfig:
-    lines = gzip.decompress(records.read_bytes()).split(b"\n")[:-1]
+def with_future_works(path: Path, *future: int) -> RecordsConfig:
+    lines = list(example_lines())
     for number, year in enumerate(future):
         changes = {
             "id": f"W{9_000_000_000 + number}",
@@ -153,11 +153,11 @@ ONE, ONE_PER_CENT = (2999,), (2050,) * 43 + (2999,)
 
 
 @pytest.fixture(scope="module")
-def real_records(shared_data, tmp_path_factory) -> dict[str, RecordsConfig]:
+def real_records(tmp_path_factory) -> dict[str, RecordsConfig]:
     """Real records without and with works of the future: files that are parsed once."""
-    home, records = tmp_path_factory.mktemp("real"), shared_data / "openalex" / "synergy_A.works.jsonl.gz"
+    home = tmp_path_factory.mktemp("real")
     futures = {"without": (), "one": ONE, "one per cent": ONE_PER_CENT}
-    return {name: with_future_works(records, home / f"{name}.jsonl", *later) for name, later in futures.items()}
+    return {name: with_future_works(home / f"{name}.jsonl", *later) for name, later in futures.items()}
 
 
 @pytest.mark.parametrize("as_corpus", [False, True], ids=["--input", "--corpus"])

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import gzip
 import hashlib
 import math
 import re
@@ -17,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+
+from sciscidata.sources.record_files import decompressed_chunks
 
 Records = str | Path | Iterable[dict[str, Any]]
 Params = list[tuple[str, str]]
@@ -309,7 +310,7 @@ def _cut(row: dict[str, Any], select: str | None) -> dict[str, Any]:
 
 
 def read_works(records: Records, language: str | None = None) -> Works:
-    """Read a JSONL file (``.gz`` or not), once for all servers of a process, or works as dicts.
+    """Read a JSONL file (compressed or not), once for all servers of a process, or works as dicts.
 
     ``language`` is given to works whose record knows none, as those of 2023.
     """
@@ -324,5 +325,5 @@ def _read_file(path: Path, language: str | None, _changed: int) -> Works:
 
 
 def _lines_of(path: Path) -> Iterator[bytes]:
-    with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
-        yield from (line for line in file if line.strip())  # on \n only: titles hold U+2028
+    lines = b"".join(decompressed_chunks(path)).split(b"\n")  # on \n only: titles hold U+2028
+    return (line for line in lines if line.strip())

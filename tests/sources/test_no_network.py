@@ -24,6 +24,7 @@ SOURCES = {
     "openalex": ("--email you@example.org", rf"https://api\.openalex\.org gave no answer in 3 .*{HELP}.*--offline"),
     "snapshot": ("--snapshot s3://openalex", rf"s3://openalex/\S* cannot be read: .*{HELP}"),
     "sciscinet": ("--sciscinet hf://datasets/some/where", rf"sciscinet_papers\.parquet cannot be opened: .*{HELP}"),
+    "example": ("--source example", ""),
     "synthetic": ("--source synthetic --n-works 500", ""),
     "records": ("--input records.jsonl", ""),
     "tables": ("--works works.csv --citations citations.csv", ""),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import gzip
 import hashlib
 import io
 import itertools
@@ -46,6 +45,7 @@ from sciscidata.release.verify import verify_release
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import SplitConfig
+from sciscidata.sources.example.source import WORKS_FILE, scan_example
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
     REFERENCE_WORKS,
@@ -57,8 +57,8 @@ from sciscidata.sources.openalex.citer_counts import (
     converse,
 )
 from sciscidata.sources.openalex.source import pull_openalex
-from sciscidata.sources.records import RecordsConfig, scan_records
 from tests import program
+from tests.conftest import example_lines
 from tests.servers.openalex_server import LogEntry, OpenAlexServer
 
 KEY = "a-secret-key-1234"
@@ -69,13 +69,8 @@ SOURCE = OpenAlexConfig(**YEARS, candidates_per_round=600)
 
 
 @pytest.fixture(scope="module")
-def records(request) -> Path:
-    return request.getfixturevalue("shared_data") / "openalex" / "synergy_A.works.jsonl.gz"
-
-
-@pytest.fixture(scope="module")
-def server(records):
-    with OpenAlexServer(records, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server:
+def server():
+    with OpenAlexServer(WORKS_FILE, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server:
         yield server
 
 
@@ -126,8 +121,8 @@ class DirectClient:
 
 
 @pytest.fixture(scope="module")
-def graph_world(records) -> tuple[pl.DataFrame, pl.DataFrame]:
-    works, citations, _ = scan_records(RecordsConfig(inputs=(str(records),)))
+def graph_world() -> tuple[pl.DataFrame, pl.DataFrame]:
+    works, citations, _ = scan_example()
     return works.collect(), citations.collect()
 
 
@@ -230,7 +225,7 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     assert certain["cd_index"].eq_missing(certain["cd_index_graph"]).all()
 
 
-def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, shared_data):
+def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, graph_world):
     release, _, calls, log = built
     verify_release(release.folder)
     bill = sum(entry.credits for entry in calls)
@@ -247,11 +242,11 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, shared_dat
     half_way = [cost for calls, cost in told if calls >= bill / 2]
     assert len(told) >= 4
     assert half_way[-1] == pytest.approx(bill * 1e-4, rel=0.15)
-    # Every released score is the one PyPI cdindex computed on the same closed world.
-    expected = pl.read_parquet(shared_data / "openalex" / "synergy_A.cd5_reference.parquet")
-    rows = pl.concat([release.train, release.test]).join(expected, left_on="openalex_id", right_on="id")
+    # Every released score is the one of the whole graph.
+    whole = compute_cd_index(*graph_world).select(openalex_id=pl.format("W{}", "work_id"), whole="cd_index").collect()
+    rows = pl.concat([release.train, release.test]).join(whole, on="openalex_id")
     assert rows.height == 150
-    assert (rows["cd_index"] == rows["cd5"]).all()
+    assert (rows["cd_index"] == rows["whole"]).all()
 
 
 def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built, tmp_path):
@@ -294,9 +289,9 @@ def test_a_development_split_is_pulled_too_and_changes_no_other(server, answers,
     assert hashes(without.folder).items() <= hashes(release.folder).items()
 
 
-def test_the_last_year_is_found_out_and_no_window_is_judged_twice(records, tmp_path):
+def test_the_last_year_is_found_out_and_no_window_is_judged_twice(tmp_path):
     """Without last_year, and with a fitting work that has no year: candidates up to 2016 for data up to 2022."""
-    works = [json.loads(line) for line in gzip.decompress(records.read_bytes()).split(b"\n")[:-1]]
+    works = [*map(json.loads, example_lines())]
     undated = next(work for work in works if work["referenced_works"] and work["abstract_inverted_index"])
     undated["publication_year"] = None
     with OpenAlexServer(works, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server_:
@@ -490,17 +485,17 @@ def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
     assert "wrong" not in text
 
 
-def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(records, tmp_path):
+def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(tmp_path):
     limits = {"key": KEY, "per_second": math.inf, "language": "en"}
     noon = 12 * 60 * 60.0  # of a day that does not end while this runs
-    with OpenAlexServer(records, daily_credits=150, clock=lambda: noon, **limits) as day:
+    with OpenAlexServer(WORKS_FILE, daily_credits=150, clock=lambda: noon, **limits) as day:
         assert run_here(day.base_url, tmp_path) == 75
         asked = {entry.request for entry in day.log if entry.delivered}
     text = (tmp_path / "log.txt").read_text()
     assert re.search(r"It is full again at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.", text)
     assert "Traceback" not in text
     assert not (tmp_path / "slice").exists()
-    with OpenAlexServer(records, daily_credits=10**6, **limits) as next_day:
+    with OpenAlexServer(WORKS_FILE, daily_credits=10**6, **limits) as next_day:
         assert run_script(next_day.base_url, tmp_path).wait(timeout=600) == 0  # in another process
         again = {entry.request for entry in next_day.log if entry.delivered}
     assert len(asked) == 150
@@ -509,7 +504,7 @@ def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(
 
 
 @pytest.mark.slow
-def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twice(server, records, tmp_path):
+def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twice(server, tmp_path):
     clean, chaos = tmp_path / "clean", tmp_path / "chaos"
     clean.mkdir()
     chaos.mkdir()
@@ -518,7 +513,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
     killed = runs = 0
     settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
     with OpenAlexServer(
-        records, key=KEY, per_second=math.inf, daily_credits=10**9, language="en", **settings
+        WORKS_FILE, key=KEY, per_second=math.inf, daily_credits=10**9, language="en", **settings
     ) as faulty:
         for _ in range(400):
             n_asked = len(faulty.log)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import gzip
 import json
 import math
 from pathlib import Path
@@ -32,6 +31,7 @@ from sciscidata.sources.openalex.citer_counts import REFERENCE_WORKS
 from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.registry import open_source
+from tests.conftest import example_lines
 from tests.servers.openalex_server import OpenAlexServer
 
 KEY = "a-secret-key-1234"
@@ -41,10 +41,11 @@ NOVELTY = ("n_pairs", "z_p10", "z_median", "novelty_score", "conventionality_sco
 
 
 @pytest.fixture(scope="module")
-def records(shared_data, tmp_path_factory) -> Path:
+def records(tmp_path_factory) -> Path:
     """Real works as today's API has them: a venue that only host_venue names is not there any more."""
-    lines = gzip.decompress((shared_data / "openalex" / "synergy_A.works.jsonl.gz").read_bytes()).split(b"\n")[:-1]
-    works = [{name: value for name, value in json.loads(line).items() if name != "host_venue"} for line in lines]
+    works = [
+        {name: value for name, value in json.loads(line).items() if name != "host_venue"} for line in example_lines()
+    ]
     path = tmp_path_factory.mktemp("records") / "works.jsonl"
     path.write_text("".join(json.dumps(work) + "\n" for work in works), encoding="utf-8")
     return path

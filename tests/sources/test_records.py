@@ -21,8 +21,10 @@ from hypothesis import strategies as st
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import record_files
+from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.record_files import find_record_files
 from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
+from tests.conftest import example_lines
 
 ONE, TWO, THREE = ({"id": f"https://openalex.org/W{n}", "referenced_works": ["W9", f"W{n}"]} for n in (1, 2, 3))
 
@@ -401,18 +403,17 @@ def test_a_killed_pull_leaves_no_result_and_the_next_one_is_complete(tmp_path):
 
 
 def test_records_of_2021_and_22_have_the_venues_that_they_have_today_and_those_without_are_counted(
-    tmp_path, shared_data
+    tmp_path,
 ):
     """Real records, their venues named as then: ``host_venue`` alone, with a V for the S of today."""
-    today = shared_data / "openalex" / "synergy_A.works.jsonl.gz"
     then = tmp_path / "then.jsonl"
-    with gzip.open(today) as lines, then.open("wb") as out:
-        for line in lines:
+    with then.open("wb") as out:
+        for line in example_lines():
             record = json.loads(line)
             source = (record.pop("primary_location") or {}).get("source") or record["host_venue"]
             venue = {**source, "id": source["id"] and source["id"].replace("/S", "/V")}
             out.write(json.dumps({**record, "host_venue": venue}).encode() + b"\n")
-    found = [pull(tmp_path / "cache", file) for file in (today, then)]
+    found = [pull(tmp_path / "cache", file) for file in (WORKS_FILE, then)]
     venues = [corpus.works.select("work_id", "source_id").collect() for corpus in found]
     assert venues[0].equals(venues[1])
     without = [corpus.provenance["without_venue"] for corpus in found]
@@ -421,22 +422,19 @@ def test_records_of_2021_and_22_have_the_venues_that_they_have_today_and_those_w
     assert found[1].provenance["inputs"][0]["without_venue"] == without[0]
 
 
-def test_the_real_files_are_read_without_a_skip(tmp_path, shared_data):
+def test_the_real_files_of_other_forms_are_read_without_a_skip(tmp_path, shared_data):
     folder = shared_data / "openalex"
-    files = [
-        folder / "synergy_A.works.jsonl.gz",
-        folder / "openalexpro_A.works.jsonl.gz",
-        folder / "cassettes" / "*.json",
-    ]
+    files = [folder / "openalexpro_A.works.jsonl.gz", folder / "cassettes" / "*.json"]
     report = pull(tmp_path, *files, folder / "snapshot_legacy" / "works").provenance
     works = {entry["name"]: entry["works"] + entry["duplicate_ids"] for entry in report["inputs"]}
     assert works == {
-        "synergy_A.works.jsonl.gz": 4381, "openalexpro_A.works.jsonl.gz": 248, "W-api-response.json": 1,
+        "openalexpro_A.works.jsonl.gz": 248, "W-api-response.json": 1,
         "W2741809807.json": 1, "results_page_1.json": 2, "results_page_2.json": 0, "part_000.gz": 27,
     }  # fmt: skip
     assert (report["corrupt"], report["malformed_references"]) == (0, 0)
 
 
-def test_records_of_other_entities_are_not_works(tmp_path, shared_data, caplog):
+def test_records_of_other_entities_are_not_works(tmp_path, caplog):
+    (tmp_path / "sources.jsonl").write_text('{"id": "https://openalex.org/S4210231680", "works_count": 1}\n' * 2)
     with pytest.raises(EmptyInputError, match="corrupt"):
-        pull(tmp_path, shared_data / "openalex" / "snapshot_legacy" / "sources")
+        pull(tmp_path / "cache", tmp_path / "sources.jsonl")

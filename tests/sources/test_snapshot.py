@@ -52,7 +52,7 @@ from sciscidata.sources.snapshot.layout import find_layout
 from sciscidata.sources.snapshot.reading import line_blocks
 from sciscidata.sources.snapshot.source import SnapshotConfig, find_removals, ingest_snapshot, read_deleted_ids
 from sciscidata.storage.parquet import CheckedGroups
-from tests.conftest import REPOSITORY
+from tests.conftest import REPOSITORY, example_lines
 
 DAYS = ("updated_date=2026-06-01/part_0000", "updated_date=2026-06-01/part_0001", "updated_date=2026-06-09/part_0000")
 
@@ -92,10 +92,8 @@ def ids(corpus):
 
 
 @pytest.fixture(scope="session")
-def real_records(shared_data):
-    lines = gzip.decompress((shared_data / "openalex" / "openalexpro_A.works.jsonl.gz").read_bytes()).splitlines()
-    records = {entry["id"]: entry for entry in map(json.loads, filter(None, lines))}
-    return list(records.values())
+def real_records():
+    return [*map(json.loads, example_lines()[:240])]
 
 
 @pytest.fixture(scope="session")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 
 import polars as pl
@@ -15,6 +14,7 @@ from sciscidata.errors import EmptyInputError
 from sciscidata.records.work_row import parse_lines, rows_from_works
 from sciscidata.sources.snapshot.plausibility import Tally, find_implausible
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
+from tests.conftest import example_lines
 
 
 @pytest.fixture(scope="module")
@@ -23,11 +23,10 @@ def lines():
 
 
 @pytest.fixture(scope="module")
-def frames(shared_data, lines):
+def frames(lines):
     """Works and citations of real records (of 2023, without languages), and of synthetic ones."""
-    real = gzip.decompress((shared_data / "openalex/synergy_A.works.jsonl.gz").read_bytes())
     return {name: rows_from_works(list(filter(None, parse_lines(text)))) for name, text in
-            (("real", real), ("synthetic", lines))}  # fmt: skip
+            (("real", b"\n".join(example_lines())), ("synthetic", lines))}  # fmt: skip
 
 
 def judge(works, citations, n_malformed=0, n_batches=1):

@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.stages import ingest
 
 WORKS_TABLE = {"pid": ["P1", "P2", "P3", "P4"], "year": [1990, 2000, 2001, 2003], "court": ["a", "a", "b", None]}
 CITES = {"from": ["P2", "P3", "P4", "P4"], "to": ["P1", "P2", "P2", "P1"]}
@@ -107,26 +108,54 @@ def test_every_measure_returns_the_original_ids():
     assert drawn["original_id"].is_in(WORKS_TABLE["pid"]).all()
 
 
-@pytest.mark.parametrize("folder", ["graph_handball", "graph_hepth"])
+@pytest.mark.parametrize(
+    ("of_works", "of_citations", "remedy"),
+    [
+        ("US{:03}A", "us{:03}a", "in lower case"),
+        ("US{:03}", "US{}", "without leading zeros"),
+        ("{}", "pmid:{}", "without what stands before the last / or :"),
+        ("US-{}-B2", "US{}B2", "without blanks and signs"),
+        ("{}", "US{}", "without the letters before the number"),
+        ("https://doi.org/10.1/AB{}", "10.1/ab{}", ""),
+        (" {:03}", "{} ", ""),
+    ],
+)
+@pytest.mark.parametrize("given", ["frames", "references", "files"])
+def test_ids_that_do_not_join_are_shown_with_the_form_in_which_they_would(
+    tmp_path, caplog, of_works, of_citations, remedy, given
+):
+    years = range(1981, 2020)
+    lists = [[of_citations.format(cited) for cited in range(max(1, year - 1983), year - 1980)] for year in years]
+    works = pl.DataFrame({"work_id": [of_works.format(year - 1980) for year in years], "publication_year": years})
+    citing = pl.DataFrame({"citing_id": [of_citations.format(year - 1980) for year in years], "cited_id": lists})
+    citations = citing.explode("cited_id")
+    if given == "files":
+        for name, table in (("works", works), ("citations", citations)):
+            table.write_csv(tmp_path / f"{name}.csv")
+        files = {name: (str(tmp_path / f"{name}.csv"),) for name in ("works", "citations")}
+        ingest(ssd.TablesConfig(**files), tmp_path / "corpus", cache_dir=tmp_path)
+    elif given == "references":
+        ssd.from_tables(works.with_columns(refs=pl.Series(lists)), references="refs")
+    else:
+        ssd.from_tables(works, citations)
+    assert ("join" in caplog.text) == bool(remedy)
+    assert (f"Write both {remedy}, then " in caplog.text) == bool(remedy)
+
+
 @pytest.mark.parametrize("form", ["P{}", "{}"])
-def test_scores_under_ids_of_text_are_the_reference_values(shared_data, folder, form):
-    nodes, edges, known = (
-        pd.read_parquet(shared_data / folder / f"{name}.parquet") for name in ("nodes", "edges", "cd5_reference")
+def test_scores_under_ids_of_text_are_those_under_numbers(form):
+    works, citations, _ = ssd.scan_example()
+    known = ssd.compute_cd_index(works, citations).collect()
+    nodes = works.select("work_id", "publication_year").collect().to_pandas()
+    nodes["publication_year"] = nodes["publication_year"].astype("float64")  # as pandas has years, once one is missing
+    nodes, edges = (
+        nodes.assign(work_id=nodes["work_id"].map(form.format)),
+        citations.collect().to_pandas().map(form.format),
     )
-    nodes = nodes.dropna(subset="year")  # as the reference values were computed
-    edges = edges[edges["citing"].isin(nodes["id"]) & edges["cited"].isin(nodes["id"])]
-    nodes, edges = nodes.assign(id=nodes["id"].map(form.format)), edges.map(form.format)
-    nodes["year"] = nodes["year"].astype("float64")  # as pandas has years, once one is missing
-    corpus = ssd.from_tables(nodes, edges, id="id", year="year", citing="citing", cited="cited")
-    scores = ssd.compute_cd_index(corpus.works, corpus.citations, ssd.CDConfig.compat("cdindex")).collect()
-    expected = dict(zip(known["id"].map(form.format), known["cd5"].replace(np.nan, None), strict=True))
-    ours = dict(scores.select("original_id", "cd_index").iter_rows())
-    assert ours.keys() == expected.keys()
-    impossible = {name for name, year in zip(nodes["id"], nodes["year"], strict=True) if year < 1_000}
-    near = {*edges[edges["citing"].isin(impossible)]["cited"], *edges[edges["cited"].isin(impossible)]["citing"]}
-    same = ours.keys() - impossible - near
-    assert len(same) > 25_000
-    assert {name: ours[name] for name in same} == {name: expected[name] for name in same}
+    corpus = ssd.from_tables(nodes, edges)
+    ours = ssd.compute_cd_index(corpus.works, corpus.citations).collect()
+    expected = dict(zip(known["work_id"].cast(pl.String).map_elements(form.format), known["cd_index"], strict=True))
+    assert dict(ours.select("original_id", "cd_index").iter_rows()) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels, count_labels
 from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk
 from sciscidata.remote.object_store import is_url
-from sciscidata.sampling.filter import EligibilityConfig, chosen_names, names_read
+from sciscidata.sampling.filter import chosen_names
 from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
@@ -53,7 +53,7 @@ def _from_citations(tables: SciSciNet, request: SourceRequest) -> dict[str, Any]
     return {
         "citations": tables.citations,
         "unordered": tables.works,  # the graph reads only years and venues
-        "structure": _with_names(facts, tables, request.eligibility),
+        "structure": _with_names(facts, tables, request),
         "published": structure,
     }
 
@@ -67,20 +67,21 @@ def _as_published(tables: SciSciNet, request: SourceRequest, scratch: ExitStack)
     elif novelty.score == "rank":
         structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
     structure = structure.rename({"reference_count": "n_references", "citation_count": "n_citers"})
-    structure = _with_names(structure, tables, request.eligibility)
+    structure = _with_names(structure, tables, request)
     return {"scores": structure, "checked": structure}
 
 
-def _with_names(structure: pl.LazyFrame, tables: SciSciNet, eligibility: EligibilityConfig) -> pl.LazyFrame:
+def _with_names(structure: pl.LazyFrame, tables: SciSciNet, request: SourceRequest) -> pl.LazyFrame:
     """Add field and venue of the works that have a chosen one; of all others they are null.
 
-    The tables of fields and venues are read once, in bounded memory. What is held: about 40 bytes for each such work.
+    If only the balance reads fields, add those of all works. The tables of fields and venues are read once, in bounded
+    memory. What is held: about 40 bytes for each work that gets a name.
     """
-    names = names_read(eligibility)
-    if not names:
+    if not request.read_early:
         return structure
-    chosen = tables.in_id_order().select("work_id", *names).filter(pl.any_horizontal(chosen_names(eligibility)))
-    return put_beside(structure, chosen.collect(engine="streaming"))
+    chosen = chosen_names(request.eligibility) or [pl.col("primary_field").is_not_null()]
+    named = tables.in_id_order().select("work_id", *request.read_early).filter(pl.any_horizontal(chosen))
+    return put_beside(structure, named.collect(engine="streaming"))
 
 
 def measure_sciscinet(config: SciSciNetConfig, _: SourceRequest) -> ToRead:

@@ -37,7 +37,6 @@ from sciscidata.options.checks import FolderOrUrl, Megabytes, PositiveInt, check
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
-from sciscidata.sampling.filter import names_read
 from sciscidata.schemas import Corpus
 from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
@@ -425,7 +424,7 @@ def open_snapshot(config: SnapshotConfig, request: SourceRequest) -> OpenedSourc
     place = config.folder if is_url(config.folder) else real_path(config.folder)
     folder = request.cache_dir / f"snapshot-{hashlib.sha256(os.fsencode(place)).hexdigest()[:16]}"
     with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
-        return open_large(ingest_snapshot(config, folder, advance), names_read(request.eligibility))
+        return open_large(ingest_snapshot(config, folder, advance), request.read_early)
 
 
 def write_snapshot(

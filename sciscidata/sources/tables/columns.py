@@ -289,6 +289,14 @@ def reference_rows(
     return pl.DataFrame([pairs["citing_id"], number_ids(cited).alias("cited_id")]).drop_nulls()
 
 
+def cited_ids(rows: pl.DataFrame, at: Mapping[str, str]) -> pl.Series:
+    """Return what some rows cite, as it stands there: a column of citations, or the references of the first works."""
+    if "cited" in at:
+        return rows[at["cited"]]
+    lists = rows[at["references"]].head(1_000)
+    return (split_references(lists) if lists.dtype == pl.String() else lists).explode()
+
+
 def split_references(texts: pl.Series) -> pl.Series:
     """Cut each text into ids: a list saved as text, or ids with ``|``, ``;`` or commas between.
 

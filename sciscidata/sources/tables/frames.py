@@ -11,13 +11,14 @@ import polars as pl
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import to_lazy, with_named_index
 from sciscidata.graph.edges import count_edges, warn_of_edges
-from sciscidata.records.ids import MISSING, refuse_shared_numbers
+from sciscidata.records.ids import MISSING, refuse_shared_numbers, suggest_form
 from sciscidata.schemas import SWAPPED, Corpus
 from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
     Names,
     citation_rows,
+    cited_ids,
     complete_works,
     describe_gaps,
     find_columns,
@@ -113,11 +114,12 @@ def from_tables(
         edges = reference_rows(table, at, tally, missing)
     else:
         ends = find_columns(citations.columns, OF_CITATIONS, named, table=f"{_STAGE}: citations")
-        edges = citation_rows(citations.read([*ends.values()]), ends, tally, missing)
+        table = citations.read([*ends.values()])
+        edges = citation_rows(table, ends, tally, missing)
         at |= ends
     warn_of_gaps(tally, _STAGE)
     works = complete_works(rows.lazy())
-    warn_of_edges(count_edges(works, edges.lazy()), _STAGE)
+    warn_of_edges(count_edges(works, edges.lazy()), _STAGE, lambda: suggest_form(works, cited_ids(table, at)))
     facts = {"kind": "tables", "columns": at, "works": rows.height, "citations": edges.height, **describe_gaps(tally)}
     return Corpus(works, edges.lazy(), facts)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,8 +20,7 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import check_fields
-from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
-from sciscidata.sampling.filter import names_read
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers, suggest_form
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
@@ -31,6 +31,7 @@ from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
     citation_rows,
+    cited_ids,
     complete_works,
     find_columns,
     kept_columns,
@@ -44,6 +45,8 @@ from sciscidata.sources.tables.presets import PRESETS
 from sciscidata.storage import hash_file, real_path, scratch_folder
 from sciscidata.storage.spill import sort_on_disk
 from sciscidata.terminal.progress import progress_bar
+
+logger = logging.getLogger(__name__)
 
 _Files = tuple[str, ...]
 _Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
@@ -217,7 +220,10 @@ def ingest_tables(
 
         def rows_of(batch: pl.DataFrame, _: int) -> pl.DataFrame:
             rows = citation_rows if citations else reference_rows
-            return rows(batch, ends or at, tally, config.missing).select(columns)
+            made = rows(batch, ends or at, tally, config.missing).select(columns)
+            if not made.is_empty() and not cited:
+                cited.append(cited_ids(batch, ends or at))
+            return made
 
         yield from _read(citations or works, names, advance, rows_of)
         counted.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
@@ -225,6 +231,7 @@ def ingest_tables(
     listed = [path for files in paths.values() for path in files]
     inputs = {path: {"name": printable_name(path), "bytes": path.stat().st_size} for path in listed}
     counted: dict[str, Any] = {}
+    cited: list[pl.Series] = []
     provenance: dict[str, Any] = {
         "kind": "tables",
         "columns": {**at, **ends},
@@ -240,6 +247,8 @@ def ingest_tables(
         Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=counted
     )
     warn_of_gaps(corpus.provenance, "tables")
+    if cited and (form := suggest_form(corpus.works, cited[0])):
+        logger.warning("tables: %s", form)
     return corpus
 
 
@@ -286,7 +295,7 @@ def open_tables(config: TablesConfig, request: SourceRequest) -> OpenedSource:
     ids = (named,) if isinstance(named, str) else tuple(named or (OF_WORKS["id"],))
     return open_large(
         corpus,
-        names_read(request.eligibility),
+        request.read_early,
         label_files=LabelFiles(find_table_files(config)["works"], ids),
         text_options=("TablesConfig.title", "TablesConfig.abstract"),
     )

@@ -95,10 +95,9 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
             server.check()
         player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer, server)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
-        sampling = {"temperature": evaluator.temperature, "top_p": evaluator.top_p}
-        judge = Judge(
-            evaluator, player.make_completer(trainer.model, preset.seed, **sampling), folder, options.eval_every
-        )
+        size = options.eval_batch_size
+        completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.seed, batch_size=size)
+        judge = Judge(evaluator, completer, folder, options.eval_every)
         trainer.add_callback(judge)
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
         trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
@@ -166,7 +165,7 @@ def list_own_settings(run: Run[LocalTrainOptions], builder: LabelDatasetBuilder)
 
 
 @dry_run()
-def render_dry_run(run: Run[LocalTrainOptions]) -> str:
+def describe_local_training(run: Run[LocalTrainOptions]) -> str:
     """Describe a run before it costs time; needs the release and the tokenizer, and no model."""
     refuse_options(run)
     _check_start(run)
@@ -232,33 +231,15 @@ class Player:
             "time/total": time.monotonic() - self.begun,
         }
 
-    def make_completer(self, model: Any, seed: int, *, temperature: float, top_p: float) -> LocalCompleter:  # noqa: ANN401
-        """Return what asks the model as it is."""
-        return LocalCompleter(
-            model,
-            self.tokenizer,
-            max_tokens=self.preset.max_tokens,
-            seed=seed,
-            batch_size=self.batch_size,
-            temperature=temperature,
-            top_p=top_p,
-        )
-
     @contextmanager
     def _completer(self, model: Any, seed: int) -> Generator[TokenCompleter]:  # noqa: ANN401
-        temperature, top_p = self.preset.temperature, self.preset.top_p
+        names = ("max_tokens", "temperature", "top_p")
+        sampling: dict[str, Any] = {name: getattr(self.preset, name) for name in names} | {"seed": seed}
         if self.server is None:
-            yield self.make_completer(model, seed, temperature=temperature, top_p=top_p)
+            yield LocalCompleter(model, self.tokenizer, batch_size=self.batch_size, **sampling)
             return
         with self.server.serving(model, self.folder) as name:
-            yield VllmCompleter(
-                server=self.server,
-                name=name,
-                max_tokens=self.preset.max_tokens,
-                temperature=temperature,
-                top_p=top_p,
-                seed=seed,
-            )
+            yield VllmCompleter(server=self.server, name=name, **sampling)
 
     async def _play(self, builders: Sequence[EnvGroupBuilder], completer: TokenCompleter) -> list[TrajectoryGroup]:
         strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()

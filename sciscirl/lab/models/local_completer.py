@@ -9,7 +9,8 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import KW_ONLY, dataclass
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import tinker
 import torch
@@ -20,8 +21,13 @@ from transformers.cache_utils import Cache, DynamicCache, DynamicLayer
 from transformers.masking_utils import sdpa_mask
 
 from sciscirl.lab.label_scoring.endings import Ending
+from sciscirl.lab.models.local_model import count_threads, load_local_model
 from sciscirl.lab.models.local_scores import pad_left, score_here
 from sciscirl.lab.models.shared_prompts import SHARED
+
+if TYPE_CHECKING:
+    from sciscirl.evaluation.evaluate import EvaluationConfig
+    from sciscirl.evaluation.evaluator import LabelEvaluator
 
 #: PyTorch's attention without copies of keys and values for every head of a group.
 _GROUPED = "sdpa_grouped"
@@ -152,6 +158,19 @@ class LocalCompleter(TokenCompleter):
         config = getattr(self.model, "config", None)
         layers = [] if config is None else DynamicCache(config=config).layers
         self._is_plain = bool(layers) and all(type(layer) is DynamicLayer for layer in layers)
+
+    @classmethod
+    def of_evaluator(cls, evaluator: LabelEvaluator, model: Any, *, seed: int, batch_size: int = 32) -> LocalCompleter:  # noqa: ANN401
+        """Return what answers as an evaluator asks."""
+        return cls(
+            model,
+            evaluator.renderer.tokenizer,
+            max_tokens=evaluator.max_tokens,
+            temperature=evaluator.temperature,
+            top_p=evaluator.top_p,
+            seed=seed,
+            batch_size=batch_size,
+        )
 
     async def score_endings(self, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]) -> list[list[float]]:
         """Return what ``score_here`` returns: the log-probability of each ending after each prompt."""
@@ -335,3 +354,22 @@ class LocalCompleter(TokenCompleter):
     def _is_stopped(self, tokens: list[int], stop: StopCondition) -> bool:
         texts = [end for end in stop if isinstance(end, str)]
         return tokens[-1] in stop or (bool(texts) and any(end in str(self.tokenizer.decode(tokens)) for end in texts))
+
+
+async def ask_local_model(evaluator: LabelEvaluator, folder: Path, config: EvaluationConfig) -> dict[str, Any]:
+    """Ask a model in this process. Return what decides its answers to the last bit."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(config.n_threads or count_threads())
+    try:
+        model = load_local_model(folder, dtype=config.dtype)
+        completer = LocalCompleter.of_evaluator(evaluator, model, seed=config.seed, batch_size=config.batch_size or 32)
+        await evaluator.eval_token_completer(completer)
+        return {
+            "batch_size": completer.batch_size,
+            "dtype": str(model.dtype).removeprefix("torch."),
+            "device": str(model.device),
+            "n_threads": torch.get_num_threads(),
+            "seed": config.seed,
+        }
+    finally:
+        torch.set_num_threads(before)

@@ -111,12 +111,13 @@ def compare_files(
     ceiling = next((facts["ceiling"] for facts in known.values()), None)
     comparison = compare_predictions(tables, config, asked, ceiling)
     if out is not None:
-        from sciscirl.lab.report.figures import plot_differences
+        from sciscirl.lab.report.figures import plot_estimates
 
         write_json(path_inside(out, "comparison.json", stated_by="a comparison"), comparison.to_json())
         for metric in COMPARED:
             with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
-                path.write_bytes(plot_differences(comparison, metric))
+                pairs = {f"{pair.left} \u2212 {pair.right}": pair.differences[metric] for pair in comparison.pairs}
+                path.write_bytes(plot_estimates({f"difference in {metric}": pairs}, is_share=False))
     return comparison
 
 

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import math
-import re
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from sciscirl.lab.analysis.compare import Estimate, Pair
 from sciscirl.lab.seeds import SeededComparison
 from sciscirl.metrics.metrics import COMPARED
 
 ABSENT = "\N{EN DASH}"
-_LONGEST_SLUG: Final = 100  # a file's name may have 255 bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,9 +26,8 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A PNG, the name of its file, and a text for readers who cannot see it."""
+    """A PNG, and a text for readers who cannot see it."""
 
-    name: str
     png: bytes
     alt: str
 
@@ -109,16 +105,6 @@ def show_p(p: float) -> str:
         ('0.0421', '3e-07')
     """
     return f"{p:.4f}" if p >= 1e-4 or math.isclose(p, 0) else f"{p:.0e}"
-
-
-def slug(name: str) -> str:
-    """Make a name fit for a file; names that differ only in other signs become equal.
-
-    Example:
-        >>> slug("runs/exp4_seed1")
-        'runs-exp4-seed1'
-    """
-    return re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-")[-_LONGEST_SLUG:]
 
 
 def show_pair(pair: Pair) -> list[str]:

@@ -1,12 +1,11 @@
-"""Write a report of many runs: one HTML file that loads nothing else, and a folder with its pictures."""
+"""Write a report of many runs: one HTML file that loads nothing else. Its first line says whether training helped."""
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from functools import cache, partial
+from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,29 +14,19 @@ from markupsafe import Markup, escape
 from msgspec import Meta
 
 from sciscidata.options.checks import check_fields
-from sciscidata.storage import atomic_file, atomic_folder
+from sciscidata.storage import atomic_file
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.report.figures import is_of_report
-from sciscirl.lab.report.layout import Picture, Section
-from sciscirl.lab.report.runs import Run, judge_baselines, read_runs
-from sciscirl.lab.report.tables import (
-    view_comparison,
-    view_cost,
-    view_overview,
-    view_published,
-    view_runs,
-    view_seeds,
-)
+from sciscirl.lab.report.answer import group_runs, view_answer, view_pairs
+from sciscirl.lab.report.layout import Section
+from sciscirl.lab.report.runs import Run, read_runs
 from sciscirl.lab.report.views import (
-    view_balance,
-    view_challenges,
-    view_confusion,
-    view_contract,
+    view_answers,
+    view_classes,
+    view_cost,
+    view_curves,
     view_examples,
-    view_reliability,
-    view_rewards,
-    view_trajectories,
+    view_runs,
 )
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html.jinja")
@@ -49,10 +38,11 @@ class ReportConfig:
 
     Attributes:
         runs: folders of training runs, evaluations and sweeps, in the order in which they are shown.
-        out: the HTML file; its pictures go into a folder beside it, ``report_pictures`` for ``report.html``.
-        release: the folder of a release, to show papers with the answers to them, and baselines beside the runs.
+        out: the HTML file.
+        release: the folder of a release, to show papers with the answers to them, baselines beside the runs, and how
+            high its labels let any model get.
         n_examples: right, wrong and invalid answers of each run to show, this many of each.
-        title: of the page.
+        title: of the page; None: the tasks of the runs.
 
     Raises:
         SciSciRLError: on construction, if there is no run, or a value is impossible.
@@ -62,18 +52,13 @@ class ReportConfig:
     out: Path = Path("report.html")
     release: Path | None = None
     n_examples: Annotated[int, Meta(ge=0)] = 3
-    title: str = "Runs on disruption and novelty"
+    title: str | None = None
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
         if self.out.suffix not in {".html", ".htm"}:
             msg = f"ReportConfig.out is {str(self.out)!r}, needs a name that ends in .html."
             raise SciSciRLError(msg)
-
-    @property
-    def pictures(self) -> Path:
-        """The folder of the pictures."""
-        return self.out.with_name(f"{self.out.stem}_pictures")
 
 
 def write_report(config: ReportConfig) -> Path:
@@ -87,18 +72,11 @@ def write_report(config: ReportConfig) -> Path:
     Raises:
         RunFolderError: if a folder holds no run, or is given twice.
         ReleaseError: if ``release`` is no release, or was altered.
-        SciSciRLError: if the folder of pictures holds something else.
         StorageError: if the report cannot be written.
     """
-    _check_pictures(config.pictures)
     runs = read_runs(config.runs)
-    runs += judge_baselines(runs, config.release) if config.release is not None else []
-    sections = _name_pictures(make_sections(runs, config))
-    html = render_report(sections, config.title)
-    with atomic_folder(config.pictures, overwrite=True) as folder:
-        for section in sections:
-            for picture in section.pictures:
-                (folder / f"{picture.name}.png").write_bytes(picture.png)
+    tasks = " and ".join(dict.fromkeys(str(run.target) for run in runs))
+    html = render_report(make_sections(runs, config), config.title or f"Training on {tasks}")
     with atomic_file(config.out) as path:
         path.write_text(html, "utf-8")
     return config.out
@@ -106,26 +84,21 @@ def write_report(config: ReportConfig) -> Path:
 
 def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
     """Make every view of the runs that has something to show."""
-    views: tuple[Callable[[Sequence[Run]], Section | None], ...] = (
-        view_overview,
-        view_seeds,
-        view_runs,
-        view_published,
-        view_comparison,
-        view_trajectories,
-        view_balance,
-        view_contract,
-        view_reliability,
-        view_confusion,
-        view_challenges,
-        view_rewards,
-        partial(view_examples, n_each=config.n_examples, release=config.release),
-        view_cost,
+    groups = group_runs(runs, config.release)
+    views: tuple[Callable[[], Section | None], ...] = (
+        lambda: view_answer(groups),
+        lambda: view_runs(runs),
+        lambda: view_cost(runs),
+        lambda: view_classes(runs),
+        lambda: view_curves(runs),
+        lambda: view_answers(runs),
+        lambda: view_pairs(groups),
+        lambda: view_examples(runs, n_each=config.n_examples, release=config.release),
     )
-    sections: list[Section] = []
-    with progress_bar("plot views", total=len(views), unit="views") as advance:
+    with progress_bar("make views", total=len(views), unit="views") as advance:
+        sections: list[Section] = []
         for view in views:
-            section = view(runs)
+            section = view()
             sections += [section] if section is not None else []
             advance(1)
     return sections
@@ -160,27 +133,3 @@ def _breakable(text: str) -> Markup:
     value, bracket, interval = text.partition(" [")
     broken = Markup(re.sub(r"([_/])", r"\1<wbr>", str(escape(value))))
     return broken + Markup(' <span class="interval">[{}</span>').format(interval) if bracket else broken
-
-
-def _name_pictures(sections: Sequence[Section]) -> list[Section]:
-    """Number pictures whose names would be equal."""
-    taken: set[str] = set()
-
-    def rename(picture: Picture) -> Picture:
-        name, number = picture.name, 1
-        while name.lower() in taken:  # some file systems ignore case
-            number += 1
-            name = f"{picture.name}-{number}"
-        taken.add(name.lower())
-        return replace(picture, name=name)
-
-    return [replace(section, pictures=[rename(picture) for picture in section.pictures]) for section in sections]
-
-
-def _check_pictures(folder: Path) -> None:
-    """Refuse to replace a folder that holds anything but pictures of a report."""
-    if os.path.lexists(folder) and (
-        folder.is_symlink() or not folder.is_dir() or not all(is_of_report(path) for path in folder.iterdir())
-    ):
-        msg = f"{folder} holds something other than pictures of a report. Choose another ReportConfig.out, or move it."
-        raise SciSciRLError(msg)

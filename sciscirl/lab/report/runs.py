@@ -6,11 +6,12 @@ import hashlib
 import json
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, Literal, cast, get_args
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
+import msgspec
 import polars as pl
 
 from sciscidata.errors import ChangedFileError
@@ -21,9 +22,10 @@ from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
-from sciscirl.evaluation.evaluate import measure
+from sciscirl.evaluation.evaluate import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import find_target, read_predictions
 from sciscirl.runs.folder import (
     ADAPTER,
@@ -36,9 +38,11 @@ from sciscirl.runs.folder import (
     is_supervised,
     name_run,
     parse_row,
+    read_judgement,
     read_lines,
     read_rows,
 )
+from sciscirl.runs.lineage import read_facts
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.task.papers import (
     TARGETS,
@@ -54,7 +58,7 @@ from sciscirl.task.papers import (
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
-_LONGEST_SHOWN: Final = 80
+T = TypeVar("T")
 Kind = Literal["rl", "sft", "evaluation", "baseline"]
 
 
@@ -158,9 +162,11 @@ def expand_folders(folders: Iterable[Path]) -> list[Path]:
 def _expand(folder: Path) -> list[Path]:
     if (folder / RUN_FILE).exists():
         return [folder]
-    if runs := list_runs(folder):
-        return runs
-    return [path.parent for path in sorted(folder.glob(f"*/{RUN_FILE}")) if _is_of_baseline(path)] or [folder]
+    return (
+        list_runs(folder)
+        or [one.parent for one in sorted(folder.glob(f"*/{RUN_FILE}")) if _is_of_baseline(one)]
+        or [folder]
+    )
 
 
 def _is_of_baseline(path: Path) -> bool:
@@ -239,43 +245,17 @@ def _name_repeated(runs: Sequence[Run]) -> str:
     return ", ".join(dict.fromkeys([parents.pop(), *parts]))
 
 
-def judge_baselines(runs: Sequence[Run], release: Path) -> list[Run]:
-    """Let the baselines judge the papers that runs of this release were judged by, where none stands beside them yet.
-
-    Papers that no baseline can judge are passed over with a warning.
-    """
+def judge_baselines(release: Path, run: Run) -> dict[str, pl.DataFrame]:
+    """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
     from sciscirl.lab.analysis.baselines import run_baselines
 
-    digest = hash_release(release)
-    found: list[Run] = []
-    known = {find_papers(run) for run in runs if run.kind == "baseline"}
-    for run in runs:
-        papers, table = find_papers(run), run.last.predictions if run.last else None
-        stated = cast("Any", run.facts.get("release") or {}).get("manifest_sha256")
-        if papers is None or table is None or papers in known or stated != digest:
-            continue
-        known.add(papers)
-        try:
-            judged = run_baselines(release, table, run.settings)
-        except SciSciRLError as error:
-            _log.warning("no baseline stands beside %s: %s", run.name, error)
-            continue
-        taken = {one.name for one in (*runs, *found)}
-        for name, predictions in judged.items():
-            free = (name, f"{name}, {run.split}", *(f"{name}-{number}" for number in range(2, len(taken) + 2)))
-            called = next(one for one in free if one not in taken)
-            own = {"baseline": name, "split": run.split, "seed": 0}
-            own |= {key: run.settings[key] for key in ("target", "own_label", "hide") if key in run.settings}
-            found.append(
-                Run(
-                    name=called, kind="baseline", rows=(), usage=None, n_steps=0,
-                    facts={"settings": own, "release": run.facts.get("release"),
-                           "release_folder": run.facts.get("release_folder")},
-                    evaluations=(Evaluation(step=0, metrics=measure(predictions), predictions=predictions),),
-                    is_finished=True, is_stopped=False, n_test_looks=None, problems=(),
-                )
-            )  # fmt: skip
-    return found
+    if run.last is None or run.last.predictions is None:
+        return {}
+    try:
+        return run_baselines(release, run.last.predictions, run.settings)
+    except SciSciRLError as error:
+        _log.warning("no baseline stands beside %s: %s", run.name, error)
+        return {}
 
 
 def hash_release(release: Path) -> str:
@@ -289,12 +269,15 @@ def hash_release(release: Path) -> str:
 
 
 def find_papers(run: Run) -> str | None:
-    """Return what two evaluations need in common to be compared: task, release, split and papers; None without any."""
+    """Return what two evaluations need in common to be compared: task, release, split and papers.
+
+    None without predictions, or where a paper has several answers.
+    """
     table = run.last.predictions if run.last else None
-    if table is None:
+    if table is None or "openalex_id" not in table.columns or table["openalex_id"].n_unique() < len(table):
         return None
-    papers = table["openalex_id"].unique().sort().to_list() if "openalex_id" in table.columns else None
-    return json.dumps([run.target, run.facts.get("release"), run.split, papers], default=str)
+    papers = table["openalex_id"].unique().sort().to_list()
+    return json.dumps([run.target, run.facts["release"], run.split, papers], default=str)
 
 
 def name_folders(folders: Sequence[Path]) -> list[str]:
@@ -319,13 +302,14 @@ def read_run(folder: Path, name: str) -> Run:
     facts = _read_facts(folder)
     settings = facts["settings"]
     problems: list[str] = []
-    rows = list(_read_lines(folder / METRICS_FILE, problems))
+    rows = _read_log(folder / METRICS_FILE, problems)
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
     split = find_eval_split(folder)
     steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
     kind: Kind = "sft" if is_supervised(settings) else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
+    checkpoints = _try(lambda: read_rows(folder / CHECKPOINTS_FILE), CHECKPOINTS_FILE, [], [])
     return Run(
         name=name,
         kind=kind,
@@ -336,78 +320,72 @@ def read_run(folder: Path, name: str) -> Run:
         ),
         usage=_count_tokens(folder, steps, split, problems),
         n_steps=len({row.get("step") for row in steps}),
-        is_finished=not is_training or _is_finished(folder),
+        is_finished=not is_training
+        or (folder / ADAPTER).is_dir()
+        or any(row.get("name") == "final" for row in checkpoints),
         is_stopped=any(row.get("collapse_stop") for row in rows),
-        n_test_looks=_count_looks(folder, problems) if is_training else None,
+        n_test_looks=_try(lambda: count_test_looks(folder), LOOKS_FILE, problems, None) if is_training else None,
         problems=tuple(problems),
     )
 
 
-def _count_looks(folder: Path, problems: list[str]) -> int | None:
-    try:
-        return count_test_looks(folder)
-    except (OSError, ChangedFileError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        problems.append(f"{LOOKS_FILE}: {reason}; looks at test are not counted")
-        return None
+class _Settings(msgspec.Struct):
+    name: str | None = None
+    preset: str | None = None
+    model: str | None = None
+    backend: str | None = None
+    baseline: str | None = None
+    split: str | None = None
+    eval_split: str | None = None
+    target: str = "disruption"  # older runs name none
+    own_label: Any = None
+    hide: list[str] = []
+
+
+class _Facts(msgspec.Struct):
+    settings: _Settings
+    release: dict[str, Any]
+    versions: dict[str, Any] | None = None
+    begun_from: dict[str, Any] | None = None
+    release_folder: str | None = None
+    ceiling: dict[str, float] | None = None
+    commit: str | None = None
+    date: str | None = None
 
 
 def _read_facts(folder: Path) -> dict[str, Any]:
-    path = folder / RUN_FILE
-    if not path.is_file():
-        msg = (
-            f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give log_paths of training runs, or folders "
-            "that evaluations wrote."
-        )
-        raise RunFolderError(msg)
+    facts = read_facts(folder)
     try:
-        facts: object = read_json(path)
-    except ChangedFileError as error:
-        raise RunFolderError(str(error)) from error
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"{path} cannot be read ({reason}). Leave this run out, or run it again."
+        settings = msgspec.convert(facts, _Facts).settings
+        if settings.own_label is not None:
+            read_own_target(settings.own_label)
+        elif settings.target not in TARGETS:
+            msg = f"settings.target needs to be one of {', '.join(TARGETS)}"
+            raise ValueError(msg)
+    except (ValueError, TypeError) as error:  # msgspec's own errors are of these
+        msg = f"{folder / RUN_FILE} is damaged: {error}. Leave this run out."
         raise RunFolderError(msg) from error
-    if not isinstance(facts, dict) or not isinstance(cast("dict[str, Any]", facts).get("settings"), dict):
-        msg = f"{path} does not say what was run: it has no settings. Leave it out."
-        raise RunFolderError(msg)
-    stated = cast("dict[str, Any]", facts)
-    for where, values, names, kind, what in (
-        ("", stated, ("release", "versions", "begun_from"), dict, "an object"),
-        ("", stated, ("release_folder", "commit", "date"), str, "a text"),
-        (
-            "settings.",
-            stated["settings"],
-            ("name", "preset", "model", "backend", "baseline", "split", "eval_split"),
-            str,
-            "a text",
-        ),
-    ):
-        for name in names:
-            if not isinstance(values.get(name), kind | None):
-                msg = f"{path} is damaged: {where}{name} is {_cut(values[name])}, needs {what}. Leave this run out."
-                raise RunFolderError(msg)
-    if "own_label" in stated["settings"]:
-        try:
-            read_own_target(stated["settings"]["own_label"])
-        except (ValueError, TypeError) as error:
-            msg = f"{path} is damaged: settings.own_label {error}. Leave this run out."
-            raise RunFolderError(msg) from error
-    elif stated["settings"].get("target", "disruption") not in list(TARGETS):
-        msg = f"{path} is damaged: settings.target needs to be one of {', '.join(TARGETS)}. Leave this run out."
-        raise RunFolderError(msg)
-    return stated
+    return facts
 
 
-def _cut(value: object) -> str:
-    return repr(value) if len(repr(value)) <= _LONGEST_SHOWN else f"{repr(value)[:_LONGEST_SHOWN]}..."
+def _try(read: Callable[[], T], name: str, problems: list[str], default: T) -> T:
+    """Read a file; where that fails, note why. A file that is not there is no problem."""
+    try:
+        return read()
+    except FileNotFoundError:
+        pass
+    except (PredictionsError, ChangedFileError) as error:
+        problems.append(f"{name}: {error}")
+    except OSError as error:
+        problems.append(f"{name}: {error.strerror}; left out")
+    return default
 
 
-def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
+def _read_log(path: Path, problems: list[str]) -> list[dict[str, float]]:
     """Read the finite numbers of each row of a log; of a repeated step, the later row wins."""
     by_step: dict[float | None, dict[str, float]] = {}
     n_damaged = 0
-    for line in _try_lines(path, path.name, problems):
+    for line in _try(lambda: list(read_lines(path)), path.name, problems, []):
         row = parse_row(line)
         if row is None:  # the line that a killed run was writing
             n_damaged += 1
@@ -420,20 +398,6 @@ def _read_lines(path: Path, problems: list[str]) -> Iterable[dict[str, float]]:
     return [by_step[step] for step in sorted(by_step, key=lambda step: -1.0 if step is None else step)]
 
 
-def _try_lines(path: Path, name: str, problems: list[str]) -> Iterable[str]:
-    """Give the lines of a log; nothing if it is absent or unreadable."""
-    try:
-        return read_lines(path)
-    except FileNotFoundError:
-        return ()
-    except ChangedFileError as error:
-        problems.append(f"{name}: {str(error).replace(str(path), 'it')}")
-        return ()
-    except OSError as error:
-        problems.append(f"{name}: {error.strerror}; left out")
-        return ()
-
-
 def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     """Keep finite numbers that fit a float."""
     return {
@@ -443,78 +407,59 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _is_finished(folder: Path) -> bool:
-    if (folder / ADAPTER).is_dir():
-        return True
-    try:
-        return any(row.get("name") == "final" for row in read_rows(folder / CHECKPOINTS_FILE))
-    except (OSError, ChangedFileError):
-        return False
-
-
 def _read_steps(
     folder: Path, rows: Iterable[Mapping[str, float]], split: str, problems: list[str]
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
-    prefix = f"{split}/"
-    logged = {
-        int(row["step"]): {name.removeprefix(prefix): value for name, value in row.items() if name.startswith(prefix)}
-        for row in rows
-        if {f"{prefix}{name}" for name in _JUDGED} <= row.keys() and "step" in row
-    }
+    logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
     pattern = re.compile(rf"{split}_(\d+)\.parquet")
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
+    last = max(logged.keys() | files.keys(), default=None)
     for step in sorted(logged.keys() | files.keys()):
         found = _read_predictions(files[step], problems) if step in files else None
-        metrics = logged.get(step, {}) if found is None else measure(found)
-        if metrics:
+        make = measure if step == last else measure_predictions  # only the last one has intervals, which take time
+        metrics = logged.get(step, {}) if found is None else make(found)
+        if metrics.keys() >= _JUDGED:
             yield Evaluation(step=step, metrics=metrics, predictions=found)
 
 
 def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
-    found = _read_predictions(folder / "predictions.parquet", problems)
+    found = _read_predictions(folder / PREDICTIONS_FILE, problems)
     if found is not None:
         yield Evaluation(step=0, metrics=measure(found), predictions=found)
         return
-    try:
+
+    def read() -> dict[str, float] | None:
         check_sealed(folder / EVALUATION_FILE)
-        row = parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace"))
-    except FileNotFoundError:
-        return
-    except ChangedFileError as error:
-        problems.append(f"{EVALUATION_FILE}: {error}")
-        return
-    except OSError as error:
-        problems.append(f"{EVALUATION_FILE}: {error.strerror}; left out")
-        return
-    metrics = _numbers(row or {})
-    if not metrics.keys() >= _JUDGED:
+        return _numbers(parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace")) or {})
+
+    metrics = _try(read, EVALUATION_FILE, problems, None)
+    if metrics is not None and metrics.keys() >= _JUDGED:
+        yield Evaluation(step=0, metrics=metrics, predictions=None)
+    elif metrics is not None:
         problems.append(f"{EVALUATION_FILE}: damaged, left out")
-        return
-    yield Evaluation(step=0, metrics=metrics, predictions=None)
 
 
 def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:
-    try:
-        return read_predictions(path)
-    except (PredictionsError, ChangedFileError) as error:
-        problems.append(f"{path.name}: {str(error).replace(str(path), 'it')}")
-        return None
+    own: list[str] = []
+    found = _try(lambda: read_predictions(path), path.name, own, None)
+    problems += [problem.replace(str(path), "it") for problem in own]
+    return found
 
 
 def _count_tokens(folder: Path, steps: Sequence[Mapping[str, float]], split: str, problems: list[str]) -> Usage | None:
     """Add up the logged tokens: training by step, evaluations by answer."""
     usage = sum(map(count_tokens, steps), Usage(prefill=0, sample=0, train=0))
-    read, sampled, trained = usage.prefill, usage.sample, usage.train
     for path in sorted(folder.glob(f"iteration_*/eval_{split}_rollout_summaries.jsonl")):
         shown = f"{path.parent.name}/{path.name}"
-        for line in _try_lines(path, shown, problems):
+        for line in _try(lambda path=path: list(read_lines(path)), shown, problems, []):
             try:
-                taken = parse_json(line)["steps"]
-                read += sum(int(step["ob_len"]) for step in taken)
-                sampled += sum(int(step["ac_len"]) for step in taken)
+                taken = [(int(step["ob_len"]), int(step["ac_len"])) for step in parse_json(line)["steps"]]
             except (ValueError, KeyError, TypeError, OverflowError):
                 problems.append(f"{shown}: a damaged line left out")
-    return Usage(prefill=read, sample=sampled, train=trained) if read or trained else None
+                continue
+            read, sampled = (sum(column) for column in zip(*taken, strict=True)) if taken else (0, 0)
+            usage += Usage(prefill=read, sample=sampled, train=0)
+    return usage if usage.prefill or usage.train else None

@@ -99,15 +99,8 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         trainer.add_callback(Recorder(folder, trained_on, partial(_describe_step, examples, preset.batch_size)))
         judge = None
         if arguments.world_size == 1:
-            completer = LocalCompleter(
-                model,
-                examples.renderer.tokenizer,
-                max_tokens=preset.max_tokens,
-                temperature=evaluator.temperature,
-                top_p=evaluator.top_p,
-                seed=preset.seed,
-                batch_size=options.eval_batch_size,
-            )
+            size = options.eval_batch_size
+            completer = LocalCompleter.of_evaluator(evaluator, model, seed=preset.seed, batch_size=size)
             judge = Judge(evaluator, completer, folder, every=options.eval_every)
             trainer.add_callback(judge)
         else:
@@ -221,7 +214,7 @@ def list_own_settings(run: Run[PeftSftOptions], builder: LabelDatasetBuilder) ->
 
 
 @dry_run()
-def render_dry_run(run: Run[PeftSftOptions]) -> str:
+def describe_peft_training(run: Run[PeftSftOptions]) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
     builder = make_papers_builder(run)
     settings = list_own_settings(run, builder)

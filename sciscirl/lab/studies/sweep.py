@@ -1,17 +1,19 @@
 """Train several presets, in several ways, with several seeds, and compare them on the same papers.
 
-From top to bottom: which runs there are (``plan_sweep``), the runs (``run_sweep``), their tables and pictures.
+From top to bottom: which runs there are (``plan_sweep``), the runs (``run_sweep``), and the table.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final, get_args
 
 import msgspec
@@ -19,16 +21,13 @@ import polars as pl
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.options.checks import field_hints
-from sciscidata.storage import atomic_file
 from sciscidata.terminal.messages import align_columns, counted, printable, suggest
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.analysis.compare import list_asked
-from sciscirl.lab.report.figures import plot_scores
 from sciscirl.lab.report.layout import show_estimate, show_seeded_pairs
-from sciscirl.lab.report.runs import Run, read_run
+from sciscirl.lab.report.runs import Run, judge_baselines, read_run
 from sciscirl.lab.seeds import MEASURED, SeededComparison, compare_seeds
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
-from sciscirl.lab.studies.training_steps import STEPS, TRAINING, plot_training, read_steps, summarize_steps
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
@@ -44,7 +43,6 @@ from sciscirl.runs.folder import (
     read_judgement,
     read_rows,
     refuse_release,
-    write_json,
 )
 from sciscirl.sft.tinker_backend import train_on_tinker
 from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
@@ -52,28 +50,11 @@ from sciscirl.task.rules import check_max_tokens
 
 _log = logging.getLogger(__name__)
 
-#: One row for each way to train, then the untrained model and each baseline: means over seeds, with intervals.
-SWEEP: Final = pl.Schema(
-    {
-        "name": pl.String(),
-        "way": pl.String(),  # rl, sft, sft_rl, untrained or baseline
-        "n_seeds": pl.Int64(),  # null where nothing is trained
-        "n_papers": pl.Int64(),
-        **{f"{metric}{end}": pl.Float64() for metric in MEASURED for end in ("", "_low", "_high")},
-        **{name: dtype for name, dtype in TRAINING.items() if name != "name"},  # null without reinforcement learning
-    }
-)
-#: One row for each pair of ways and metric.
-DIFFERENCES: Final = pl.Schema(
-    {
-        "left": pl.String(),
-        "right": pl.String(),
-        "metric": pl.String(),
-        **dict.fromkeys(("difference", "low", "high", "p", "p_holm"), pl.Float64()),
-        "n_seeds": pl.Int64(),  # that both have
-        "asked_otherwise": pl.String(),
-    }
-)
+#: Means of reinforcement learning over all steps of all seeds, from the logs.
+_LOGGED: Final = (
+    "reward_tie_group_rate", "reward_uniform_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean",
+    "reward/total", "label_match",
+)  # fmt: skip
 _AXES: Final = ("preset", "seeds", "way")
 _DECIDED: Final = ("seed", "log_path", "resume")
 #: Options that name the runs or their papers, and so are the same for all of them.
@@ -294,13 +275,12 @@ def check_papers(runs: Sequence[PlannedRun]) -> None:
         raise SciSciRLError(msg)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SweepResult:
     """What ``run_sweep`` found; its tables lie in the folder, too."""
 
     comparison: SeededComparison
-    table: pl.DataFrame  # SWEEP
-    differences: pl.DataFrame  # DIFFERENCES
+    table: pl.DataFrame
     split: str  # whose papers judged
     problems: Mapping[str, str]  # why a run is missing, or ended early
     n_runs: int  # that were planned
@@ -311,10 +291,8 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
     """Train every run of a sweep that has not ended, then compare the ways to train (``compare_seeds``).
 
     A run that fails or collapses does not keep the others from being trained. The folder holds the folders of the runs
-    (``exp4/seed_0``), ``sweep.json`` (options and runs), and the results. These are ``sweep.csv`` and ``.parquet``
-    (SWEEP), ``differences.csv`` and ``.parquet`` (DIFFERENCES), ``sweep.png``, ``summary.json`` (all results). For
-    reinforcement learning there are ``steps.csv`` and ``.parquet`` (STEPS) and ``training.png``. The last evaluation of
-    each run counts.
+    (``exp4/seed_0``), ``sweep.json`` (options and runs), and the table as ``sweep.csv`` and ``sweep.parquet``
+    (``make_table``). The last evaluation of each run counts.
 
     Raises:
         SciSciRLError: as ``plan_sweep`` and ``check_papers``; the folder is in use or holds another sweep; or no run
@@ -401,41 +379,17 @@ def _write_results(
 ) -> SweepResult:
     ways: dict[str, dict[int, pl.DataFrame]] = {}
     asked: dict[str, Mapping[str, Any]] = {}
-    kinds: dict[str, str] = {}
     for planned, run in read:
         if run.last is not None and run.last.predictions is not None:
             ways.setdefault(planned.name, {})[planned.seed] = run.last.predictions
             asked.setdefault(planned.name, list_asked(run.settings))
-            kinds[planned.name] = planned.way
     untrained = find_untrained(read)
-    kinds |= dict.fromkeys(untrained, "untrained")
-    comparison = compare_seeds(ways, asked=asked, beside=untrained | judge_baselines(options, read[0][1]))
-    trained = [(planned, run) for planned, run in read if planned.way != "sft"]
-    steps = pl.concat([pl.DataFrame(schema=STEPS), *(read_steps(run, one.name, one.seed) for one, run in trained)])
-    training = summarize_steps(steps, dict.fromkeys(planned.name for planned, _ in trained))
-    table = make_table(comparison, kinds).join(training, on="name", how="left", maintain_order="left")
-    result = SweepResult(
-        comparison=comparison,
-        table=table.select(SWEEP.names()),
-        differences=make_differences(comparison),
-        split=read[0][1].split,
-        problems=problems,
-        n_runs=n_runs,
-        n_missing=n_runs - len(read),
-    )
-    write_table(out, "sweep", result.table)
-    write_table(out, "differences", result.differences)
-    write_json(
-        out / "summary.json",
-        {"problems": dict(problems), "split": result.split, **comparison.to_json(), "training": training.to_dicts()},
-    )
-    with atomic_file(out / "sweep.png") as path:
-        path.write_bytes(plot_scores(comparison, n_columns=2))
-    if trained:
-        write_table(out, "steps", steps)
-        with atomic_file(out / "training.png") as path:
-            plot_training(steps, training, path)
-    return result
+    baselines = judge_baselines(Path(options.release), read[0][1])
+    comparison = compare_seeds(ways, asked=asked, beside=untrained | baselines)
+    kinds = dict.fromkeys(baselines, "baseline") | dict.fromkeys(untrained, "untrained")
+    table = make_table(comparison, kinds | {planned.name: planned.way for planned, _ in read}, read)
+    write_table(out, "sweep", table)
+    return SweepResult(comparison, table, read[0][1].split, problems, n_runs, n_runs - len(read))
 
 
 def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataFrame]:
@@ -450,53 +404,29 @@ def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataF
     return dict(found.values())
 
 
-def judge_baselines(options: SweepOptions, run: Run) -> dict[str, pl.DataFrame]:
-    """Let the baselines judge the papers of a run; none, with a warning, if they cannot learn from the release."""
-    from sciscirl.lab.analysis.baselines import run_baselines
+def make_table(
+    comparison: SeededComparison, kinds: Mapping[str, str], read: Sequence[tuple[PlannedRun, Run]]
+) -> pl.DataFrame:
+    """Make one row for each way to train, the untrained model and each baseline: means over seeds, with intervals.
 
-    if run.last is None or run.last.predictions is None:
-        return {}
-    try:
-        return run_baselines(Path(options.release), run.last.predictions, run.settings)
-    except SciSciRLError as error:
-        _log.warning("no baseline stands beside the runs: %s", error)
-        return {}
-
-
-def make_table(comparison: SeededComparison, kinds: Mapping[str, str]) -> pl.DataFrame:
-    """Make the first columns of SWEEP; ``kinds`` has the way of each name, and all else is a baseline."""
+    Reinforcement learning also has means over its training steps: tied rewards, reward, right answers, and rollouts per
+    second without evaluations.
+    """
     rows: list[dict[str, Any]] = []
     for name, scores in comparison.scores.items():
-        row: dict[str, Any] = {"name": name, "way": kinds.get(name, "baseline"), "n_papers": comparison.n_papers}
+        row: dict[str, Any] = {"name": name, "way": kinds[name], "n_papers": comparison.n_papers}
         row["n_seeds"] = len(comparison.seeds[name]) if name in comparison.ways else None
         for metric, one in scores.items():
             row |= {metric: one.value, f"{metric}_low": one.low, f"{metric}_high": one.high}
-        rows.append(row)
-    return pl.DataFrame(rows, schema={name: dtype for name, dtype in SWEEP.items() if name not in _TRAINED})
-
-
-_TRAINED: Final = {name for name in TRAINING if name != "name"}
-
-
-def make_differences(comparison: SeededComparison) -> pl.DataFrame:
-    """Make DIFFERENCES."""
-    rows: list[dict[str, Any]] = [
-        {
-            "left": pair.left,
-            "right": pair.right,
-            "metric": metric,
-            "difference": one.value,
-            "low": one.low,
-            "high": one.high,
-            "p": pair.p[metric],
-            "p_holm": pair.p_holm[metric],
-            "n_seeds": len(pair.seeds),
-            "asked_otherwise": ", ".join(pair.asked_otherwise),
-        }
-        for pair in comparison.pairs
-        for metric, one in pair.differences.items()
-    ]
-    return pl.DataFrame(rows, schema=DIFFERENCES)
+        steps = [step for planned, run in read if planned.name == name for step in run.rows]
+        logged = [step for step in steps if "env/all/reward/total" in step]
+        for one in _LOGGED:
+            known = [step[f"env/all/{one}"] for step in logged if f"env/all/{one}" in step]
+            row[f"train/{one}"] = fmean(known) if known else None
+        took = math.fsum(one.get("time/total", 0.0) - one.get("time/run_evaluations_parallel", 0.0) for one in logged)
+        n_rollouts = math.fsum(step["env/all/total_episodes"] for step in logged)
+        rows.append({**row, "train/rollouts_per_second": n_rollouts / took if took > 0 else None})
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def render_plan(options: SweepOptions) -> str:

@@ -11,7 +11,7 @@ from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
-from sciscirl.lab.studies.repro.settings import ReproConfig
+from sciscirl.lab.studies.repro_options import ReproConfig
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, find_preset, make_preset

@@ -13,7 +13,6 @@ from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.models.fetch_model import fetch_model
 from sciscirl.metrics.predictions import read_predictions
-from tests.conftest import shared_data_folder
 
 
 @pytest.fixture(scope="module")
@@ -29,12 +28,9 @@ def real_model() -> str:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory) -> list[str]:
-    """120 and 30 papers of systematic reviews; without records, the demonstration draws synthetic ones."""
-    records = shared_data_folder() / "openalex" / "synergy_A.works.jsonl.gz"
-    if not records.is_file():
-        return []
+    """120 and 30 papers of systematic reviews."""
     home = tmp_path_factory.mktemp("real")
-    source, split = ssd.RecordsConfig(inputs=(str(records),)), ssd.SplitConfig(n_train=120, n_test=30)
+    source, split = ssd.ExampleConfig(), ssd.SplitConfig(n_train=120, n_test=30)
     config = ssd.BuildConfig(source=source, out=home / "slice", cache_dir=home / "cache", split=split, novelty=None)
     return ["--release", str(ssd.build(config).folder)]
 

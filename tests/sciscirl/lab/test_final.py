@@ -18,7 +18,7 @@ from sciscirl.lab.commands import compare, report
 from sciscirl.lab.final import judge_finally
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
-from sciscirl.lab.report.tables import view_overview
+from sciscirl.lab.report.views import view_runs
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
@@ -140,7 +140,7 @@ def test_the_last_checkpoint_stands_beside_the_selected_one_and_each_row_says_it
     assert count_test_looks(run) == 2
     runs = read_runs([run])
     assert [one.name for one in runs] == ["rl", "rl, final, step 0", "rl, last, step 2"]
-    table = view_overview(runs).tables[0]
+    table = view_runs(runs).tables[0]
     steps = [row[table.head.index("judged at step")] for row in table.rows]
     assert steps == ["2", "0 (sft, step 48), chosen by dev", "2"]
 
@@ -149,7 +149,7 @@ def test_an_evaluation_of_a_run_says_of_which_step_the_weights_are(dev_slice, ru
     run = run_of(dev_slice, "rl", eval_split="dev")
     for step in (None, 0):
         asyncio.run(evaluate_model(EvaluationConfig(release=dev_slice, run=run, step=step, out=tmp_path / str(step))))
-    table = view_overview(read_runs([tmp_path / "None", tmp_path / "0"])).tables[0]
+    table = view_runs(read_runs([tmp_path / "None", tmp_path / "0"])).tables[0]
     assert [row[table.head.index("judged at step")] for row in table.rows] == ["2", "0 (the base model)"]
 
 

@@ -13,7 +13,7 @@ from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions
 from sciscirl.lab.seeds import MEASURED, compare_seeds
 from sciscirl.metrics.bootstrap import bootstrap_intervals, percentile_interval
-from sciscirl.metrics.metrics import COMPARED, group_error, measure_predictions
+from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.presets import find_preset
 from tests.sciscirl.made_runs import make_predictions
 
@@ -162,12 +162,3 @@ def test_what_cannot_be_compared_is_refused(ways, said):
         compare_seeds(ways, QUICK)
     with pytest.raises(PredictionsError, match="reference is 'z', needs one of a"):
         compare_seeds(ways, CompareConfig(reference="z"))
-
-
-def test_the_error_of_a_mean_reward_is_that_of_the_means_of_the_groups():
-    groups = np.random.default_rng(0).normal(size=(7, 4))
-    means = groups.mean(axis=1)
-    found = group_error(groups.mean(), (means**2).mean(), 7)
-    assert found == pytest.approx(means.std(ddof=1) / np.sqrt(7))
-    assert group_error(0.5, 0.25, 1) is None
-    assert group_error(0.1 + 0.2, 0.3 * 0.3, 4) == 0.0  # equal means, and rounding

@@ -27,7 +27,6 @@ from sciscirl.lab.analysis.calibrate import calibrate_evaluation
 from sciscirl.lab.analysis.calibration import fit_temperatures
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
-from sciscirl.lab.studies.repro.answers import ANSWERS, read_answers, write_answers
 from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
@@ -39,14 +38,10 @@ N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))
 
 
 class Kind(NamedTuple):
-    """``make`` fills a folder, with other content for another seed; ``read`` gives what its files say.
-
-    ``made_anew`` is what ``read`` gives of damaged files that are made again.
-    """
+    """``make`` fills a folder, with other content for another seed; ``read`` gives what its files say."""
 
     make: Callable[[Path, int], object]
     read: Callable[[Path], Any]
-    made_anew: Any = None
 
 
 def _make_run(folder: Path, seed: int) -> None:
@@ -90,24 +85,12 @@ def _read_rollouts(folder: Path) -> list[Any]:
 
 def _make_sweep(folder: Path, seed: int) -> None:
     begin_sweep(folder, {"settings": {"seed": seed}, "runs": []})
-    row = {
-        "mode": "greedy",
-        "openalex_id": f"W{seed}",
-        "text": "",
-        "label": "neutral",
-        "tokens": [1],
-        "logprobs": [-seed / 7],
-    }
-    write_answers(
-        folder, "reference", {"status": "measured", "reason": None, "n": seed}, pl.DataFrame([row], schema=ANSWERS)
-    )
     write_table(folder, "sweep", pl.DataFrame({"name": ["exp4"], "macro_f1": [0.5 + seed / 10]}))
 
 
 def _read_sweep(folder: Path) -> list[Any]:
-    record, answers = read_answers(folder, "reference")
     verify(folder)
-    return [read_sweep(folder), record, None if answers is None else answers.to_dicts()]
+    return [read_sweep(folder)]
 
 
 def _make_model(folder: Path, seed: int) -> None:
@@ -161,7 +144,7 @@ KINDS = {
     "run.json and logs": Kind(_make_run, _read_logs),
     "calibrations": Kind(_make_calibration, _read_calibration),
     "rollouts": Kind(_make_rollouts, _read_rollouts),
-    "sweep tables": Kind(_make_sweep, _read_sweep, made_anew=({}, None)),
+    "sweep tables": Kind(_make_sweep, _read_sweep),
     "model cache": Kind(_make_model, _read_model),
     "adapters": Kind(make_adapter, _read_adapter),
 }
@@ -182,7 +165,7 @@ def damage(path: Path, name: str, other: Path, older: Path, draw: random.Random)
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damage_gives_the_right_result_or_a_named_error(kind, base, tmp_path):
-    make, read, made_anew = KINDS[kind]
+    make, read = KINDS[kind]
     whole, other, older, place = (tmp_path / name for name in ("whole", "other", "older", "place"))
     for number, folder in enumerate((whole, other, older)):
         make(base, folder, number) if kind == "adapters" else make(folder, number)
@@ -202,8 +185,7 @@ def test_damage_gives_the_right_result_or_a_named_error(kind, base, tmp_path):
         damage(place / file, name, other / file, older / file, draw)
         try:
             found = read(place)
-            is_right = found == expected or (made_anew is not None and tuple(found[1:]) == made_anew)
-            outcome = "right" if is_right else f"WRONG: {file}"
+            outcome = "right" if found == expected else f"WRONG: {file}"
         except SciSciDataError as error:
             outcome = "named error" if "\n" not in str(error) else f"several lines: {error}"
         outcomes[name, outcome] += 1

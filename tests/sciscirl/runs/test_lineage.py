@@ -10,7 +10,7 @@ import pytest
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.runs import read_run
-from sciscirl.lab.report.tables import view_runs
+from sciscirl.lab.report.views import view_runs
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import describe, find_preset
 from sciscirl.rl.config import make_config, make_dataset_builder

@@ -24,7 +24,7 @@ from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
 from sciscirl.lab.report.runs import name_folders
-from sciscirl.lab.studies.repro.sweep import ReproConfig
+from sciscirl.lab.studies.repro_options import ReproConfig
 from sciscirl.lab.studies.sweep import plan_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions

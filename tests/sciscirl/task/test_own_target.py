@@ -25,6 +25,7 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions,
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
+from sciscirl.lab.report.views import view_classes
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
 from sciscirl.options import PeftSftOptions, TrainOptions, resolve_preset, resolve_run
@@ -232,8 +233,10 @@ def test_baselines_judge_and_a_report_shows_every_class(release, target, tmp_pat
         assert lost.labels == {str(target): target.label.classes}
         (folder / "gone.parquet").rename(folder / "predictions.parquet")
     page = write_report(ReportConfig(runs=runs, out=tmp_path / "report.html")).read_text("utf-8")
-    assert f"Classes of {target} at the last evaluation" in page
-    assert all(f"recall {label}" in page for label in target.label.classes)
+    assert f"<title>Training on {target}</title>" in page
+    section = view_classes([dataclasses.replace(read_run(runs[0], "model"), kind="evaluation")])
+    assert section.tables[0].caption == f"Classes of {target} at the last evaluation"
+    assert [*section.tables[0].head][1 : n + 1] == [f"recall {label}" for label in target.label.classes]
 
 
 @pytest.mark.parametrize("preset", ["exp4", "exp7", "exp8"])

@@ -257,8 +257,7 @@ def test_one_report_shows_both_seeds_the_choice_on_dev_and_one_look_at_test(expe
             assert final["judged at step"].endswith(", chosen by dev")
             assert chosen == last or f"own-{way}/seed_{seed}, last, step {last}" in rows
     assert [rows[folder.name]["judged by"] for folder in scored] == ["dev"] * 2
-    majorities = [row["judged by"] for name, row in rows.items() if name.startswith("majority")]
-    assert {*majorities} == {"dev", "test"}
+    assert sum(row[0] == "majority" for row in page.rows if row) == 2  # on the papers of dev, and on those of test
     for way in ("sft", "sft_rl"):
         assert page.row(f"own-{way}")[1] == "0, 1", way
         assert any(row[0].startswith(f"own-{way}, final") and row[1] == "0, 1" for row in page.rows), way
@@ -268,7 +267,7 @@ def test_one_report_shows_both_seeds_the_choice_on_dev_and_one_look_at_test(expe
 def test_a_browser_shows_the_report_wide_and_narrow(report, tmp_path):
     for inside, shown, height, n_empty in measure_in_browser(report, tmp_path, [1200, 390]):
         assert inside <= shown
-        assert height > 5000
+        assert height > 3000
         assert n_empty == 0
 
 

@@ -23,10 +23,17 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
-from sciscirl.lab.report.tables import view_cost
+from sciscirl.lab.report.views import view_cost
 from sciscirl.lab.sft import peft_backend
 from sciscirl.lab.sft.merge import merge_adapter
-from sciscirl.lab.sft.peft_backend import Recorder, collate, make_arguments, make_model, render_dry_run, train_with_peft
+from sciscirl.lab.sft.peft_backend import (
+    Recorder,
+    collate,
+    describe_peft_training,
+    make_arguments,
+    make_model,
+    train_with_peft,
+)
 from sciscirl.options import PeftSftOptions, resolve_run
 from sciscirl.runs.model_files import find_base_model
 from sciscirl.sft.config import make_papers_builder
@@ -143,7 +150,7 @@ def test_the_tokens_that_were_trained_on_are_counted_and_cost_no_dollars(run, to
     shown = read_run(run, "peft")
     assert shown.usage.train == sum(row["num_tokens"] for row in logged)
     priced = replace(shown, facts=shown.facts | {"settings": shown.settings | {"model": "Qwen/Qwen3-8B"}})
-    assert view_cost([priced]).tables[0].rows[0][3:5] == [f"{shown.usage.train:,}", "–"]
+    assert view_cost([priced]).tables[0].rows[0][6:8] == [f"{shown.usage.train:,}", "own hardware"]
 
 
 def test_the_merged_model_says_what_the_adapter_says(run, toy_slice, contrary_model, tmp_path):
@@ -297,7 +304,7 @@ def test_a_missing_package_is_named(toy_slice, contrary_model, tmp_path, monkeyp
     options = PeftSftOptions(**options_of(toy_slice, contrary_model, tmp_path / "run"))
     with pytest.raises(SciSciRLError, match=r"peft is not installed\. .*install\.py rl sft"):
         train_with_peft(resolve_run(options))
-    assert '"use_dora": true' in render_dry_run(resolve_run(options))
+    assert '"use_dora": true' in describe_peft_training(resolve_run(options))
     assert not (tmp_path / "run").exists()
 
 

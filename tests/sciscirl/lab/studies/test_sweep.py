@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import re
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,11 +22,10 @@ from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
 from sciscirl.lab.report.report import ReportConfig, make_sections
-from sciscirl.lab.report.runs import find_repeated, judge_baselines, read_run, read_runs
+from sciscirl.lab.report.runs import find_repeated, read_runs
 from sciscirl.lab.studies import sweep
 from sciscirl.lab.studies.sweep import plan_sweep, read_vary, run_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
-from sciscirl.lab.studies.training_steps import STEPS, plot_training, read_steps, summarize_steps
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.runs.folder import open_store
@@ -33,9 +33,6 @@ from tests.sciscirl.made_runs import make_run
 from tests.sciscirl.toy import LABELS, Scripted, make_slice, say
 
 WORDS = dict(zip(LABELS, ("assay", "review", "survey"), strict=True))
-TIES = (
-    "reward_tie_group_rate", "reward_uniform_group_rate", "reward_tie_pair_rate", "reward_unique_fraction_mean",
-)  # fmt: skip
 
 
 def test_every_run_has_its_folder_and_seed_and_all_other_options_are_shared():
@@ -231,29 +228,34 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
         assert row["label_match"] == pytest.approx(sum(scores) / 2)
         assert row["label_match_low"] <= row["label_match"] <= row["label_match_high"]
         assert (row["n_seeds"], row["n_papers"]) == (2, 12)
-        assert (row["mean_reward"] is None) == (name == "sft")
-    assert len(pl.read_csv(out / "differences.csv")) == 9
-    summary = json.loads((out / "summary.json").read_text("utf-8"))
-    assert (
-        summary["scores"]["exp4 sft_rl"]["label_match"]["value"] > summary["scores"]["exp4 rl"]["label_match"]["value"]
-    )
-    for name in ("sweep.png", "training.png"):
-        assert (out / name).read_bytes().startswith(b"\x89PNG")
+        assert (row["train/reward/total"] is None) == (name == "sft")
+        if name != "sft":
+            assert row["train/rollouts_per_second"] == 3.0  # six in two seconds
+            logged = [
+                json.loads(line)["env/all/reward_tie_pair_rate"]
+                for seed in (0, 1)
+                for line in (out / f"exp4-{name}/seed_{seed}/metrics.jsonl").read_text("utf-8").splitlines()
+                if "env/all/reward_tie_pair_rate" in line
+            ]
+            assert row["train/reward_tie_pair_rate"] == pytest.approx(sum(logged) / 4)
+    assert table["label_match"][2] > table["label_match"][0]
 
     runs = read_runs([out])
     assert [(one.name, [*one.runs]) for one in find_repeated(runs)] == [
         ("exp4-rl", [0, 1]), ("exp4-sft", [0, 1]), ("exp4-sft_rl", [0, 1])
     ]  # fmt: skip
-    runs += judge_baselines(runs, release)
-    assert [run.name for run in runs[6:]] == table["name"].to_list()[4:]
-    assert judge_baselines(runs, release) == []  # they stand there
-    sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), n_examples=0))}
-    means, differences = sections["seeds"].tables
-    assert [row[0] for row in means.rows] == [*(f"exp4-{way}" for way in ("rl", "sft", "sft_rl")), *table["name"][4:]]
-    assert means.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
-    assert len(differences.rows) == 9
-    (picture,) = [one for one in sections["rewards"].pictures if one.name == "mean_reward"]
-    assert picture.alt.startswith("Mean reward over steps: exp4-rl from ")
+    sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), release=release, n_examples=0))}
+    models, baselines = sections["answer"].tables
+    assert [row[0] for row in models.rows] == [f"exp4-{way}" for way in ("rl", "sft", "sft_rl")]
+    assert [row[0] for row in baselines.rows] == table["name"].to_list()[4:]
+    said = {line.partition(" macro_f1")[0].rpartition(" ")[2].strip("."): line for line in sections["answer"].headline}
+    starts = {name: re.search(r"against (.*?) \(", line)[1] for name, line in said.items() if name.startswith("exp4")}
+    assert starts["exp4-sft_rl"] == "where it began, exp4-sft/seed_0, step 8"
+    assert starts["exp4-rl"] == "itself before training"
+    assert starts["exp4-sft"] == "exp4-rl before training"  # supervised runs have no step 0
+    assert models.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
+    assert len(sections["pairs"].tables[0].rows) == 9
+    assert any(one.alt.startswith("Mean reward over steps: exp4-rl from ") for one in sections["curves"].pictures)
 
     words = [f"{name}={value}" for name, value in cookbook.options.items()]
     words += [f"release={release}", f"out={out}", "way=rl,sft,sft_rl", "sft_batch_size=3", "sft_n_epochs=1"]
@@ -299,36 +301,3 @@ def test_runs_that_would_be_judged_by_unlike_papers_are_refused(toy_slice, tmp_p
     with pytest.raises(SciSciRLError, match=r"batch_size=2 3, exp4 batch_size=6 6\. Lower the largest batch_size to 2"):
         asyncio.run(run_sweep(options))
     assert not (tmp_path / "out").exists()
-
-
-def step_row(step, *, reward=0.1, right=0.3, total=12.0, evaluation=0.0, sampling=4.0, n=8):
-    row = {f"env/all/{name}": value for name, value in zip(TIES, (0.5, 0.25, 0.4, 0.75), strict=True)}
-    row |= {"env/all/reward/total": reward, "env/all/label_match": right, "env/all/total_episodes": n}
-    row |= {"step": step, "time/total": total, "time/sampling": sampling}
-    return row | ({"time/run_evaluations_parallel": evaluation} if evaluation else {})
-
-
-def test_the_time_of_evaluations_is_not_that_of_training(tmp_path):
-    make_run(tmp_path / "run", evaluations={}, n_steps=0)
-    rows = [step_row(0, total=12.0, evaluation=8.0), step_row(1, total=4.0, sampling=2.0), {"step": 2, "test/n": 3}]
-    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), "utf-8")
-    steps = read_steps(read_run(tmp_path / "run", "run"), "exp4", 0)
-    assert steps["step"].to_list() == [0, 1]
-    assert steps["rollouts_per_second"].to_list() == [2.0, 2.0]
-    assert steps["sampled_per_second"].to_list() == [2.0, 4.0]
-    (row,) = summarize_steps(steps, ["exp4"]).to_dicts()
-    assert (row["rollouts_per_step"], row["steps"], row["reward_tie_pair_rate"]) == (8, 2, 0.4)
-
-
-def test_an_early_step_counts_for_the_means_and_not_for_the_speed():
-    rows = [{"name": "a", "seed": 0, "step": n, "rollouts": 8, "mean_reward": float(n), "rollouts_per_second": speed}
-            for n, speed in enumerate((0.1, 5.0, 5.0))]  # fmt: skip
-    (row,) = summarize_steps(pl.DataFrame(rows, schema=STEPS), ["a"]).to_dicts()
-    assert (row["mean_reward"], row["rollouts_per_second"]) == (1.0, 5.0)
-    assert row["reward_tie_group_rate"] is None  # not logged is not 0
-
-
-def test_a_picture_of_what_was_not_logged_is_drawn_without_it(tmp_path):
-    steps = pl.DataFrame([{"name": "a", "seed": 0, "step": 0, "rollouts": 8}], schema=STEPS)
-    plot_training(steps, summarize_steps(steps, ["a"]), tmp_path / "picture.png")
-    assert (tmp_path / "picture.png").read_bytes().startswith(b"\x89PNG")

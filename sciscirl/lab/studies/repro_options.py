@@ -1,4 +1,4 @@
-"""Settings of a reproducibility sweep: batch size, number format, threads, attention kernel, device."""
+"""The options of a reproducibility sweep: batch size, number format, threads, attention kernel, device."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class ReproConfig:
         temperature: of the sampled runs; every setting is also asked greedily.
         seed: of the sampled runs.
         axes: the settings.
-        against: folders of sweeps of the same prompts and weights made elsewhere; their references are compared too.
+        against: folders of sweeps of the same prompts made elsewhere, whose references are compared too.
         plugin: run this Python file first, which registers presets of your own.
     """
 

@@ -1,0 +1,223 @@
+"""How sure a novelty label is: the probability that a work gets it again with another list of references."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import polars as pl
+
+from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
+from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame
+from sciscidata.graph.graph import CitationGraph
+from sciscidata.label_thresholds import (
+    NOVELTY_LABELS,
+    LabelThresholds,
+    compute_novelty_labels,
+    find_conventionality_cut,
+)
+from sciscidata.novelty.atypicality import YearScorer, score_atypicality
+from sciscidata.novelty.background import Background, read_background
+from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
+from sciscidata.novelty.venue_pairs import Cells, Groups, defer_scores, hand_out, require_corpus, score_years
+from sciscidata.options.checks import check_threads, check_value, checked_config
+from sciscidata.schemas import ATYPICALITY
+
+_CHANCES: Final = tuple(f"p_{label}" for label in NOVELTY_LABELS)
+#: ATYPICALITY of a work with its label, the chance to get it again, and that of each label.
+NOVELTY_CONFIDENCE: Final = pl.Schema(
+    {
+        **ATYPICALITY,
+        "novelty_label": pl.String(),
+        **dict.fromkeys(("label_confidence", *_CHANCES), pl.Float64()),
+    }
+)
+_LARGEST: Final = np.array([2, 5, 10, 30])  # numbers of references that end a class
+_FEWEST_WORKS: Final = 100  # a smaller class takes the weight of the next shorter lists, and the shares of all
+_STEPS: Final = 40  # which halve the interval of a weight
+
+
+def compute_novelty_confidence(
+    works: AnyFrame,
+    citations: AnyFrame,
+    config: NoveltyConfig | None = None,
+    thresholds: LabelThresholds | None = None,
+    *,
+    shrink: bool = True,
+    background: str | Path | None = None,
+    seed: int = 0,
+    cache_dir: str | Path | None = None,
+    n_threads: int | None = None,
+) -> pl.LazyFrame:
+    """Score and label works, and add the probability that a redrawn list of references gives the same label.
+
+    A redrawn list has as many references as the work, drawn from its own with replacement. The z of a venue pair stays.
+    A reference forms no pair with a copy of itself. Up to five references, all lists are counted, else 128 are drawn.
+    The draws depend on ``seed`` and the work's id only. Lists without a label are left out.
+
+    Few references say little, and these chances are far too sure. So by default they are mixed with the shares of the
+    labels among works with about as many references. How much a list counts is estimated from the corpus: one half of
+    each list has to predict the label of the other half.
+
+    Args:
+        works: WORKS, as for ``compute_atypicality``.
+        citations: CITATIONS.
+        config: as there; ``NoveltyConfig()`` when None. Its score must be ``"sigmoid"``.
+        thresholds: ``LabelThresholds()`` when None.
+        shrink: whether short lists shrink towards those of all works.
+        background: as in ``compute_atypicality``.
+        seed: of the redrawn lists, and of the halves.
+        cache_dir: keep the graph here for later runs.
+        n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
+
+    Returns:
+        NOVELTY_CONFIDENCE, one row per work, unordered: ATYPICALITY, ``novelty_label``, and ``label_confidence``
+        (Float64, 0 to 1), the probability of the work's own label; ``p_novel``, ``p_balanced`` and ``p_conventional``
+        (Float64) are those of each and add up to 1. Null where there is no label.
+
+    Raises:
+        ConfigError: when called, if the score is ``"rank"``, which depends on all other works, or as
+            ``compute_atypicality``.
+        SchemaMismatchError, InputNotFoundError, BackgroundError, WorkIdError, EmptyInputError: as there.
+
+    Memory: besides ``compute_atypicality``, 60 bytes per work.
+
+    Source: this project's. The redraw is the bootstrap of Efron 1979, doi:10.1214/aos/1176344552. See
+    docs/measures/label_confidence.md for what it predicts.
+
+    Example:
+        >>> from sciscidata import SyntheticConfig, scan_synthetic
+        >>> works, citations, _ = scan_synthetic(SyntheticConfig(n_works=2_000))
+        >>> sure = compute_novelty_confidence(works, citations).drop_nulls("novelty_label").collect()
+        >>> sure.group_by("novelty_label").agg(pl.col("label_confidence").mean() > 0.6).sort("novelty_label").rows()
+        [('balanced', False), ('conventional', True), ('novel', False)]
+    """
+    config, rule = checked_config(config, NoveltyConfig), checked_config(thresholds, LabelThresholds, name="thresholds")
+    check_threads(n_threads)
+    check_value("seed", seed, int)
+    require_sigmoid(config)
+    table = None if background is None else read_background(background)
+    if table is not None:
+        table.check_null_model(config)
+
+    def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
+        known = None if table is None else table.for_venues_of(works_)
+        return score_novelty_confidence(
+            graph, venues, config, rule, shrink=shrink, background=known, seed=seed, n_threads=n_threads
+        )
+
+    works_, citations = require_corpus(works, citations, "compute_novelty_confidence")
+    stage = "compute_novelty_confidence"
+    return defer_scores(score, NOVELTY_CONFIDENCE, works_, citations, stage=stage, cache_dir=cache_dir)
+
+
+def require_sigmoid(config: NoveltyConfig) -> None:
+    """Raise a ConfigError if scores are ranks."""
+    if config.score == "rank":
+        msg = (
+            "NoveltyConfig.score is 'rank', which depends on all other works, so one work cannot be redrawn. "
+            "Set NoveltyConfig.score='sigmoid', or find no confidence."
+        )
+        raise ConfigError(msg)
+
+
+def score_novelty_confidence(
+    graph: CitationGraph,
+    venues: Int32Array,
+    config: NoveltyConfig,
+    rule: LabelThresholds,
+    *,
+    shrink: bool = True,
+    background: Background | None = None,
+    seed: int = 0,
+    n_threads: int | None = None,
+) -> pl.DataFrame:
+    """Score works of a graph: rows as of ``compute_novelty_confidence``, arguments as of ``score_atypicality``."""
+    from sciscidata._kernels.random import draw, stream_key
+    from sciscidata.novelty import _redraw_kernels as kernels
+
+    require_sigmoid(config)
+    cut = None
+    if rule.novelty_rule == "uzzi":
+        scored = score_atypicality(graph, venues, config, background=background, n_threads=n_threads)
+        cut = find_conventionality_cut(scored.lazy(), rule)
+    rules = (
+        *(LOW_QUANTILE, config.unique_pairs, config.min_pairs, rule.novelty_rule == "uzzi"),
+        *(float(rule.novelty_margin), float(rule.uzzi_tail_max), 0.0 if cut is None else cut),
+    )
+    n, key = graph.n_dated, stream_key(seed, "novelty/label confidence")
+    n_refs, half_refs, half_label = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8)
+    chances, half_chance = np.zeros((n, 3)), np.zeros(n)
+    scorer, years = YearScorer(graph, venues, config, None, background), dict[int, pl.DataFrame]()
+
+    def look_at(at: slice, groups: Groups, cells: Cells, z: Float64Array) -> None:
+        keys = draw(key, graph.work_ids[at])
+        found = n_refs[at], chances[at], half_refs[at], half_label[at], half_chance[at]
+        kernels.redraw_works(groups.offsets, groups.counts, *hand_out(groups, cells, z), keys, rules, *found)
+
+    def score_year(j: int) -> None:
+        years[j] = scorer.score(j, look_at)
+
+    score_years(graph, score_year, "label confidence", n_threads)
+    scorer.report()
+    rows = pl.concat([*(years[j] for j in range(graph.years.size)), scorer.undated()])
+    rows = compute_novelty_labels(rows, rule, cut=cut).collect()
+    labels = rows["novelty_label"].replace_strict({name: at for at, name in enumerate(NOVELTY_LABELS)}, default=-1)
+    own = labels.fill_null(-1).to_numpy().astype(np.int64)
+    whole = np.zeros((rows.height, 3))
+    whole[:n] = chances
+    if shrink:
+        sizes = np.zeros(rows.height, np.int64)
+        sizes[:n] = n_refs
+        is_half = half_refs > 0
+        halves = half_refs[is_half].astype(np.int64), half_label[is_half].astype(np.int64), half_chance[is_half]
+        whole = _shrink(whole, own, sizes, halves)
+    columns = dict(zip(_CHANCES, whole.T, strict=True))
+    columns["label_confidence"] = whole[np.arange(own.size), own]
+    known = pl.Series(own >= 0)
+    made = rows.with_columns(pl.Series(name, values) for name, values in columns.items())
+    return made.with_columns(pl.when(known).then(pl.col(name)) for name in columns).select(NOVELTY_CONFIDENCE.names())
+
+
+def _shrink(
+    chances: Float64Array,
+    own: Int64Array,
+    sizes: Int64Array,
+    halves: tuple[Int64Array, Int64Array, Float64Array],
+) -> Float64Array:
+    """Mix chances with the shares of the labels among works with about as many references.
+
+    ``halves``: the number of references in one half of a list, the label of the other half, its chance by the first.
+    """
+    kind, half_kind = np.searchsorted(_LARGEST, sizes), np.searchsorted(_LARGEST, halves[0])
+    _, half_label, said = halves
+
+    def shares(labels: Int64Array) -> Float64Array:
+        return np.bincount(labels, minlength=3) / max(labels.size, 1)
+
+    weight, mixed = _find_weight(said, shares(half_label)[half_label]), np.empty_like(chances)
+    for k in range(_LARGEST.size + 1):
+        of_half, of_work = half_kind == k, kind == k
+        if np.count_nonzero(of_half) >= _FEWEST_WORKS:
+            labels = half_label[of_half]
+            weight = _find_weight(said[of_half], shares(labels)[labels])
+        is_known = of_work & (own >= 0)
+        some = own[is_known] if np.count_nonzero(is_known) >= _FEWEST_WORKS else own[own >= 0]
+        mixed[of_work] = weight * chances[of_work] + (1 - weight) * shares(some)
+    return mixed
+
+
+def _find_weight(said: Float64Array, share: Float64Array) -> float:
+    """Return the weight of ``said`` against ``share`` that makes the labels of which both are chances most likely."""
+    low, high = 0.0, 1.0
+    for _ in range(_STEPS):
+        weight = (low + high) / 2
+        slope = (said - share) / np.maximum(weight * said + (1 - weight) * share, 1e-12)
+        # A sum from the first to the last has the same bits on every machine.
+        if np.bincount(np.zeros(slope.size, np.int64), slope, 1)[0] > 0:
+            low = weight
+        else:
+            high = weight
+    return low
