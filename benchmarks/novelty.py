@@ -13,9 +13,6 @@ One-thread figures are processor time, the least of several runs, because the ma
 from __future__ import annotations
 
 import argparse
-import json
-import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -27,6 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import WORKS, graph_files, scan_graph
 from benchmarks.measure import in_own_process, report, seconds
 
+PEERS = str(Path(__file__).with_name("novelty_peers.py"))
 ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
 
 
@@ -100,19 +98,6 @@ def write_year(size: str, year: int, folder: Path) -> None:
     citations.write_parquet(folder / "citations.parquet")
 
 
-def run_peer(python: str, peer: str, year: int, folder: Path) -> dict[str, float]:
-    script = str(Path(__file__).with_name("novelty_peers.py"))
-    done = subprocess.run(
-        [python, script, peer, str(folder), str(year)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        check=True,
-        env=os.environ | ONE_THREAD,
-    )
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def check_values(size: str, year: int, folder: Path) -> None:
     """Compare the observed counts of all pairs of two venues, and say how the peer's scores correlate with ours."""
     from sciscidata.novelty.atypicality import compute_atypicality
@@ -148,7 +133,7 @@ def beside_peers(size: str, year: int, novelpy_year: int | None, python: str | N
             with tempfile.TemporaryDirectory() as temporary:
                 folder = Path(temporary) / "year"
                 write_year(size, at, folder)
-                b = run_peer(python, peer, at, folder)
+                b = in_own_process(PEERS, peer, str(folder), str(at), python=python, **ONE_THREAD)
                 ratio = b["seconds"] / a["analytic"]
                 print(f"| {peer} | {at} | {b['seconds']:.2f} | {b['peak_gb']:.2f} | 1 |")
                 print(f"| sciscidata, closed form | {at} | {a['analytic']:.4f} | {a['peak_gb']:.2f} | {ratio:,.0f} |")

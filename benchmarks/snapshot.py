@@ -3,9 +3,9 @@
     python benchmarks/snapshot.py [--parts 2 4 8] [--records 20000] [--folder FOLDER] [--before CLONE] [--real FILE]
 
 Writes the parts with make_snapshot.py first; in a folder that is named they stay for the next run. ``--before`` names
-an older clone of this repository, which reads the same parts. ``--real`` names JSON lines of real works (.gz), which
-are written as a snapshot and read too. Then memory against the number of parts, and two workers against one.
-Every measurement is user and system CPU time in a process of its own; MB are 10^6 bytes.
+an older clone of this repository, which reads the same parts. ``--real`` names JSON lines of real works, else those of
+the package; they are written as a snapshot and read too. Then memory against the number of parts, and two workers
+against one. Every measurement is user and system CPU time in a process of its own; MB are 10^6 bytes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ sys.path.append(str(Path(__file__).parents[1]))  # behind PYTHONPATH, which may 
 
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
 from benchmarks.measure import cpu_seconds, in_own_process, report
-from sciscidata.sources.record_files import raw_chunks
+from sciscidata.sources.example.source import WORKS_FILE
+from sciscidata.sources.record_files import decompressed_chunks, raw_chunks
 from sciscidata.storage.decompression import decompress, open_fast_gzip
 
 
@@ -130,7 +131,8 @@ def parts_of(folder: Path) -> list[Path]:
 
 def write_real(folder: Path, lines: Path) -> None:
     """Write real works as a snapshot of one part, in both editions."""
-    rows = [export_record(json.loads(line)) for line in gzip.decompress(lines.read_bytes()).split(b"\n") if line]
+    content = b"".join(decompressed_chunks(lines))
+    rows = [export_record(json.loads(line)) for line in content.split(b"\n") if line]
     name = "updated_date=2026-06-01/part_0000"
     for edition in ("jsonl", "parquet"):
         write_part(folder, edition, name, rows)
@@ -169,7 +171,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--real", type=Path)
+    parser.add_argument("--real", type=Path, nargs="?", const=WORKS_FILE)
     parser.add_argument("--measured", help=argparse.SUPPRESS)
     parser.add_argument("--workers", type=int, default=1, help=argparse.SUPPRESS)
     options = parser.parse_args()

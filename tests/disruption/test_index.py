@@ -18,10 +18,10 @@ from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph, shard_range
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.schemas import CD_FAMILY, CD_SCORES
+from sciscidata.schemas import CD_SCORES
 from sciscidata.storage import year_parts
 from tests import oracles
-from tests.real_graphs import read_reference, scan_real
+from tests.real_graphs import read_reference
 
 COUNTS = ["n_i", "n_j", "n_k"]
 
@@ -129,15 +129,6 @@ def test_one_more_citer_of_the_focal_work_alone_never_lowers_its_index(years, ed
     )
     assert after is not None
     assert before is None or after >= before
-
-
-def test_the_family_and_the_plain_index_agree_and_so_do_threads():
-    graph = build_graph(*scan_real())
-    plain = score_graph(graph, n_threads=1)
-    family = score_graph(graph, CDConfig(family=True), n_threads=1)
-    assert family.columns == [*CD_SCORES, *CD_FAMILY]
-    assert family.select(CD_SCORES.keys()).equals(plain)
-    assert score_graph(graph, CDConfig(family=True), n_threads=3).equals(family)
 
 
 def test_stamps_survive_many_focal_works_and_long_reference_lists():

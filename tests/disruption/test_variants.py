@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.config import CDConfig
-from sciscidata.disruption.index import add_indices, compute_cd_index
+from sciscidata.disruption.index import add_indices
 from sciscidata.disruption.variants import _variants, compute_cd_variants
 from sciscidata.errors import ConfigError
 from tests import oracles
@@ -51,20 +51,6 @@ def test_the_largest_dependence_is_that_of_all_works_whichever_are_asked_for():
     assert everything["inverse_dependence_10"].min() == 1
     assert everything["orig_base_10"].is_between(0, 1).all()
     assert everything.filter(pl.col("orig_base") == 1)["n_shared"].max() == 0
-
-
-def test_di_1_is_the_index_itself_and_a_higher_l_never_counts_more():
-    works, citations = scan_real()
-    of_l = {
-        least: compute_cd_index(works, citations, CDConfig(family=True, di_l=least), n_threads=1)
-        .collect()
-        .sort("work_id")
-        for least in (1, 3)
-    }
-    assert of_l[1]["n_j1"].equals(of_l[1]["n_j"])
-    assert of_l[1]["di1_index"].equals(of_l[1]["cd_index"])
-    assert (of_l[3]["n_j3"] <= of_l[1]["n_j1"]).all()
-    assert 0 < of_l[3]["n_j3"].sum() < of_l[1]["n_j1"].sum()
 
 
 def test_formulas_give_the_published_values_of_crossdi(shared_data):

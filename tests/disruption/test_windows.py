@@ -24,7 +24,7 @@ from sciscidata.sources.synthetic.source import SyntheticConfig
 from tests import oracles
 from tests.disruption.test_index import citing_graph as citing_graph
 from tests.disruption.test_index import configs, edge_lists, frames, years_of_works
-from tests.real_graphs import read_reference, scan_real
+from tests.real_graphs import scan_real
 
 WINDOWS = (1, 3, 5, 10, None)
 
@@ -70,16 +70,6 @@ def test_every_window_agrees_with_plain_sets_whatever_the_options(years, edges, 
 def test_every_convention_has_in_one_pass_the_scores_of_single_runs_on_a_real_graph(name):
     windows = tuple(w for w in WINDOWS if w is not None or name != "pyscisci")
     assert_equals_runs_of_one_window(build_graph(*scan_real()), CDConfig.compat(name, windows=windows))
-
-
-@pytest.mark.parametrize("family", [False, True])
-def test_every_window_of_a_real_graph_is_that_of_a_run_of_its_own(family):
-    works, citations, expected = read_reference("example")
-    config = CDConfig.compat("cdindex", windows=WINDOWS, window_years=3, family=family)
-    graph = build_graph(works, citations)
-    assert_equals_runs_of_one_window(graph, config)
-    both = score_graph(graph, config).join(expected, on="work_id", validate="1:1")
-    assert both["cd_index_5"].eq_missing(both["cd5"]).all()
 
 
 @pytest.mark.parametrize("part", [7, 1_000])

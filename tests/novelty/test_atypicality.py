@@ -283,47 +283,6 @@ def test_counts_beyond_two_to_the_31_are_right():
     assert counted == pytest.approx(exact, rel=1e-3)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("n_venues", "error"), [(5, 0.05), (30, 0.02)])
-def test_the_closed_form_agrees_with_thousands_of_shuffles(n_venues, error):
-    n_shuffles = 2000
-    deviations, variances = [], []
-    for seed in range(3):
-        slots = oracle.slots_of(*random_corpus(seed, 60, 150, n_venues, 8))[2000]
-        year = laid_out(slots)
-        groups = venue_pairs.group(year.offsets, year.venues, year.n_venues)
-        cells = venue_pairs.observe(groups)
-        mean, deviation = novelty_nulls.analytic_moments(year, cells)
-        counts = shuffled_counts(year, cells, n_shuffles)
-        spread = counts.std(axis=0)
-        varies = spread > 0
-        deviations.append((mean - counts.mean(axis=0))[varies] / (spread[varies] / math.sqrt(n_shuffles)))
-        variances.append(np.stack([deviation[varies] ** 2, spread[varies] ** 2]))
-    standard = np.concatenate(deviations)
-    closed, drawn = np.concatenate(variances, axis=1)
-    print(f"{n_venues} venues, {standard.size} pairs: mean {np.abs(standard).max():.2f}, sd {standard.std():.3f} s.e.")
-    print(f"variance {closed.sum() / drawn.sum():.4f} in sum, {np.median(closed / drawn):.4f} in the median")
-    print(np.quantile(closed / drawn, [0.01, 0.1, 0.9, 0.99]))
-    assert np.abs(standard).max() < 4.5
-    assert closed.sum() / drawn.sum() == pytest.approx(1, abs=error)
-    assert np.median(closed / drawn) == pytest.approx(1, abs=error)
-
-
-def shuffled_counts(year: venue_pairs.Slots, cells: venue_pairs.Cells, n_shuffles: int) -> np.ndarray:
-    """Count the observed pairs in each shuffle, (shuffles, cells)."""
-    rows = np.repeat(np.arange(year.n_venues), np.diff(cells.starts))
-    counts = np.empty((n_shuffles, rows.size))
-    n_works = year.offsets.size - 1
-    work = np.repeat(np.arange(n_works), np.diff(year.offsets))
-    for n in range(n_shuffles):
-        held = np.zeros((n_works, year.n_venues))
-        np.add.at(held, (work, novelty_nulls.shuffled(year, 2000, 1, n)), 1)
-        table = held.T @ held
-        np.fill_diagonal(table, (np.diag(table) - held.sum(axis=0)) / 2)
-        counts[n] = table[rows, cells.partners]
-    return counts
-
-
 @given(corpora(), st.integers(0, 99))
 def test_a_shuffle_keeps_the_references_of_each_work_and_the_citations_of_each_venue_per_cell(corpus, seed):
     for year, slots in oracle.slots_of(*corpus).items():

@@ -18,10 +18,9 @@ from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty._per_work_kernels import commonness_of_cells
 from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, score_commonness
-from sciscidata.novelty.venue_pairs import group, observe, venue_numbers
+from sciscidata.novelty.venue_pairs import group, observe
 from sciscidata.schemas import COMMONNESS
 from tests.novelty import venue_pair_oracle as oracle
-from tests.real_graphs import scan_real
 
 DEFAULT = CommonnessConfig()
 
@@ -131,21 +130,6 @@ def test_a_year_that_comes_twice_with_other_works_changes_no_work_of_the_first()
     assert rows.filter(pl.col("work_id") < 10**6).equals(expected)
     twin = rows.filter(pl.col("work_id") >= 10**6).with_columns(pl.col("work_id") - 10**6)
     assert twin.equals(expected.filter(pl.col("work_id").is_in(twin["work_id"].implode())))
-
-
-def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine():
-    works, citations = scan_real()
-    graph = build_graph(works, citations)
-    venues = venue_numbers(graph, works)
-    expected = score_commonness(graph, venues, n_threads=1)
-    assert score_commonness(graph, venues, n_threads=4).equals(expected)
-    lazy = compute_commonness(works, citations).collect(engine="streaming")
-    assert lazy.sort("work_id").equals(expected.sort("work_id"))
-    defined = expected.drop_nulls("commonness_p10")
-    assert defined.height > 1000
-    assert expected.select(pl.col(pl.Float64).is_nan().any()).sum_horizontal().item() == 0
-    assert (defined["commonness_p10"] > 0).all()
-    assert (defined["commonness_p10"] <= defined["commonness_median"]).all()
 
 
 def test_counts_beyond_two_to_the_31_are_right():

@@ -42,25 +42,18 @@ def corpora(draw):
     return given, draw(st.lists(st.tuples(ids, ids), max_size=60))
 
 
-def assert_equals_plain_loops(given, edges) -> int:
+def assert_equals_plain_loops(given, edges) -> None:
     found = {work: rest for work, *rest in compute_foster_novelty(*frames(given, edges)).collect().rows()}
     assert set(found) == set(given)
     for work, references in references_of(given, edges).items():
         pairs = [given[a] != given[b] for a, b in combinations(references, 2)]
         assert found[work] == [len(pairs), sum(pairs) / len(pairs) if pairs else None]
-    return sum(score is not None for _, score in found.values())
 
 
 @given(corpora())
 @settings(max_examples=60)
 def test_every_share_equals_plain_loops(corpus):
     assert_equals_plain_loops(*corpus)
-
-
-def test_shares_of_a_real_graph_equal_plain_loops_with_venues_as_communities():
-    works, citations = scan_real()
-    venues = dict(works.select("work_id", "source_id").collect().rows())
-    assert assert_equals_plain_loops(venues, citations.collect().rows()) > 1_500
 
 
 def test_communities_may_be_text_or_a_category():

@@ -15,11 +15,9 @@ from hypothesis import strategies as st
 from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.graph.graph import build_graph
-from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty, score_wang_novelty
 from sciscidata.schemas import WANG_NOVELTY
 from tests.novelty import venue_pair_oracle as oracle
-from tests.real_graphs import scan_real
 
 EVERY_PAIR = WangConfig(profile_years=1, burn_in_years=1, reuse_years=None, drop_least_cited=0)
 
@@ -198,24 +196,6 @@ def test_the_bits_of_the_scores_are_pinned():
     assert rows.filter(pl.col("wang_novelty") > 0).height > 50
     columns = b"".join(column.to_numpy().tobytes() for column in rows.fill_null(-99))
     assert hashlib.sha256(columns).hexdigest()[:16] == "097204d4fa5e4ffb"
-
-
-def test_real_venues_give_the_same_scores_whatever_the_threads_and_engine():
-    works, citations = scan_real()
-    graph = build_graph(works, citations)
-    venues = venue_numbers(graph, works)
-    expected = score_wang_novelty(graph, venues, n_threads=1)
-    assert score_wang_novelty(graph, venues, n_threads=4).equals(expected)
-    lazy = compute_wang_novelty(works, citations).collect(engine="streaming")
-    assert lazy.sort("work_id").equals(expected.sort("work_id"))
-    defined = expected.drop_nulls("wang_novelty")
-    assert defined.height > 1000
-    assert (defined["wang_novelty"] <= defined["n_new_pairs"]).all()
-    assert (defined["wang_novelty"] >= 0).all()
-    assert (defined["wang_novelty"] > 0).sum() > 50
-    records = {row[0]: row[1:] for row in works.collect().iter_rows()}
-    slow = oracle.first_time_pairs(oracle.venue_lists(records, citations.collect().rows(), 1000), WangConfig())
-    assert {row[0]: row[1:] for row in defined.iter_rows()} == slow
 
 
 @pytest.mark.parametrize(
