@@ -141,10 +141,6 @@ class Run:
             return f"{state}; evaluated only before training"
         return state
 
-    def metric(self, evaluation: Evaluation, label: str, name: str) -> float | None:
-        """Look up a metric of one label, whatever the task calls it; None where it is undefined."""
-        return evaluation.metrics.get(name if len(self.labels) == 1 else f"{label}/{name}")
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Repeated:

@@ -23,8 +23,7 @@ from sciscidata.release.verify import verify
 from sciscidata.storage import cached_folder
 from sciscidata.storage.sums import SUMS, find_changed, seal_file, sealed_file
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.analysis.calibrate import calibrate_evaluation
-from sciscirl.lab.analysis.calibration import fit_temperatures
+from sciscirl.lab.analysis.calibrate import calibrate_evaluation, fit_temperatures
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table

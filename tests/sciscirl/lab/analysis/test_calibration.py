@@ -15,8 +15,13 @@ from sciscirl.cli.main import main
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.analysis.baselines import evaluate_baselines
-from sciscirl.lab.analysis.calibrate import calibrate_evaluation, render_calibration
-from sciscirl.lab.analysis.calibration import apply_temperatures, fit_temperatures, measure_nll
+from sciscirl.lab.analysis.calibrate import (
+    apply_temperatures,
+    calibrate_evaluation,
+    fit_temperatures,
+    measure_nll,
+    render_calibration,
+)
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.metrics import measure_predictions
