@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, TypeVar
 
 import httpx
-import tenacity
 
 from sciscidata.errors import ConfigError, HubError
+from sciscidata.remote import retries
 from sciscidata.remote.urls import check_address
 
 logger = logging.getLogger(__name__)
@@ -23,6 +23,7 @@ _Result = TypeVar("_Result")
 _TOO_MANY: Final = 429
 _ATTEMPTS: Final = 8
 _FIRST_ATTEMPTS: Final = 3  # without a connection: the network or the address is wrong
+_FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 60.0
 _LONGEST_SHOWN: Final = 300
 _REDIRECTS: Final = 5
@@ -137,26 +138,20 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
 
     ``act`` may be done twice without harm: a hub may have acted although its answer was lost.
     """
-    wait = tenacity.wait_random_exponential(multiplier=0.25, max=_LONGEST_WAIT_S)
 
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        return min(_LONGEST_WAIT_S, getattr(error, "wait_s", 0.0) + wait(state))
+    def tell(error: BaseException, attempt: int, _: float) -> None:
+        logger.info("%s failed to %s (%s); attempt %d", access.url, what, access.mask(error), attempt)
 
-    def tell(state: tenacity.RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        logger.info("%s failed to %s (%s); attempt %d", access.url, what, access.mask(error), state.attempt_number + 1)
-
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type((TryAgainError, httpx.TransportError)),
-        stop=lambda state: state.attempt_number >= (_ATTEMPTS if _was_reached(state) else _FIRST_ATTEMPTS),
-        wait=pause,
-        sleep=time.sleep,
-        before_sleep=tell,
-        reraise=True,
-    )
     try:
-        return retrying(act)
+        return retries.keep_trying(
+            act,
+            lambda error: isinstance(error, TryAgainError | httpx.TransportError),
+            lambda error: _FIRST_ATTEMPTS if isinstance(error, httpx.ConnectError) else _ATTEMPTS,
+            first_wait_s=_FIRST_WAIT_S,
+            longest_wait_s=_LONGEST_WAIT_S,
+            sleep=time.sleep,
+            tell=tell,
+        )
     except httpx.HTTPStatusError as error:
         reason = access.mask(error.response.text)
         msg = f"{access.url} refused to {what} (status {error.response.status_code}: {reason}). {_REMEDY}"
@@ -169,13 +164,6 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
         raise HubError(msg) from None
 
 
-def _was_reached(state: tenacity.RetryCallState) -> bool:
-    error = state.outcome.exception() if state.outcome else None
-    return not isinstance(error, httpx.ConnectError)
-
-
 _NOT_REACHED: Final = "Check the address and the network: behind a proxy, set HTTPS_PROXY."
-
-
 _LATER: Final = "Run the same command later: it goes on where it stopped."
 _REMEDY: Final = "Check the name, the token and what it may do."

@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
-from sciscidata.hubs.zenodo import Deposition, Zenodo, check_licence, find_zenodo, md5_of
+from sciscidata.hubs.zenodo import Deposition, Zenodo, find_zenodo, md5_of
 from sciscidata.release.documents import Publication, describe_publication, find_publication, render_documents
 from sciscidata.release.manifest import CITATION, DOCUMENTS, MANIFEST
 from sciscidata.release.release import Release, check_target
@@ -67,7 +67,7 @@ def publish(
         to: hf:OWNER/NAME, zenodo, or a folder.
         creators: who made the release, one or more, as "Family name, Given name"; none: those of an earlier
             publication. Zenodo needs one.
-        licence: Zenodo's name of the licence; None: cc-zero, if the card says CC0.
+        licence: Zenodo's name of the licence, such as cc-by-4.0; None: cc-zero, if the card says CC0.
         private: make a new repository on the Hugging Face Hub that only you can see.
         sandbox: use Zenodo's sandbox.
         final: publish on Zenodo for good; else it stays a draft with a reserved DOI.
@@ -202,7 +202,6 @@ def _to_zenodo(
             "the licence of this release is not known here. Give Zenodo's name of it, for example licence='cc-by-4.0'."
         )
         raise ConfigError(msg)
-    check_licence(licence)
     if not known.creators:
         msg = "Zenodo needs to know who made the release. Name them by creators=..., each 'Family name, Given name'."
         raise ConfigError(msg)
@@ -222,19 +221,7 @@ def _to_zenodo(
         if deposition.is_submitted:
             logger.info("it is published already: %s", deposition.doi)
             return Published(_ZENODO, sizes, deposition.page, deposition.doi)
-        there = zenodo.list_files(deposition)
-        for number, (name, file) in enumerate(files.items(), 1):
-            if there.get(name) != md5_of(file):
-                zenodo.upload(deposition, name, file)
-            logger.info("file %d of %d: %s", number, len(files), name)
-        there = zenodo.list_files(deposition)
-        if there != {name: md5_of(file) for name, file in files.items()}:
-            strange = ", ".join(sorted(there.keys() ^ files.keys())) or "other bytes"
-            msg = (
-                f"the deposition at {deposition.page} does not hold this release alone ({strange}). Remove what is "
-                "strange there, and run again."
-            )
-            raise VerificationError(msg)
+        # It refuses an unknown licence here, before a file is sent.
         zenodo.describe(
             deposition,
             {
@@ -255,6 +242,19 @@ def _to_zenodo(
                 "prereserve_doi": True,
             },
         )
+        there = zenodo.list_files(deposition)
+        for number, (name, file) in enumerate(files.items(), 1):
+            if there.get(name) != md5_of(file):
+                zenodo.upload(deposition, name, file)
+            logger.info("file %d of %d: %s", number, len(files), name)
+        there = zenodo.list_files(deposition)
+        if there != {name: md5_of(file) for name, file in files.items()}:
+            strange = ", ".join(sorted(there.keys() ^ files.keys())) or "other bytes"
+            msg = (
+                f"the deposition at {deposition.page} does not hold this release alone ({strange}). Remove what is "
+                "strange there, and run again."
+            )
+            raise VerificationError(msg)
         if final:
             zenodo.submit(deposition)
     return Published(_ZENODO, sizes, deposition.page, deposition.doi, is_final=final)

@@ -7,57 +7,26 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 from urllib.parse import quote, urlsplit
 
 import httpx
-from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
-from sciscidata.errors import ConfigError, HubError
+from sciscidata.errors import HubError
 from sciscidata.hubs.exchange import PLAIN, Access, TryAgainError, check_answer, find_access, keep_trying, read_answer
-from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 
 ZENODO, SANDBOX = "https://zenodo.org", "https://sandbox.zenodo.org"
 _DEPOSITIONS: Final = "/api/deposit/depositions"
 _MOST_LISTED: Final = 100
-#: What Zenodo knows besides those of SPDX, and what people use for data.
-_OWN_LICENCES: Final = ("cc-zero", "notspecified", *(f"other-{kind}" for kind in ("at", "closed", "nc", "open", "pd")))
-_USUAL_LICENCES: Final = ("cc-zero", "cc0-1.0", "cc-by-4.0", "cc-by-sa-4.0", "cc-by-nc-4.0", "odbl-1.0", "mit")
 
 
 def find_zenodo(*, sandbox: bool, needed: bool = True) -> Access:
     """Find the address (ZENODO_URL, else Zenodo or its sandbox) and the token (ZENODO_TOKEN)."""
     return find_access(SANDBOX if sandbox else ZENODO, "ZENODO_URL", "ZENODO_TOKEN", needed=needed)
-
-
-def check_licence(licence: str) -> None:
-    """Raise ConfigError for a licence that Zenodo does not know.
-
-    It has those of SPDX, in small letters, and its own.
-
-    Example:
-        >>> check_licence("cc-by")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: licence='cc-by' is none that Zenodo knows. Give its identifier, for example
-        licence='cc-by-4.0'. Did you mean cc-by-4.0?
-    """
-    with suppress(InvalidLicenseExpression):
-        known = canonicalize_license_expression(licence)
-        if re.fullmatch(r"(?!licenseref)[a-z0-9.-]+", licence) and known.lower() == licence:
-            return
-    if licence not in _OWN_LICENCES:
-        msg = (
-            f"licence={licence!r} is none that Zenodo knows. Give its identifier, for example licence='cc-by-4.0'."
-            f"{suggest(licence.lower(), _USUAL_LICENCES)}"
-        )
-        raise ConfigError(msg)
 
 
 class Deposition(NamedTuple):

@@ -7,12 +7,11 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-import tenacity
-
 from sciscidata.errors import ApiError, CostLimitError
 from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, read_remaining
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.request import Request
+from sciscidata.remote.retries import keep_trying
 from sciscidata.remote.urls import NO_NETWORK, show_address
 
 _SLOWEST: Final = 1 / 16  # of the full rate
@@ -76,29 +75,20 @@ def ask_until_answered(
     def allowed() -> int:
         return config.max_attempts if was_reached() else min(_FIRST_ATTEMPTS, config.max_attempts)
 
-    backoff = tenacity.wait_random_exponential(multiplier=_FIRST_BACKOFF_S, max=config.max_sleep_s)
-
-    def pause(state: tenacity.RetryCallState) -> float:
-        error = state.outcome.exception() if state.outcome else None
-        asked_s = error.wait_s if isinstance(error, TryAgainError) else 0.0
-        return min(config.max_sleep_s, asked_s + backoff(state))
-
-    def log_retry(state: tenacity.RetryCallState) -> None:
-        wait_s = state.upcoming_sleep
+    def tell(error: BaseException, attempt: int, wait_s: float) -> None:
         level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
-        error = state.outcome.exception() if state.outcome else None
-        _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, state.attempt_number + 1, wait_s)
+        _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, attempt, wait_s)
 
-    retrying = tenacity.Retrying(
-        retry=tenacity.retry_if_exception_type(TryAgainError),
-        stop=lambda state: state.attempt_number >= allowed(),
-        wait=pause,
-        sleep=sleep,
-        before_sleep=log_retry,
-        reraise=True,
-    )
     try:
-        return retrying(ask)
+        return keep_trying(
+            ask,
+            lambda error: isinstance(error, TryAgainError),
+            lambda _: allowed(),
+            first_wait_s=_FIRST_BACKOFF_S,
+            longest_wait_s=config.max_sleep_s,
+            sleep=sleep,
+            tell=tell,
+        )
     except TryAgainError as error:
         if not was_reached():
             msg = (

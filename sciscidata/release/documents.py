@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -71,40 +72,6 @@ class Publication(NamedTuple):
     url: str | None = None
 
 
-class _Licence(NamedTuple):
-    """A licence: its name on the hub, its address, and what it says of texts, scores and labels."""
-
-    name: str
-    url: str | None
-    text: str
-
-
-_LICENCES: Final = {
-    "openalex": _Licence(
-        "cc0-1.0",
-        _CC0,
-        "OpenAlex gives its data away under CC0 1.0. Scores and labels are computed from these data, and are CC0 1.0 "
-        "too. CC0 covers what OpenAlex has a right in: publishers or authors may hold rights in the abstracts.",
-    ),
-    "synthetic": _Licence(
-        "cc0-1.0",
-        _CC0,
-        "A program made all works, citations and texts. No record of a real work is in them. They are CC0 1.0.",
-    ),
-    "sciscinet": _Licence(
-        "other",
-        None,
-        "Records come from OpenAlex, whose data are CC0 1.0. For SciSciNet's own values different places state "
-        "different licences (BSD-3-Clause, MIT, CC BY 4.0). Ask its authors before you pass on values that SciSciNet "
-        "published, and cite SciSciNet.",
-    ),
-    "other": _Licence(
-        "unknown",
-        None,
-        "The data come from files whose licence this package does not know. Whoever publishes this release has to "
-        "state it. The labels follow from these data.",
-    ),
-}
 _LICENCE_OF: Final = {
     "example": "openalex",
     "records": "openalex",
@@ -113,84 +80,10 @@ _LICENCE_OF: Final = {
     "synthetic": "synthetic",
     "sciscinet": "sciscinet",
 }
-_WORKS_CITED: Final[Mapping[str, Mapping[str, Any]]] = {
-    "openalex": {
-        "type": "article",
-        "title": "OpenAlex: A fully-open index of scholarly works, authors, venues, institutions, and concepts",
-        "authors": [
-            {"family-names": "Priem", "given-names": "Jason"},
-            {"family-names": "Piwowar", "given-names": "Heather"},
-            {"family-names": "Orr", "given-names": "Richard"},
-        ],
-        "year": 2022,
-        "doi": "10.48550/arXiv.2205.01833",
-    },
-    "sciscinet": {
-        "type": "article",
-        "title": "SciSciNet: A large-scale open data lake for the science of science research",
-        "authors": [
-            {"family-names": "Lin", "given-names": "Zihang"},
-            {"family-names": "Yin", "given-names": "Yian"},
-            {"family-names": "Liu", "given-names": "Lu"},
-            {"family-names": "Wang", "given-names": "Dashun"},
-        ],
-        "year": 2023,
-        "doi": "10.1038/s41597-023-02198-9",
-    },
-    "cd": {
-        "type": "article",
-        "title": "A Dynamic Network Measure of Technological Change",
-        "authors": [
-            {"family-names": "Funk", "given-names": "Russell J."},
-            {"family-names": "Owen-Smith", "given-names": "Jason"},
-        ],
-        "year": 2017,
-        "doi": "10.1287/mnsc.2015.2366",
-    },
-    "novelty": {
-        "type": "article",
-        "title": "Atypical Combinations and Scientific Impact",
-        "authors": [
-            {"family-names": "Uzzi", "given-names": "Brian"},
-            {"family-names": "Mukherjee", "given-names": "Satyam"},
-            {"family-names": "Stringer", "given-names": "Michael"},
-            {"family-names": "Jones", "given-names": "Ben"},
-        ],
-        "year": 2013,
-        "doi": "10.1126/science.1240474",
-    },
-}
-_USES: Final = (
-    "To train and judge models that predict a label from the text and the record of a paper, by a reward that anyone "
-    "can verify.",
-    "To study how disruption and novelty differ between fields, years and venues, within the limits below.",
-)
-_NOT_FOR: Final = (
-    "Not for judging people, papers, journals or institutions: a label follows from citations, and does not measure "
-    "quality.",
-    "Not for prompts that show a score, or a column that a label follows from: the answer would be in the question.",
-)
-_LIMITS: Final = (
-    "A label depends on the citations that the source knows. A missing reference list or citer moves it.",
-    "The CD index grows noisy where few works are counted, and its level changes with the years and with the number of "
-    "references. Compare works of similar age and field.",
-    "Citation counts are those of the day the data were taken, not of the citation window.",
-)
-_PERSONAL: Final = (
-    "No names or addresses of persons are recorded. Titles and abstracts are published texts, and may name persons."
-)
-#: The same four of a release with a label from files, and no score: uses, no uses, limits, persons.
-_OF_TEXTS: Final = (
-    ("To train and judge models that predict the label from the text, by a reward that anyone can verify.",),
-    ("Not for prompts that show a column that the label follows from: the answer would be in the question.",),
-    ("A label is as good as the files that it comes from. Nothing here checks it.",),
-    "Texts are as their files have them, and may name persons.",
-)
 #: What a remark says of options of a build, which a reader of the release does not run: "(A.b)", " To be sure: A.b=1."
 _OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
-_MAINTENANCE: Final = (
-    "A release never changes. Corrections are a new release with another manifest. The documents beside it may change."
-)
+#: What the documents say, whatever the works are: ``documents.toml``.
+_SAID: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("documents.toml").read_text("utf-8"))
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
@@ -248,7 +141,7 @@ def describe_publication(manifest: Mapping[str, Any]) -> Description:
         'cc-zero'
     """
     about = _About(manifest, Publication())
-    licence = "cc-zero" if about.licence.url == _CC0 else None
+    licence = "cc-zero" if about.licence.get("url") == _CC0 else None
     return Description(
         about.title, about.summary(), about.keywords, licence, [work["doi"] for work in about.references()]
     )
@@ -261,7 +154,7 @@ class _About:
         self.manifest, self.publication = manifest, publication
         self.source = self._part("source")
         self.kind = str(self.source.get("kind"))
-        self.licence = _LICENCES[_LICENCE_OF.get(self.kind, "other")]
+        self.licence: dict[str, str] = _SAID["licences"][_LICENCE_OF.get(self.kind, "other")]
         self.splits = [split for split in list_splits(manifest) if split in self._part("sides")]
         self.rows = {split: int(self._part("sides")[split]["rows"]) for split in self.splits}
         self.label: OwnLabel | None = stated_label(manifest)
@@ -274,11 +167,10 @@ class _About:
         self.noun = "works" if self.is_scored else "texts"
         self.data = data if self.is_scored else "labelled files"
         self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
-        self.uses, self.not_for, self.limits, self.personal = _USES, _NOT_FOR, _LIMITS, _PERSONAL
-        self.keywords, self.tags = _KEYWORDS, _TAGS
-        if not self.is_scored:
-            self.uses, self.not_for, self.limits, self.personal = _OF_TEXTS
-            self.keywords = self.tags = (self._own_name(),)
+        said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
+        self.uses, self.not_for, self.limits = (tuple[str, ...](said[name]) for name in ("uses", "not_for", "limits"))
+        self.personal = str(said["personal"])
+        self.keywords, self.tags = (_KEYWORDS, _TAGS) if self.is_scored else ((self._own_name(),),) * 2
 
     def _part(self, name: str) -> dict[str, Any]:
         """Return an entry of the manifest that is an object.
@@ -424,7 +316,7 @@ class _About:
         source = {"openalex": ["openalex"], "sciscinet": ["openalex", "sciscinet"]}
         names = [*source.get(_LICENCE_OF.get(self.kind, ""), []), "cd", *(["novelty"] if self.is_novel else [])]
         names = names if self.is_scored else []
-        return [_WORKS_CITED[name] for name in names]
+        return [_SAID["works_cited"][name] for name in names]
 
     # README.md
 
@@ -468,23 +360,12 @@ class _About:
         lines += ["", "## Intended use", "", *_bullets((*self.uses, *self.not_for))]
         limits = (*map(_show_plain, self.biases()), *self.limits, self.personal)
         lines += ["", "## Known biases and limits", "", *_bullets(limits)]
-        lines += [
-            "",
-            "## Licence",
-            "",
-            self.licence.text,
-            "",
-            "## Citation",
-            "",
-            "```bibtex",
-            *self._bibtex(),
-            "```",
-            "",
-        ]
+        lines += ["", "## Licence", "", self.licence["text"], "", "## Citation", ""]
+        lines += ["```bibtex", *self._bibtex(), "```", ""]
         if cited := self.references():
             follows = f" (disruption{''.join(f' and {n}' for n in novel)})"
             lines += [f"Cite what it follows from, too{follows}:", "", *_bullets(map(_name_work, cited)), ""]
-        return "\n".join([*lines, _MAINTENANCE])
+        return "\n".join([*lines, _SAID["maintenance"]])
 
     def _header(self) -> dict[str, Any]:
         n_rows = sum(self.rows.values())
@@ -496,8 +377,8 @@ class _About:
             configs["scores"] = SCORES, {"works": (SCORES_FILE, n_rows)}
         return {
             "pretty_name": self.title,
-            "license": self.licence.name,
-            **({"license_name": "see-the-section-licence"} if self.licence.name == "other" else {}),
+            "license": self.licence["name"],
+            **({"license_name": "see-the-section-licence"} if self.licence["name"] == "other" else {}),
             **({"language": languages} if languages else {}),
             "tags": [
                 *self.tags,
@@ -575,7 +456,7 @@ class _About:
                     "abstract": self.summary(),
                     "authors": creators or [{"name": _MAKER}],
                     "version": self._version() or "1",
-                    **({"license": "CC0-1.0"} if self.licence.name == "cc0-1.0" else {}),
+                    **({"license": "CC0-1.0"} if self.licence["name"] == "cc0-1.0" else {}),
                     **{name: value for name, value in known.items() if value},
                     "keywords": [*self.keywords],
                     **({"references": cited} if (cited := self.references()) else {}),
@@ -591,11 +472,11 @@ class _About:
         tables = {f"{split}.parquet": example_schema(self.label) for split in self.splits}
         tables |= {SCORES_FILE: SCORES} if SCORES_FILE in files else {}
         publication, version = self.publication, self._version()
-        known = {"datePublished": publication.date, "url": publication.url, "license": self.licence.url}
+        known = {"datePublished": publication.date, "url": publication.url, "license": self.licence.get("url")}
         removed = ", ".join(f"{name}: {n:,}" for name, n in self.filters())
         return json.dumps(
             {
-                "@context": _CONTEXT,
+                "@context": _SAID["croissant_context"],
                 "@type": "sc:Dataset",
                 "conformsTo": ["http://mlcommons.org/croissant/1.1", "http://mlcommons.org/croissant/RAI/1.0"],
                 "name": self.title,
@@ -607,7 +488,7 @@ class _About:
                 "keywords": [*self.keywords],
                 "inLanguage": self._languages() or ["und"],
                 **{name: value for name, value in known.items() if value},
-                **({} if self.licence.url else {"license": self.licence.text}),
+                **({} if self.licence.get("url") else {"license": self.licence["text"]}),
                 "rai:dataCollection": f"{'Works, texts and citations' if self.is_scored else 'Texts'} of {self.data}. "
                 f"{self.drawn()}",
                 "rai:dataCollectionType": ["Web API" if self.kind == "openalex" else "Others"],
@@ -622,7 +503,7 @@ class _About:
                 "rai:dataUseCases": [*self.uses],
                 "rai:dataSocialImpact": self.not_for[0],
                 "rai:personalSensitiveInformation": [self.personal],
-                "rai:dataReleaseMaintenancePlan": _MAINTENANCE,
+                "rai:dataReleaseMaintenancePlan": _SAID["maintenance"],
                 "distribution": [
                     {
                         "@type": "cr:FileObject",
@@ -716,49 +597,3 @@ def _render_yaml(value: Mapping[str, Any], indent: str = "") -> list[str]:
             first, *rest = _render_yaml(one, f"{indent}  ") if isinstance(one, Mapping) else [json.dumps(one)]
             lines += [f"{indent}- {first.lstrip()}", *rest]
     return lines
-
-
-#: The context of Croissant 1.1.
-_CONTEXT: Final[Mapping[str, Any]] = {
-    "@language": "en",
-    "@vocab": "https://schema.org/",
-    "arrayShape": "cr:arrayShape",
-    "citeAs": "cr:citeAs",
-    "column": "cr:column",
-    "conformsTo": "dct:conformsTo",
-    "containedIn": "cr:containedIn",
-    "cr": "http://mlcommons.org/croissant/",
-    "rai": "http://mlcommons.org/croissant/RAI/",
-    "data": {"@id": "cr:data", "@type": "@json"},
-    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "dct": "http://purl.org/dc/terms/",
-    "description": {"@container": "@language"},
-    "equivalentProperty": "cr:equivalentProperty",
-    "examples": {"@id": "cr:examples", "@type": "@json"},
-    "extract": "cr:extract",
-    "field": "cr:field",
-    "fileProperty": "cr:fileProperty",
-    "fileObject": "cr:fileObject",
-    "fileSet": "cr:fileSet",
-    "format": "cr:format",
-    "includes": "cr:includes",
-    "isArray": "cr:isArray",
-    "isLiveDataset": "cr:isLiveDataset",
-    "jsonPath": "cr:jsonPath",
-    "key": "cr:key",
-    "md5": "cr:md5",
-    "name": {"@container": "@language"},
-    "parentField": "cr:parentField",
-    "path": "cr:path",
-    "recordSet": "cr:recordSet",
-    "references": "cr:references",
-    "regex": "cr:regex",
-    "repeated": "cr:repeated",
-    "replace": "cr:replace",
-    "samplingRate": "cr:samplingRate",
-    "sc": "https://schema.org/",
-    "separator": "cr:separator",
-    "source": "cr:source",
-    "subField": "cr:subField",
-    "transform": "cr:transform",
-}

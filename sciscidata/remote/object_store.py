@@ -26,6 +26,7 @@ from sciscidata.errors import (
     StorageError,
     how_to_install,
 )
+from sciscidata.remote.retries import keep_trying
 from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
 from sciscidata.storage.lock import open_lock, wait_for_lock
 
@@ -421,7 +422,6 @@ class Store:
 
     def _keep_trying(self, act: Callable[[], _Result], url: str, what: str = "read") -> _Result:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
-        import tenacity
         from obstore.exceptions import BaseError
 
         if what == "written" and self._only_reads:  # obstore would ask the machine for a token
@@ -431,14 +431,14 @@ class Store:
             )
             raise StorageError(msg)
 
-        retrying = tenacity.Retrying(
-            retry=tenacity.retry_if_exception(lambda error: "response body" in str(error)),
-            stop=tenacity.stop_after_attempt(self._n_retries + 1),
-            wait=tenacity.wait_random_exponential(_FIRST_WAIT_S, _LONGEST_WAIT_S),
-            reraise=True,
-        )
         try:
-            return retrying(act)
+            return keep_trying(
+                act,
+                lambda error: "response body" in str(error),
+                lambda _: self._n_retries + 1,
+                first_wait_s=_FIRST_WAIT_S,
+                longest_wait_s=_LONGEST_WAIT_S,
+            )
         except (BaseError, FileNotFoundError) as error:
             raise self._explain(error, url, what) from None
 

@@ -249,6 +249,8 @@ class _Handler(BaseHTTPRequestHandler):
             metadata = json.loads(body)["metadata"]
             if not metadata.get("creators") or not metadata.get("license"):
                 return 400, {"message": "Validation error."}
+            if metadata["license"] not in ("cc-zero", "cc-by-4.0"):
+                return 400, {"message": "Validation error.", "errors": [{"message": "Invalid license provided."}]}
             one["metadata"] = metadata
         elif found[2]:
             assert not one["submitted"]

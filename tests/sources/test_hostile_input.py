@@ -288,11 +288,8 @@ def test_a_record_of_parquet_that_is_too_long_is_corrupt(tmp_path):
 
 def test_a_list_of_deleted_works_that_expands_without_end_is_refused(tmp_path):
     path = tmp_path / "deleted_ids.csv.gz"
-    path.write_bytes(gzip.compress(b"work_id,deleted_date\n" + b"a" * (3 * MB)))
-    with pytest.raises(CorruptRecordError, match="a line of more than 1 MB"):
-        read_deleted_ids([path])
-    path.write_bytes(gzip.compress(b"work_id,deleted_date\n" + b"\n" * (300 * MB), 1))
-    with pytest.raises(CorruptRecordError, match="hold no work"):
+    path.write_bytes(gzip.compress(b"work_id,deleted_date\n" + b"a" * (20 * MB)))
+    with pytest.raises(CorruptRecordError, match="is no list of deleted works"):
         read_deleted_ids([path])
 
 

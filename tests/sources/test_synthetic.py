@@ -21,7 +21,7 @@ from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
-from sciscidata.sources.synthetic.words import FIELDS
+from sciscidata.sources.synthetic.words import TOPICS
 from sciscidata.sources.synthetic.works import ODDITIES_PER_MILLION
 
 SMALL = SyntheticConfig(n_works=1_000, seed=11)
@@ -212,8 +212,8 @@ def test_years_grow_lists_are_log_normal_and_citations_heavy_tailed(world):
 
 def test_fields_and_venues_are_uneven(world):
     fields = world.works["primary_field"].drop_nulls().value_counts(sort=True)
-    assert set(fields["primary_field"]) == set(FIELDS)
-    assert len(FIELDS) == 26
+    assert set(fields["primary_field"]) == set(TOPICS)
+    assert len(TOPICS) == 26
     assert fields["count"][0] > 5 * fields["count"][-1]
     venues = world.works.drop_nulls("source_id").group_by("source_id").agg(pl.len(), pl.col("source_name").unique())
     assert venues["source_name"].list.len().max() == 1
@@ -249,13 +249,13 @@ def test_some_titles_and_dois_come_twice_and_some_languages_differ(world):
 def test_concepts_are_different_topics_of_the_field(world):
     some = world.works.drop_nulls("primary_field").head(2_000)
     for field, concepts in some.select("primary_field", "concepts").iter_rows():
-        topics = [topic.lower() for topic in FIELDS[field][1].split("; ")]
+        topics = [topic.lower() for topic in TOPICS[field]]
         assert len(set(concepts)) == len(concepts) <= 3
         assert {concept.lower() for concept in concepts} <= set(topics)
 
 
 def test_every_field_has_as_many_topics_as_the_others():
-    assert {len(set(topics.split("; "))) for _, topics, _ in FIELDS.values()} == {12}
+    assert {len(set(topics)) for topics in TOPICS.values()} == {12}
 
 
 # --- the text -------------------------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import logging
 import os
@@ -34,7 +33,7 @@ from sciscidata.corpus.writer import (
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.options.checks import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
-from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
+from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_row import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
@@ -44,7 +43,7 @@ from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_downlo
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
 from sciscidata.sources.snapshot.plausibility import find_implausible
-from sciscidata.sources.snapshot.reading import line_blocks
+from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.parquet import write_parquet
 from sciscidata.terminal.messages import counted
@@ -65,8 +64,6 @@ _DISK_RATIO = 0.5
 
 Int64Array = npt.NDArray[np.int64]
 
-#: Of a list of deleted works. An id and a date have 50 bytes; the list of 2026 has some hundred MB.
-_LIST_LIMITS = ReadLimits(max_line_mb=1, max_gap_mb=256)
 _IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
 REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
 
@@ -364,29 +361,17 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
     """
     batches = [np.empty(0, np.int64)]
     for path in files:
-        place: int | None = None
         try:
-            gap = Gap(_LIST_LIMITS, is_optional=False)
-            for block in line_blocks(path, None, _LIST_LIMITS, gap):
-                if isinstance(block, CorruptRecordError):
-                    msg = f"it has a line of more than {_LIST_LIMITS.max_line_mb} MB"
-                    raise CorruptRecordError(msg)
-                gap.add(len(block))
-                lines = block
-                if place is None:
-                    header, _, lines = block.partition(b"\n")
-                    names = [name.strip().strip('"') for name in header.decode("utf-8-sig").split(",")]
-                    place = next(names.index(name) for name in ("work_id", "id") if name in names)
-                if lines.strip():
-                    table = pl.read_csv(io.BytesIO(lines), has_header=False, columns=[place], infer_schema=False)
-                    ids = table.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
-                    ids = ids.drop_nulls().to_numpy()
-                    batches.append(ids)
-                    if len(ids):
-                        gap.clear()
-        except (StopIteration, UnicodeDecodeError, pl.exceptions.PolarsError, CorruptRecordError) as error:
-            what = error if isinstance(error, CorruptRecordError) else "it has no column work_id or id"
-            msg = f"{path} is no list of deleted works: {what}. Copy it again, or remove it to keep all works."
+            table = TableFile(path)
+            names = [name for name in ("work_id", "id") if name in table.columns]
+            if not names:
+                msg = "it has no column work_id or id"
+                raise CorruptRecordError(msg)
+            for batch in table.read(names[:1]):
+                ids = batch.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
+                batches.append(ids.drop_nulls().to_numpy())
+        except (CorruptRecordError, EmptyInputError) as error:
+            msg = f"{path} is no list of deleted works: {error}. Copy it again, or remove it to keep all works."
             raise CorruptRecordError(msg) from error
     return np.unique(np.concatenate(batches))
 

@@ -21,7 +21,7 @@ Int32Array = npt.NDArray[np.int32]
 Int64Array = npt.NDArray[np.int64]
 
 #: The sentences of a text; an abstract has 60 to 150 words in 4 to 8 sentences.
-TITLE, ABSTRACT = range(1), range(1, 1 + len(words.ABSTRACT))
+TITLE, ABSTRACT = range(1), range(1, len(words.SENTENCES))
 _SLOT = re.compile(r"(\{\w+\})")
 
 
@@ -41,7 +41,7 @@ def write_texts(
 ) -> pl.Series:
     """Write one text per work; works with the same key, field and kind get the same text.
 
-    ``fields`` and ``kinds`` are numbers in the order of ``words.FIELDS`` and ``words.KINDS``. ``signal_per_cent`` of
+    ``fields`` and ``kinds`` are numbers in the order of ``words.TOPICS`` and ``words.KINDS``. ``signal_per_cent`` of
     the sentences use the voice of the work's kind, the others a random voice.
     """
     grammar = _compile()
@@ -83,14 +83,14 @@ def _compile() -> _Grammar:
         if token not in slots:
             slots[token] = len(slots)
             kinds = range(len(words.KINDS))
-            tables.append([[run(_bank(token, field, kind)) for kind in kinds] for field in words.FIELDS])
+            tables.append([[run(_bank(token, field, kind)) for kind in kinds] for field in words.TOPICS])
             name = token.strip("{}").lower()
             sticky.append(words.STICKY.index(name) if token != name and name in words.STICKY else -1)
         return slots[token]
 
     slot("")
     templates: list[Int64Array] = []
-    for alternatives in (words.TITLE, *words.ABSTRACT):
+    for alternatives in words.SENTENCES:
         rows = [[slot(token) for token in _SLOT.split(f"{template} ")] for template in alternatives]
         width = max(map(len, rows))
         templates.append(np.array([row + [0] * (width - len(row)) for row in rows]))
@@ -100,7 +100,7 @@ def _compile() -> _Grammar:
         first=table[..., 0],
         size=table[..., 1],
         sticky=np.array(sticky),
-        keep_per_cent=[100, *words.KEPT_PER_CENT],
+        keep_per_cent=words.KEPT_PER_CENT,
         templates=templates,
     )
 
@@ -110,8 +110,7 @@ def _bank(token: str, field: str, kind: int) -> tuple[str, ...]:
     if not token.startswith("{"):
         return (token,)
     name = token[1:-1].lower()
-    _, topics, methods = words.FIELDS[field]
-    by_field = {"topic": topics, "method": methods}
-    joined = words.VOICED[name][kind] if name in words.VOICED else (by_field | words.COMMON)[name]
-    bank = joined.split("; ")
+    by_field = {"topic": words.TOPICS[field], "method": words.METHODS[field]}
+    voiced = words.VOICED.get(name)
+    bank = [*voiced.values()][kind] if voiced else (by_field | words.COMMON)[name]
     return tuple(bank) if token[1].islower() else tuple(phrase[0].upper() + phrase[1:] for phrase in bank)

@@ -16,7 +16,7 @@ from sciscidata.schemas import WORKS
 from sciscidata.sources.synthetic.config import SyntheticConfig
 from sciscidata.sources.synthetic.graph import lay_out, pick_references
 from sciscidata.sources.synthetic.text import ABSTRACT, TITLE, write_texts
-from sciscidata.sources.synthetic.words import FIELDS, VENUES
+from sciscidata.sources.synthetic.words import TOPICS, VENUES
 
 Int64Array = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
@@ -70,7 +70,7 @@ class WorkWriter:
             "abstract": lambda w: self._unless("null abstract", w, self._text(ABSTRACT, w)),
             "cited_by_count": lambda w: pl.Series(self._citation_counts[w]),
             "primary_field": lambda w: self._unless(
-                "null field", w, pl.Series(list(FIELDS)).gather(self._layout.field[w])
+                "null field", w, pl.Series(list(TOPICS)).gather(self._layout.field[w])
             ),
             "concepts": self._concepts,
             "source_id": lambda w: self._unless(
@@ -110,8 +110,8 @@ class WorkWriter:
 
     def _concepts(self, works: Int64Array) -> pl.Series:
         """Up to three different topics of the work's field."""
-        topics = [topic.capitalize() for _, names, _ in FIELDS.values() for topic in names.split("; ")]
-        per_field = len(topics) // len(FIELDS)
+        topics = [topic.capitalize() for names in TOPICS.values() for topic in names]
+        per_field = len(topics) // len(TOPICS)
         first, step, length = draw(self._bits("concepts", works)[:, None], np.arange(3)).T
         hops = np.arange(3) * (1 + below(step, per_field // 2 - 1))[:, None]  # 0, s, 2s: distinct for s < half
         numbers = (below(first, per_field)[:, None] + hops) % per_field + self._layout.field[works, None] * per_field
@@ -144,15 +144,13 @@ def _choose(choices: _Choices, bits: UInt64Array) -> pl.Series:
 
 def _venue_ends(n_works: int) -> Int64Array:
     """Return the cumulative weights of a field's venues: 8 sqrt(n) venues in the world, at least 4 per field."""
-    ranks = np.arange(max(4, 8 * math.isqrt(n_works) // len(FIELDS)))
+    ranks = np.arange(max(4, 8 * math.isqrt(n_works) // len(TOPICS)))
     return np.cumsum((1 << 20) // (ranks + 3))
 
 
 def _venue_name(field: int, rank: int) -> str:
-    _, topics, _ = list(FIELDS.values())[field]
-    names = topics.split("; ")
-    forms = VENUES.split("; ")
-    series, place = divmod(rank, len(names) * len(forms))
+    names = list(TOPICS.values())[field]
+    series, place = divmod(rank, len(names) * len(VENUES))
     # Diagonally over forms and topics, so that neighbouring ranks differ in both.
-    form, topic = forms[(place + place // len(names)) % len(forms)], names[place % len(names)].title()
+    form, topic = VENUES[(place + place // len(names)) % len(VENUES)], names[place % len(names)].title()
     return form.format(topic) + (f", Series {series + 1}" if series else "")

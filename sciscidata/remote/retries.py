@@ -1,0 +1,56 @@
+"""Try again after an error that may pass: one schedule of waits for the API, the hubs and the stores."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    import tenacity
+
+_Result = TypeVar("_Result")
+
+
+def keep_trying(
+    act: Callable[[], _Result],
+    may_pass: Callable[[BaseException], bool],
+    n_attempts: Callable[[BaseException], int],
+    *,
+    first_wait_s: float,
+    longest_wait_s: float,
+    sleep: Callable[[float], None] = time.sleep,
+    tell: Callable[[BaseException, int, float], None] = lambda error, attempt, wait_s: None,
+) -> _Result:
+    """Do something until it works, or raise its last error.
+
+    A wait is what the error asks for (``wait_s``) plus growing jitter, up to a cap. ``tell`` gets the error, the number
+    of the next attempt, and the wait before it.
+
+    Example:
+        >>> answers = iter([OSError("cut"), "good"])
+        >>> def ask():
+        ...     if isinstance(answer := next(answers), OSError):
+        ...         raise answer
+        ...     return answer
+        >>> keep_trying(ask, lambda error: "cut" in str(error), lambda _: 3, first_wait_s=0.0, longest_wait_s=1.0)
+        'good'
+    """
+    import tenacity  # slow to load, and not needed at the start of a command
+
+    backoff = tenacity.wait_random_exponential(multiplier=first_wait_s, max=longest_wait_s)
+
+    def error_of(state: tenacity.RetryCallState) -> BaseException:
+        assert state.outcome is not None
+        error = state.outcome.exception()
+        assert error is not None  # a result ends the attempts
+        return error
+
+    return tenacity.Retrying(
+        retry=tenacity.retry_if_exception(may_pass),
+        stop=lambda state: state.attempt_number >= n_attempts(error_of(state)),
+        wait=lambda state: min(longest_wait_s, getattr(error_of(state), "wait_s", 0.0) + backoff(state)),
+        sleep=sleep,
+        before_sleep=lambda state: tell(error_of(state), state.attempt_number + 1, state.upcoming_sleep),
+        reraise=True,
+    )(act)
