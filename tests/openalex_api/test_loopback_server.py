@@ -357,29 +357,6 @@ def test_what_is_not_served_is_refused_and_never_guessed(api, query):
     assert api.get(f"/works?{query}").status_code == 501
 
 
-values = st.one_of(
-    st.text(max_size=30),
-    st.integers().map(str),
-    st.sampled_from(["*", "null", "id", "type", "publication_year", "publication_year:desc", "true", "10"]),
-    st.lists(
-        st.tuples(
-            st.sampled_from(["cites", "openalex", "doi", "publication_year", "type", "has_doi", "publication_date"]),
-            st.one_of(st.text(max_size=12), st.sampled_from(["!null", "!1|2", "-", "1-2-3", ">", "nan", "W1|!W2"])),
-        ).map(":".join),
-        max_size=3,
-    ).map(",".join),
-)
-names = st.sampled_from(
-    ["filter", "select", "per_page", "page", "cursor", "sample", "seed", "sort", "group_by", "corpus", "mailto", "x"]
-)
-
-
-@settings(max_examples=150)
-@given(params=st.lists(st.tuples(names, values), max_size=4))
-def test_any_query_is_answered(api, params):
-    assert api.get("/works", params=params).status_code in (200, 400, 429, 501)
-
-
 # Budget and rate
 
 
