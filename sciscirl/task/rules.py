@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -164,7 +165,8 @@ class TaskRules:
             raise ReleaseError(msg)
         chances: dict[str, float] = dict(zip(DISRUPTION_LABELS, paper.gold.chances, strict=True))
         if self.weight == "chances":
-            return chances
+            total = math.fsum(chances.values())  # below 1 for labels by rank: a redraw may have none
+            return {label: chance / total for label, chance in chances.items()}
         return {label: chances[label] for label in paper.labels(self.target).values()}
 
     @property

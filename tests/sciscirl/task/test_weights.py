@@ -121,6 +121,8 @@ def test_a_label_earns_its_chance(chances, name):
     for label, chance in zip(DISRUPTION_LABELS, chances, strict=True):
         expected = table.kept + chance * table.correct + (1 - chance) * table.wrong
         assert earn(say(label), paper, rules) == pytest.approx(expected, abs=1e-8)
+    halved = make_paper(tuple(chance / 2 for chance in chances))  # labels by rank: half of the redraws have none
+    assert earn(say("neutral"), halved, rules) == pytest.approx(earn(say("neutral"), paper, rules), abs=1e-8)
     sure = make_paper((0.0, 0.0, 1.0))
     assert earn(say("neutral"), sure, rules) == table.best("neutral")
 
