@@ -47,7 +47,11 @@ def read_graph(name: str) -> Graph:
         works = pl.scan_parquet(data / "papers" / "works.parquet")
         columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
         return Graph(
-            works.select(*columns, last_year=pl.col("last_full_year") + 1),
+            works.select(
+                *columns,
+                last_year=pl.col("last_full_year") + 1,
+                source_id=pl.col("source_name").rank("dense").cast(pl.Int64),
+            ),
             pl.scan_parquet(data / "papers" / "citations.parquet"),
         )
     start = data / "openalex" / "synergy_A." if name == "synergy" else data / f"graph_{name}" / ""
@@ -59,8 +63,12 @@ def read_graph(name: str) -> Graph:
         return (column.str.slice(1) if name == "synergy" else column).cast(pl.Int64)
 
     last = {"hepth": 2003, "handball": 2026, "synergy": 2022}[name]
+    venue = {"handball": pl.col("source_no"), "synergy": pl.col("source_id").rank("dense").cast(pl.Int64)}
     works = nodes.select(
-        work_id=number(pl.nth(0)), publication_year=pl.col("year").cast(pl.Int32), last_year=pl.lit(last)
+        work_id=number(pl.nth(0)),
+        publication_year=pl.col("year").cast(pl.Int32),
+        last_year=pl.lit(last),
+        source_id=venue.get(name, pl.lit(None, pl.Int64)),
     )
     return Graph(works, edges.select(citing_id=number(pl.nth(0)), cited_id=number(pl.nth(1))))
 
@@ -206,21 +214,8 @@ def print_missing(name: str, graph: Graph) -> None:
         )
 
 
-def read_venues(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Read works with their venues, and citations, of a graph that has venues or of the synthetic world."""
-    if name == "synthetic":
-        works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
-        return works, citations
-    data, graph = shared_data(), read_graph(name)
-    files = {"handball": "graph_handball/nodes", "synergy": "openalex/synergy_A.nodes", "papers": "papers/works"}
-    venue = {"handball": "source_no", "synergy": "source_id", "papers": "source_name"}[name]
-    rows = pl.scan_parquet(data / f"{files[name]}.parquet").select(pl.col(venue).rank("dense").cast(pl.Int64))
-    return pl.concat([graph.works, rows.rename({venue: "source_id"})], how="horizontal"), graph.citations
-
-
-def print_novelty(name: str) -> None:
+def print_novelty(name: str, works: pl.LazyFrame, citations: pl.LazyFrame) -> None:
     """Print how well one half of a reference list predicts the novelty label of the other, the z of pairs given."""
-    works, citations = read_venues(name)
     rows = citations.unique().sort("citing_id", "cited_id").collect()
     is_first = pl.int_range(pl.len()).over("citing_id") * 2 < pl.len().over("citing_id")
     with TemporaryDirectory() as home:
@@ -333,8 +328,10 @@ def main() -> None:
         print_missing(name, graph)
     print("\n| novelty | works | halves agree | form | predicted | error | by chance | by label |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in ("synergy", "handball", "papers", "synthetic"):
-        print_novelty(name)
+    world = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
+    for name, (works, citations, *_) in {**sources, "synthetic": world}.items():
+        if name != "hepth":  # it has no venues
+            print_novelty(name, works, citations)
     if options.pictures:
         draw(kept, options.pictures / "label_confidence.png")
         small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}
