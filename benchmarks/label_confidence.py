@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+import polars.selectors as cs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
@@ -43,18 +44,26 @@ class Graph(NamedTuple):
 
 
 def read_graphs(papers: Path | None) -> dict[str, Graph]:
-    """Read every graph; its works have last_year, the first that is not whole, and in ``papers`` primary_field."""
+    """Read every graph.
+
+    Its works have last_year, the first that is not whole, source_id where it is known, and in ``papers`` primary_field.
+    """
     example = ssd.scan_example()
     frames = {name: scan_real(name) for name in LAST_YEAR} | {"example": (example.works, example.citations)}
     last_years = LAST_YEAR | {"example": 2022}
+    read = ("work_id", "publication_year", cs.by_name("source_id", require_all=False))
     graphs = {
-        name: Graph(works.select("work_id", "publication_year", last_year=pl.lit(last_years[name])), citations)
+        name: Graph(works.select(*read, last_year=pl.lit(last_years[name])), citations)
         for name, (works, citations) in frames.items()
     }
     if papers:
         works = pl.scan_parquet(papers / "works.parquet")
         columns = ("work_id", "primary_field", pl.col("publication_year").cast(pl.Int32))
-        works = works.select(*columns, last_year=pl.col("last_full_year") + 1)
+        works = works.select(
+            *columns,
+            last_year=pl.col("last_full_year") + 1,
+            source_id=pl.col("source_name").rank("dense").cast(pl.Int64),
+        )
         graphs["papers"] = Graph(works, pl.scan_parquet(papers / "citations.parquet"))
     return graphs
 
@@ -200,23 +209,8 @@ def print_missing(name: str, graph: Graph) -> None:
         )
 
 
-def read_venues(name: str, papers: Path | None) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    """Read works with their venues, and citations, of a graph that has venues or of the synthetic world."""
-    if name == "synthetic":
-        works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
-    elif name == "example":
-        works, citations = ssd.scan_example().works, ssd.scan_example().citations
-    elif name == "handball":
-        works, citations = scan_real(name)
-    else:
-        works, citations = pl.scan_parquet(papers / "works.parquet"), pl.scan_parquet(papers / "citations.parquet")
-        works = works.with_columns(source_id=pl.col("source_name").rank("dense").cast(pl.Int64))
-    return works.select("work_id", pl.col("publication_year").cast(pl.Int32), "source_id"), citations
-
-
-def print_novelty(name: str, papers: Path | None) -> None:
+def print_novelty(name: str, works: pl.LazyFrame, citations: pl.LazyFrame) -> None:
     """Print how well one half of a reference list predicts the novelty label of the other, the z of pairs given."""
-    works, citations = read_venues(name, papers)
     rows = citations.unique().sort("citing_id", "cited_id").collect()
     is_first = pl.int_range(pl.len()).over("citing_id") * 2 < pl.len().over("citing_id")
     with TemporaryDirectory() as home:
@@ -330,8 +324,10 @@ def main() -> None:
         print_missing(name, graph)
     print("\n| novelty | works | halves agree | form | predicted | error | by chance | by label |")
     print("|---|---|---|---|---|---|---|---|")
-    for name in ("example", "handball", *(["papers"] if options.papers else []), "synthetic"):
-        print_novelty(name, options.papers)
+    world = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
+    for name, (works, citations, *_) in {**sources, "synthetic": world}.items():
+        if name != "hepth":  # it has no venues
+            print_novelty(name, works, citations)
     if options.pictures:
         draw(kept, options.pictures / "label_confidence.png")
         small: dict[str, Any] = {"dpi": 130, "pil_kwargs": {"optimize": True}}

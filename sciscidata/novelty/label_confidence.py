@@ -35,8 +35,8 @@ NOVELTY_CONFIDENCE: Final = pl.Schema(
     }
 )
 _LARGEST: Final = np.array([2, 5, 10, 30])  # numbers of references that end a class
-_FEWEST_WORKS: Final = 100  # a smaller class takes the weight of the next shorter lists, and the shares of all
-_STEPS: Final = 40  # which halve the interval of a weight
+_FEWEST_WORKS: Final = 100  # a smaller class takes the shares of all
+_STEPS: Final = 40  # which halve the interval of the weight
 
 
 def compute_novelty_confidence(
@@ -58,8 +58,8 @@ def compute_novelty_confidence(
     The draws depend on ``seed`` and the work's id only. Lists without a label are left out.
 
     Few references say little, and these chances are far too sure. So by default they are mixed with the shares of the
-    labels among works with about as many references. How much a list counts is estimated from the corpus: one half of
-    each list has to predict the label of the other half.
+    labels among works with about as many references. A list of n references counts n^2 / (n^2 + a). The corpus tells a:
+    one half of each list has to predict the label of the other half.
 
     Args:
         works: WORKS, as for ``compute_atypicality``.
@@ -191,33 +191,41 @@ def _shrink(
 
     ``halves``: the number of references in one half of a list, the label of the other half, its chance by the first.
     """
-    kind, half_kind = np.searchsorted(_LARGEST, sizes), np.searchsorted(_LARGEST, halves[0])
-    _, half_label, said = halves
+    half_sizes, half_label, said = halves
+    of_ten = _find_weight(said, _shares(half_label, half_sizes)[np.arange(said.size), half_label], half_sizes)
+    weight = _weigh(sizes, of_ten)[:, None]
+    known = own >= 0
+    found = np.zeros_like(chances)
+    found[known] = weight[known] * chances[known] + (1 - weight[known]) * _shares(own[known], sizes[known])
+    return found
 
-    def shares(labels: Int64Array) -> Float64Array:
-        return np.bincount(labels, minlength=3) / max(labels.size, 1)
 
-    weight, mixed = _find_weight(said, shares(half_label)[half_label]), np.empty_like(chances)
+def _shares(labels: Int64Array, sizes: Int64Array) -> Float64Array:
+    """Return for each list the shares of the labels among those with about as many references."""
+    kind = np.searchsorted(_LARGEST, sizes)
+    found = np.empty((labels.size, 3))
     for k in range(_LARGEST.size + 1):
-        of_half, of_work = half_kind == k, kind == k
-        if np.count_nonzero(of_half) >= _FEWEST_WORKS:
-            labels = half_label[of_half]
-            weight = _find_weight(said[of_half], shares(labels)[labels])
-        is_known = of_work & (own >= 0)
-        some = own[is_known] if np.count_nonzero(is_known) >= _FEWEST_WORKS else own[own >= 0]
-        mixed[of_work] = weight * chances[of_work] + (1 - weight) * shares(some)
-    return mixed
+        some = labels[kind == k] if np.count_nonzero(kind == k) >= _FEWEST_WORKS else labels
+        found[kind == k] = np.bincount(some, minlength=3) / max(some.size, 1)
+    return found
 
 
-def _find_weight(said: Float64Array, share: Float64Array) -> float:
-    """Return the weight of ``said`` against ``share`` that makes the labels of which both are chances most likely."""
+def _weigh(sizes: Int64Array, of_ten: float) -> Float64Array:
+    """Return n^2 / (n^2 + a): pairs grow with the square. ``of_ten`` is the weight of ten references."""
+    pairs = sizes.astype(np.float64) ** 2 * of_ten
+    return pairs / (pairs + 100 * (1 - of_ten))
+
+
+def _find_weight(said: Float64Array, share: Float64Array, sizes: Int64Array) -> float:
+    """Return the weight of ten references that makes labels most likely, with the chances ``said`` and ``share``."""
     low, high = 0.0, 1.0
     for _ in range(_STEPS):
-        weight = (low + high) / 2
-        slope = (said - share) / np.maximum(weight * said + (1 - weight) * share, 1e-12)
+        of_ten = (low + high) / 2
+        weight = _weigh(sizes, of_ten)
+        slope = (said - share) / np.maximum(weight * said + (1 - weight) * share, 1e-12) * weight * (1 - weight)
         # A sum from the first to the last has the same bits on every machine.
         if np.bincount(np.zeros(slope.size, np.int64), slope, 1)[0] > 0:
-            low = weight
+            low = of_ten
         else:
-            high = weight
+            high = of_ten
     return low
