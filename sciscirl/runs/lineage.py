@@ -37,7 +37,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
     try:
         facts: Any = read_json(path)
     except FileNotFoundError as error:
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
+        what = "the log_path of a training run, or the folder of an evaluation"
+        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}."
         raise RunFolderError(msg) from error
     except (OSError, ValueError):
         facts = None

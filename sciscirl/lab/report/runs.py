@@ -181,8 +181,8 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
         >>> read_runs([Path("no-such-run")])
         Traceback (most recent call last):
         ...
-        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give log_paths of
-        training runs, or folders that evaluations wrote.
+        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path of
+        a training run, or the folder of an evaluation.
     """
     folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}
