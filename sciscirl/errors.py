@@ -7,6 +7,9 @@ from typing import Final
 
 from sciscidata.errors import SciSciDataError
 
+#: For suggestions: names of options in tinker-cookbook, and those that do the same here; None: nothing does.
+COOKBOOK: Final[Mapping[str, str | None]] = {"groups_per_batch": "batch_size", "max_steps_off_policy": None}
+
 
 class SciSciRLError(SciSciDataError):
     """Base class: catch it to catch every error of this package."""

@@ -19,7 +19,7 @@ from msgspec import Meta
 from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscidata.terminal.messages import align_columns, find_unknown, suggest
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES
@@ -296,7 +296,7 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
     }
     for key, allowed in {"": CHANGES, "prompt": ("system", "user"), "adversarial": _ADVERSARIAL_NAMES}.items():
         where = f"[{key}] of a preset" if key else "a preset"
-        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where):
+        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where, renamed=COOKBOOK):
             raise SciSciRLError(msg)
     if "prompt" in nested:
         texts = {text: str(nested["prompt"].get(text, "")) for text in ("system", "user")}

@@ -7,7 +7,7 @@ import dataclasses
 import importlib
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -63,9 +63,19 @@ def _engine(options: argparse.Namespace) -> AbstractContextManager[Engine | None
     from sciscidata.engines.config import EngineConfig
     from sciscidata.engines.engine import engine
 
-    names = [field.name for field in dataclasses.fields(EngineConfig)]
-    given = {name: getattr(options, f"{ARGUMENTS}.{name}") for name in names if hasattr(options, f"{ARGUMENTS}.{name}")}
+    given = _given(options, [field.name for field in dataclasses.fields(EngineConfig)])
     return engine(**given) if given else nullcontext()
+
+
+def _given(options: argparse.Namespace, names: Collection[str] | None = None) -> dict[str, Any]:
+    """Return the arguments of a command that were given, by name; None: all of them."""
+    start = f"{ARGUMENTS}."
+    given = {key.removeprefix(start): value for key, value in vars(options).items() if key.startswith(start)}
+    return {name: value for name, value in given.items() if names is None or name in names}
+
+
+def _storage(config: BuildConfig) -> dict[str, Any]:
+    return {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
 
 
 def build_arguments(*, dry_run: bool = False, print_config: bool = False, from_manifest: Path | None = None) -> None:
@@ -113,9 +123,8 @@ def _background(options: argparse.Namespace, config: BuildConfig) -> None:
         setting = "novelty = false" if config.novelty is None else f"background = {config.background}"
         msg = f"{setting} has no effect: this command makes a null model of the source's own works. Leave it out."
         raise ConfigError(msg)
-    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     with _engine(options) as engine:
-        table = write_background(config.source, config.out, config.novelty, engine=engine, **storage)
+        table = write_background(config.source, config.out, config.novelty, engine=engine, **_storage(config))
     print_background(table, time.monotonic() - start)
 
 
@@ -123,10 +132,8 @@ def _ingest(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import measured, print_corpus
     from sciscidata.stages import ingest
 
-    texts = getattr(options, "arguments.texts", True)
-    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
     with measured(), _engine(options) as engine:
-        ingest(config.source, config.out, texts=texts, engine=engine, **storage)
+        ingest(config.source, config.out, engine=engine, **_given(options, ["texts"]), **_storage(config))
         print_corpus(config.out)
 
 
@@ -143,54 +150,48 @@ def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
 
 
 def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_cd_index
 
-    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    shard = getattr(options, "arguments.shard", None)
-    folder, out = _corpus(config), _out(options, config)
     # The first window of --window 5 10 has its columns without a name at their ends already.
     further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
-    cd = dataclasses.replace(config.cd, windows=further)
-    with measured(), _engine(options) as engine:
-        print_result(write_cd_index(folder, out, cd, shard=shard, engine=engine, **storage))
+    _write_scores(write_cd_index, options, config, dataclasses.replace(config.cd, windows=further))
 
 
 def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_null_cd_index
 
-    names = ("null", "n_draws", "seed")
-    asked = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
-    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    folder, out = _corpus(config), _out(options, config)
-    with measured(), _engine(options) as engine:
-        print_result(write_null_cd_index(folder, out, config.cd, **asked, engine=engine, **storage))
+    _write_scores(write_null_cd_index, options, config, config.cd)
 
 
 def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.cli.summary import measured, print_lines, print_result
     from sciscidata.stages import write_cd_sweep
 
-    names = ("windows", "conventions", "n_draws", "seed")
-    asked = {name: getattr(options, f"arguments.{name}") for name in names if hasattr(options, f"arguments.{name}")}
-    asked = {name: tuple(value) if isinstance(value, list) else value for name, value in asked.items()}
-    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    with measured(), _engine(options) as engine:
-        file = write_cd_sweep(_corpus(config), _out(options, config), **asked, engine=engine, **storage)
-        print_result(file)
-        picture = file.with_suffix(".png") if isinstance(file, Path) else "none, because it is drawn on a disk only"
-        print_lines([f"picture: {picture}"])
+    _write_scores(write_cd_sweep, options, config)
 
 
 def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.cli.summary import measured, print_result
     from sciscidata.stages import write_atypicality
 
-    storage: dict[str, Any] = {"cache_dir": config.cache_dir, "overwrite": config.overwrite}
-    folder, storage = _corpus(config), storage | {"background": config.background}
+    _write_scores(write_atypicality, options, config, config.novelty, background=config.background)
+
+
+def _write_scores(
+    write: Callable[..., str | Path], options: argparse.Namespace, config: BuildConfig, *how: object, **more: object
+) -> None:
+    """Score the corpus that the command names into the file of ``--out``, and print what it holds."""
+    from sciscidata.cli.summary import measured, print_lines, print_result
+
+    given = {
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in _given(options, COMMANDS[options.command].arguments[1]).items()
+    }
+    out = getattr(options, "url", config.out)  # no BuildConfig takes the URL of an object
     with measured(), _engine(options) as engine:
-        print_result(write_atypicality(folder, _out(options, config), config.novelty, engine=engine, **storage))
+        file = write(_corpus(config), out, *how, **given, **more, engine=engine, **_storage(config))
+        print_result(file)
+        if options.command == "sweep":
+            picture = file.with_suffix(".png") if isinstance(file, Path) else "none, because it is drawn on a disk only"
+            print_lines([f"picture: {picture}"])
 
 
 def _export(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -231,12 +232,6 @@ def _fetch(options: argparse.Namespace, _: None) -> None:
     print_verified(verify(fetch(options.address, **_given(options))))
 
 
-def _given(options: argparse.Namespace) -> dict[str, Any]:
-    """Return the arguments of a command that were given, by name."""
-    start = f"{ARGUMENTS}."
-    return {key.removeprefix(start): value for key, value in vars(options).items() if key.startswith(start)}
-
-
 def _complete(options: argparse.Namespace, _: None) -> None:
     from shtab import complete
 
@@ -248,11 +243,6 @@ def _tasks(options: argparse.Namespace, _: None) -> None:
     from sciscidata.engines.engine import do_listed
 
     print_lines(do_listed(options.path, run=getattr(options, f"{ARGUMENTS}.run", None)))
-
-
-def _out(options: argparse.Namespace, config: BuildConfig) -> str | Path:
-    """Return where scores go: the URL that no BuildConfig takes, or a path."""
-    return getattr(options, "url", config.out)
 
 
 def _corpus(config: BuildConfig) -> Path:
@@ -282,14 +272,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("source", "out", "cache_dir", "overwrite"),
         without=("texts", "recompute", "score", "min_pairs", "unique_pairs", "undefined_pairs"),
         main=(
-            *_SOURCE_FLAGS,
-            "--corpus",
-            "--null",
-            "--n-shuffles",
-            "--novelty-seed",
-            "--engine",
-            "--out",
-            "--overwrite",
+            *(*_SOURCE_FLAGS, "--corpus", "--null", "--n-shuffles"),
+            *("--novelty-seed", "--engine", "--out", "--overwrite"),
         ),
         writes="Parquet file to write",
         has_engine=True,

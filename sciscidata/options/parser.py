@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_origin
 
-from sciscidata.terminal.messages import TextParser, find_close
+from sciscidata.terminal.messages import Renamed, TextParser, find_close
 
 if TYPE_CHECKING:
     from sciscidata.options.checks import Hint
@@ -276,11 +276,14 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class OptionParser(TextParser):
-    """A parser whose ``--help`` shows the options that matter, and whose ``--help-all`` shows every one by section."""
+    """A parser whose ``--help`` shows the options that matter, and whose ``--help-all`` shows every one by section.
 
-    def __init__(self, *, example: str = "", **details: Any) -> None:  # noqa: ANN401
+    ``renamed`` has names of options in another program, and those that do the same here.
+    """
+
+    def __init__(self, *, example: str = "", renamed: Renamed | None = None, **details: Any) -> None:  # noqa: ANN401
         super().__init__(formatter_class=HelpFormatter, **details)
-        self._example = example
+        self._example, self._renamed = example, renamed or {}
         self._shown: dict[str, list[str]] = {}
         self._full: dict[str, str] = {}
         self._titles: Mapping[str, str] = {}
@@ -342,7 +345,7 @@ class OptionParser(TextParser):
         flags = [word.partition("=")[0] for word in takewhile(lambda word: word != "--", args or ())]
         unknown = [flag for flag in flags if flag.startswith("--") and flag not in known]
         if unknown and self._subparsers is None:  # else they are flags of a command
-            close = [match for flag in unknown if (match := find_close(flag, known))]
+            close = [match for flag in unknown if (match := find_close(flag, known, self._renamed))]
             near = f" Did you mean {' '.join(dict.fromkeys(close))}?" if close else ""
             # Without values: that of a misspelt --api-key is a key.
             self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")

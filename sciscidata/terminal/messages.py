@@ -11,10 +11,10 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
-from types import TracebackType
-from typing import Any, Final, NoReturn
+from types import MappingProxyType, TracebackType
+from typing import Any, Final, NoReturn, TypeAlias
 
 from sciscidata.terminal.memory import about_memory
 
@@ -66,29 +66,30 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
-def suggest(word: object, known: Iterable[str]) -> str:
+#: Names that another program has, and those that mean the same here; None: nothing does.
+Renamed: TypeAlias = Mapping[str, str | None]
+_NOTHING: Final[Renamed] = MappingProxyType({})
+
+
+def suggest(word: object, known: Iterable[str], renamed: Renamed = _NOTHING) -> str:
     """Suggest the closest known word to an unknown one: " Did you mean X?", or "" if none is close."""
-    close = find_close(word, known) if isinstance(word, str) else None
+    close = find_close(word, known, renamed) if isinstance(word, str) else None
     return f" Did you mean {close}?" if close else ""
 
 
-#: Names of options in tinker-cookbook, and the option here that does the same, if there is one.
-_COOKBOOK: Final = {"groups_per_batch": "batch_size", "max_steps_off_policy": None}
-
-
-def find_close(word: str, known: Iterable[str]) -> str | None:
+def find_close(word: str, known: Iterable[str], renamed: Renamed = _NOTHING) -> str | None:
     """Find the known word that means another, else with its initials, its beginning, or nearly its letters.
 
     Example:
         >>> [find_close(flag, ["--vllm", "--learning-rate", "--n-train"]) for flag in ("--lr", "--learn", "--n-trian")]
         ['--learning-rate', '--learning-rate', '--n-train']
-        >>> find_close("--groups-per-batch", ["--group-size", "--batch-size"])
+        >>> find_close("--mini-batch", ["--min-size", "--batch-size"], {"mini_batch": "batch_size"})
         '--batch-size'
     """
     bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
     option = bare.replace("-", "_")
-    if option in _COOKBOOK:
-        return next((named[name] for name in named if name.replace("-", "_") == _COOKBOOK[option]), None)
+    if option in renamed:
+        return next((named[name] for name in named if name.replace("-", "_") == renamed[option]), None)
     initials = [
         name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
     ]
@@ -97,7 +98,9 @@ def find_close(word: str, known: Iterable[str]) -> str | None:
     return named[close[0]] if close else None
 
 
-def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:
+def find_unknown(
+    names: Iterable[str], known: Collection[str], *, where: str, what: str = "", renamed: Renamed = _NOTHING
+) -> str:
     """Say which name is not known, where, and what to write instead; "" if all are known.
 
     Example:
@@ -108,7 +111,7 @@ def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, wh
     """
     for name in names:
         if name not in known:
-            remedy = suggest(name, known) or f" It has {', '.join(known)}."
+            remedy = suggest(name, known, renamed) or f" It has {', '.join(known)}."
             return f"{where} has no {f'{what} ' if what else ''}{name!r}.{remedy}"
     return ""
 

@@ -694,15 +694,6 @@ def test_a_work_with_two_texts_gets_the_same_one_every_time(made, tmp_path):
     assert tables(tmp_path).read_works(ids)["title"].to_list() == ["A second title"] * 3
 
 
-def test_coverage_is_counted_over_all_works(made):
-    counts = tables(made).count_coverage()
-    works = tables(made).works.collect()
-    assert counts["works"] == N_WORKS
-    assert counts["primary_field"] == N_WORKS - works["primary_field"].null_count()
-    assert counts["source_id"] == N_WORKS - works["source_id"].null_count()
-    assert counts["disruption"] == tables(made).scores.collect()["cd_index"].count() < counts["references"] < N_WORKS
-
-
 # Draw first, read afterwards
 
 

@@ -171,20 +171,6 @@ class SciSciNet:
         # A work with two texts gets the same one every time.
         return rows.sort("work_id", "title", "abstract").unique("work_id", keep="first").sort("work_id")
 
-    def count_coverage(self) -> dict[str, int]:
-        """Count works, and works with a primary field, a source, a reference and a published score."""
-        counts = {"works": _count(self.papers)}
-        for column, name in (("primary_field", "paper_fields"), ("source_id", "paper_sources")):
-            if name in self.tables:
-                linked = self.tables[name].scan("work_id").unique()
-                counts[column] = _count(self.papers.join(linked, on="work_id", how="semi"))
-        if "reference_count" in self.tables["papers"].columns:
-            counts["references"] = _count(self.papers.filter(pl.col("reference_count") > 0))
-        if "disruption" in self.tables["papers"].columns:
-            counts["disruption"] = _count(self.scores.filter(pl.col("cd_index").is_not_null()))
-        logger.info("SciSciNet: %s", ", ".join(f"{name} {count:,}" for name, count in counts.items()))
-        return counts
-
     def _published(self, *names: str) -> pl.LazyFrame:
         papers = self.tables["papers"]
         published = LAYOUTS[self.config.version]["papers"].columns
@@ -245,7 +231,3 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     if absent:
         logger.info("SciSciNet: no table of %s; their columns are null", ", ".join(absent))
     return SciSciNet(config, tables)
-
-
-def _count(frame: pl.LazyFrame) -> int:
-    return frame.select(pl.len()).collect(engine="streaming").item()
