@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
-import numpy as np
 import polars as pl
 import pyarrow.parquet as pq
 
@@ -44,6 +43,7 @@ from sciscidata.sources.record_files import (
 )
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import CHECKED
+from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
@@ -52,7 +52,6 @@ _KEPT_PROBLEMS = 20
 _BATCH_WORKS = 2_048
 _PART_WORKS = 16_384
 _PART_BYTES = 256 << 20  # of text; 16,384 real works have 100 MB
-_HEAVY_BYTES = _PART_BYTES // _PART_WORKS  # a part of works below this size stays below _PART_BYTES
 #: Compressed, of real records; plain files take five times as many.
 _BYTES_PER_WORK, _PLAIN = 2_400, 5
 _EXAMPLE = "inputs=('works.jsonl',)"
@@ -86,7 +85,6 @@ class Reading:
     seen: set[int] = field(default_factory=lambda: set())
     data_date: str | None = None
     n_read: int = 0  # bytes of text, decompressed
-    heavy: dict[int, int] = field(default_factory=lambda: {})  # bytes of the works above _HEAVY_BYTES
 
     def works(self, advance: Callable[[float], None] | None = None) -> Iterator[Work]:
         """Read all files once, in order; ``advance`` gets the bytes read."""
@@ -122,8 +120,6 @@ class Reading:
                     if isinstance(work, Work):
                         has_work = True
                         gap.clear()
-                        if len(piece) > _HEAVY_BYTES and (n_bytes := _text_bytes(work)) > _HEAVY_BYTES:
-                            self.heavy[work.work_id] = n_bytes
                     yield line, work
                     if not isinstance(work, Work):
                         gap.add(0, 1)
@@ -181,11 +177,6 @@ def _log_skipped(report: Mapping[str, Any]) -> None:
         _LOG.warning("records: %s values are NA or another word for a missing value (now null)", f"{n:,}")
     for problem in report["first_corrupt_lines"]:
         _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
-
-
-def _text_bytes(work: Work) -> int:
-    texts = (work.title, work.abstract_index, work.source_name, work.doi, *work.concepts)
-    return sum(len(text if text.isascii() else text.encode()) for text in texts if text) + 8 * len(work.references)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -356,17 +347,14 @@ def _ingest(
     folder: Path,
     progress: Callable[[float], None] | None,
 ) -> None:
-    parts = folder / "parts"
-    parts.mkdir()
     reading = Reading(files, hashes, config.strict, config.limits)
-    batches = in_batches(reading.works(progress), _PART_WORKS, _PART_BYTES, lambda: reading.n_read)
-    for number, works in enumerate(batches):
-        works_frame(works, config.columns).sort("work_id").write_parquet(
-            parts / f"works-{number:06}.parquet", row_group_size=_PART_WORKS // 8
-        )
-        citations_frame(works).sort("citing_id", "cited_id").write_parquet(
-            parts / f"citations-{number:06}.parquet", row_group_size=_PART_WORKS * 4
-        )
+    runs = folder / "runs"
+    runs.mkdir()
+    by_id = DiskSort(["work_id"], runs, run_bytes=_PART_BYTES // 4)
+    by_citing = DiskSort(["citing_id", "cited_id"], runs, run_bytes=_PART_BYTES // 4)
+    for works in in_batches(reading.works(progress), _PART_WORKS, _PART_BYTES, lambda: reading.n_read):
+        by_id.add(works_frame(works, config.columns))
+        by_citing.add(citations_frame(works))
     report = reading.report() | ({"dates": True} if config.dates else {})
     if not reading.seen:
         _log_skipped(report)
@@ -376,41 +364,24 @@ def _ingest(
             f"{report['corrupt']:,} corrupt.{first} Check that each line of the files is a Work."
         )
         raise EmptyInputError(msg)
-    ids = np.sort(np.fromiter(reading.seen, np.int64, len(reading.seen)))
-    ranges = list(_ranges(ids, reading.heavy))
-    _merge(parts, "works", ["work_id"], ranges, folder)
-    _merge(parts, "citations", ["citing_id", "cited_id"], ranges, folder)
-    shutil.rmtree(parts)
+    _write_sorted(by_id, folder / "works.parquet", config.columns, _PART_WORKS)
+    _write_sorted(by_citing, folder / "citations.parquet", CITATIONS, 16 * _PART_WORKS)
+    shutil.rmtree(runs)
     (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
 
 
-def _ranges(ids: np.ndarray, heavy: dict[int, int]) -> Iterator[tuple[int, int]]:
-    """Cut sorted ids into ranges of 16,384 works, or fewer where large works are close together."""
-    large = np.sort(np.fromiter(heavy, np.int64, len(heavy)))
-    start = 0
-    while start < len(ids):
-        end = min(start + _PART_WORKS, len(ids))
-        n_bytes = 0
-        for work_id in large[np.searchsorted(large, ids[start]) : np.searchsorted(large, ids[end - 1], "right")]:
-            n_bytes += heavy[int(work_id)]
-            if n_bytes > _PART_BYTES:
-                end = min(end, max(int(np.searchsorted(ids, work_id)), start + 1))
-                break
-        yield int(ids[start]), int(ids[end - 1])
-        start = end
-
-
-def _merge(parts: Path, name: str, keys: list[str], ranges: Sequence[tuple[int, int]], folder: Path) -> None:
-    """Merge sorted parts into one sorted file; read only the row groups of one range of ids at a time."""
-    rows = pl.scan_parquet(sorted(parts.glob(f"{name}-*.parquet")), glob=False)
-    writer: pq.ParquetWriter | None = None
-    for low, high in ranges:
-        frame = rows.filter(pl.col(keys[0]).is_between(low, high)).collect().sort(keys)
-        table = _to_arrow(frame)
-        writer = writer or pq.ParquetWriter(folder / f"{name}.parquet", table.schema, **CHECKED)
-        writer.write_table(table)
-    if writer is not None:
-        writer.close()
+def _write_sorted(rows: DiskSort, path: Path, schema: pl.Schema, n_rows: int) -> None:
+    """Write sorted rows into one file, in row groups of ``n_rows`` or fewer that stay below _PART_BYTES."""
+    with pq.ParquetWriter(path, _to_arrow(schema.to_frame()).schema, **CHECKED) as writer:
+        held, size = schema.to_frame(), 0
+        for batch in rows.merge():
+            for part in batch.iter_slices(n_rows):
+                is_full = held.height + part.height > n_rows or size + part.estimated_size() > _PART_BYTES
+                if is_full and held.height:
+                    writer.write_table(_to_arrow(held))
+                    held, size = schema.to_frame(), 0
+                held, size = pl.concat([held, part]), size + part.estimated_size()
+        writer.write_table(_to_arrow(held))
 
 
 def _sha256(file: Path) -> str:

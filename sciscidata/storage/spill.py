@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
@@ -57,35 +57,46 @@ class RowSpool:
             self._writers[number].write_table(part)
 
 
-def sort_on_disk(
-    batches: Iterable[pl.DataFrame], key: str, folder: Path, *, run_bytes: int = 192 << 20, batch_bytes: int = 1 << 20
-) -> Iterator[pl.DataFrame]:
-    """Sort rows that exceed memory; ``folder`` holds them meanwhile, in sorted runs that are merged.
+class DiskSort:
+    """Sorts rows that exceed memory; ``folder`` holds them meanwhile, in sorted runs that are merged.
 
     Memory: about three times ``run_bytes``, then ``batch_bytes`` for each run.
 
     Example:
         >>> from tempfile import TemporaryDirectory
-        >>> batches = [pl.DataFrame({"a": [4, 1]}), pl.DataFrame({"a": [2]}), pl.DataFrame({"a": [3, 0]})]
         >>> with TemporaryDirectory() as home:
-        ...     [batch["a"].to_list() for batch in sort_on_disk(batches, "a", Path(home), run_bytes=1)]
+        ...     rows = DiskSort(["a"], Path(home), run_bytes=1)
+        ...     for batch in ([4, 1], [2], [3, 0]):
+        ...         rows.add(pl.DataFrame({"a": batch}))
+        ...     [batch["a"].to_list() for batch in rows.merge()]
         [[0, 1, 2], [3], [4]]
     """
-    paths, in_memory, size = list[Path](), list[pl.DataFrame](), 0
-    for batch in batches:
-        in_memory.append(batch)
-        size += batch.estimated_size()
-        if size >= run_bytes:
-            paths.append(folder / f"run-{len(paths)}.arrow")
-            _write_run(pl.concat(in_memory).sort(key), paths[-1], batch_bytes)
-            in_memory, size = [], 0
-    with ExitStack() as stack:
-        runs = [_Run(key, stack.enter_context(pa.ipc.open_file(path))) for path in paths]
-        if in_memory:
-            runs.append(_Run(key, None, pl.concat(in_memory).sort(key)))
-        while runs := [run for run in runs if run.rows.height]:
-            last = min(run.rows[key][-1] for run in runs)
-            yield pl.concat([run.take(last) for run in runs]).sort(key)
+
+    def __init__(
+        self, keys: Sequence[str], folder: Path, *, run_bytes: int = 192 << 20, batch_bytes: int = 1 << 20
+    ) -> None:
+        self._keys, self._folder, self._run_bytes, self._batch_bytes = [*keys], folder, run_bytes, batch_bytes
+        self._paths, self._in_memory, self._size = list[Path](), list[pl.DataFrame](), 0
+
+    def add(self, rows: pl.DataFrame) -> None:
+        """Add rows, in any order."""
+        self._in_memory.append(rows)
+        self._size += rows.estimated_size()
+        if self._size >= self._run_bytes:
+            self._paths.append(self._folder / f"{self._keys[0]}-{len(self._paths)}.arrow")
+            _write_run(pl.concat(self._in_memory).sort(self._keys), self._paths[-1], self._batch_bytes)
+            self._in_memory, self._size = [], 0
+
+    def merge(self) -> Iterator[pl.DataFrame]:
+        """Yield all rows in order, in batches."""
+        key = self._keys[0]
+        with ExitStack() as stack:
+            runs = [_Run(key, stack.enter_context(pa.ipc.open_file(path))) for path in self._paths]
+            if self._in_memory:
+                runs.append(_Run(key, None, pl.concat(self._in_memory).sort(self._keys)))
+            while runs := [run for run in runs if run.rows.height]:
+                last = min(run.rows[key][-1] for run in runs)
+                yield pl.concat([run.take(last) for run in runs]).sort(self._keys)
 
 
 def _write_run(rows: pl.DataFrame, path: Path, batch_bytes: int) -> None:

@@ -297,7 +297,8 @@ def test_a_file_without_works_scans_to_empty_frames_and_is_refused_by_a_pull(tmp
 
 
 def test_a_pull_is_sorted_and_equal_to_a_scan(tmp_path, monkeypatch):
-    monkeypatch.setattr("sciscidata.sources.records._PART_WORKS", 7)  # several parts, several ranges
+    monkeypatch.setattr("sciscidata.sources.records._PART_WORKS", 7)
+    monkeypatch.setattr("sciscidata.sources.records._PART_BYTES", 2_000)  # several runs
     records = [
         {"id": f"W{n * 37 % 101 + 1}", "referenced_works": [f"W{n}", "W3"], "title": f"t{n}"} for n in range(100)
     ]
@@ -393,7 +394,7 @@ def test_a_killed_pull_leaves_no_result_and_the_next_one_is_complete(tmp_path):
     program = (
         "import os, signal, sys; from pathlib import Path\n"
         "from sciscidata.sources import records\n"
-        "records._merge = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "records._write_sorted = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
         "records.pull_records(records.RecordsConfig(inputs=(sys.argv[1],)), Path(sys.argv[2]))\n"
     )
     subprocess.run([sys.executable, "-c", program, file, tmp_path / "cache"], check=False)

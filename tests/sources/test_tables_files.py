@@ -33,7 +33,7 @@ from sciscidata.sampling.split import split_keys
 from sciscidata.schemas import Corpus
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
-from sciscidata.storage.spill import sort_on_disk
+from sciscidata.storage.spill import DiskSort
 from tests.release.test_release import rewrite
 
 N = 3_000
@@ -127,7 +127,10 @@ def test_rows_that_exceed_memory_are_sorted_on_disk(tmp_path):
     batches = [*WORKS.with_row_index("at").iter_slices(100)]
     for run_bytes in (1, 50_000):
         (tmp_path / str(run_bytes)).mkdir()
-        parts = [*sort_on_disk(batches, "pid", tmp_path / str(run_bytes), run_bytes=run_bytes, batch_bytes=2_000)]
+        rows = DiskSort(["pid"], tmp_path / str(run_bytes), run_bytes=run_bytes, batch_bytes=2_000)
+        for batch in batches:
+            rows.add(batch)
+        parts = [*rows.merge()]
         assert len(parts) > 10
         assert_frame_equal(pl.concat(parts), WORKS.with_row_index("at").sort("pid"))
 

@@ -43,7 +43,7 @@ from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.frames import check_citations_given
 from sciscidata.sources.tables.presets import PRESETS
 from sciscidata.storage import hash_file, real_path, scratch_folder
-from sciscidata.storage.spill import sort_on_disk
+from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -208,8 +208,10 @@ def ingest_tables(
             return work_rows(batch, at, tally, n_before, config.missing).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
 
         with scratch_folder() as scratch:
-            last = pl.DataFrame()
-            for rows in sort_on_disk(_read(works, wanted, advance, rows_of), "work_id", scratch):
+            by_id, last = DiskSort(["work_id"], scratch), pl.DataFrame()
+            for rows in _read(works, wanted, advance, rows_of):
+                by_id.add(rows)
+            for rows in by_id.merge():
                 last = pl.concat([last, rows.select("work_id", ORIGINAL_ID)])
                 refuse_shared_numbers(last, "works")
                 last = last.tail(1)
