@@ -10,10 +10,9 @@ import hashlib
 import json
 import logging
 from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, NamedTuple
 
@@ -25,7 +24,6 @@ import pyarrow.parquet as pq
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import (
     ConfigError,
-    CorruptRecordError,
     EmptyInputError,
     LabelMismatchError,
     SchemaMismatchError,
@@ -54,18 +52,17 @@ from sciscidata.sampling.late_texts import STRUCTURE
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest
-from sciscidata.sources.record_files import find_record_files, printable_name, read_values, state_files
+from sciscidata.sources.record_files import find_record_files, printable_name, state_files
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
-from sciscidata.storage.parquet import CHECKED, is_parquet
+from sciscidata.storage.parquet import CHECKED
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
-_BATCH_ROWS: Final = 8_192
 _ROWS: Final = "rows.parquet"
-_READER_VERSION: Final = 3  # grows when the same files give other rows
+_READER_VERSION: Final = 4  # grows when the same files give other rows
 _SHOWN: Final = 3
 _NEEDED: Final = ("openalex_id", "publication_year", "cd_index")
 #: Names that a column of ids may have.
@@ -348,29 +345,22 @@ class _Reader:
 
     def _read(self, file: Path) -> Iterator[tuple[pl.DataFrame, set[str]]]:
         """Yield batches of _COLUMNS, and which of them the file has."""
-        if is_parquet(file):
-            with _naming(file):
-                names: list[str] = pq.read_schema(file).names
-            read = partial(self._parquet_batches, file)
-            yield from self._table_batches(file, self._find_columns(file, names), read)
-            return
-        try:
+        with _naming(file), suppress(EmptyInputError):
             table = TableFile(file)
-        except EmptyInputError:
-            return
-        at = self._find_columns(file, table.columns, is_json=table.is_json)
-        yield from (
-            self._json_batches(file, at)
-            if table.is_json
-            else self._table_batches(file, at, lambda columns: table.read(columns, self._advance))
-        )
+            at = self._find_columns(file, table.columns)
+            there = {*at}
+            if table.is_json:  # later rows may have more columns
+                at = {name: name for name in _COLUMNS} | at
+            for batch in table.read([*at.values()], self._advance):
+                rows = _typed(pl.DataFrame([batch[theirs].alias(ours) for ours, theirs in at.items()]))
+                yield rows, there | {column.name for column in rows if column.null_count() < rows.height}
 
-    def _find_columns(self, file: Path, names: Sequence[str], *, is_json: bool = False) -> dict[str, str]:
+    def _find_columns(self, file: Path, names: Sequence[str]) -> dict[str, str]:
         """Return where the columns stand in a file; of JSON, whose rows may differ, those of the first rows."""
         at = {name: name for name in _COLUMNS if name in names} | find_texts(names, self._config)
         if not self._is_scored and (ids := find_ids(names)):
             at["openalex_id"] = ids
-        missing = [name for name in _NEEDED if name not in at] if self._is_scored and not is_json else []
+        missing = [name for name in _NEEDED if name not in at] if self._is_scored else []
         missing += [text] if (text := self._config.text) and text not in names else []
         there = f"labelled input {printable_name(file)} lacks {', '.join(missing)}; it has {', '.join(names)}."
         if missing:
@@ -386,61 +376,20 @@ class _Reader:
             raise SchemaMismatchError(msg)
         return at
 
-    def _json_batches(self, file: Path, at: Mapping[str, str]) -> Iterator[tuple[pl.DataFrame, set[str]]]:
-        rows = self._decode(file, at)
-        while batch := list(islice(rows, _BATCH_ROWS)):
-            values = {name: [getattr(row, name) for row in batch] for name in _COLUMNS}
-            present = {name for name, column in values.items() if any(value is not msgspec.UNSET for value in column)}
-            kept = {
-                name: [None if value is msgspec.UNSET else value for value in column] for name, column in values.items()
-            }
-            for name in ("source_id", "openalex_id"):
-                kept[name] = [None if value is None else str(value) for value in kept[name]]
-            try:
-                yield pl.DataFrame(kept, schema={**_COLUMNS, "source_id": pl.String()}), present
-            except (TypeError, OverflowError) as error:
-                msg = f"labelled input {printable_name(file)}: a number is too large for its column. {error}"
-                raise CorruptRecordError(msg.partition("\n")[0]) from error
 
-    def _decode(self, file: Path, at: Mapping[str, str]) -> Iterator[msgspec.Struct]:
-        decoder, line = msgspec.json.Decoder(_row_type(at, is_scored=self._is_scored)), 1
-        needed = "the fields of a release, as `sciscidata export` writes them" if self._is_scored else "a text"
-        try:
-            for number, piece in read_values(file, self._advance):
-                line = number
-                if isinstance(piece, CorruptRecordError):
-                    raise piece
-                yield decoder.decode(piece)
-        except (CorruptRecordError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            msg = f"labelled input {printable_name(file)}, line {line:,}: {error}. Each line needs {needed}."
-            raise CorruptRecordError(msg) from error
-
-    def _table_batches(
-        self, file: Path, at: Mapping[str, str], read: Callable[[list[str]], Iterator[pl.DataFrame]]
-    ) -> Iterator[tuple[pl.DataFrame, set[str]]]:
-        absent = [pl.lit(None, _COLUMNS[name]).alias(name) for name in _COLUMNS if name not in at]
-        with _naming(file):
-            for batch in read([*at.values()]):
-                rows = pl.DataFrame([batch[theirs].alias(ours) for ours, theirs in at.items()])
-                rows = rows.with_columns(plain_ids(rows[name]) for name in ("openalex_id", "source_id") if name in at)
-                if rows.schema.get("concepts") == pl.String():
-                    rows = rows.with_columns(pl.col("concepts").str.split("|"))
-                if rows.schema.get("is_retracted") == pl.String():
-                    is_true = pl.col("is_retracted").str.to_lowercase().is_in(["true", "1"])
-                    rows = rows.with_columns(is_true.alias("is_retracted"))
-                yield (
-                    rows.cast({name: _COLUMNS[name] for name in at if name != "source_id"})
-                    .with_columns(absent)
-                    .select(_COLUMNS.names()),
-                    {*at},
-                )
-
-    def _parquet_batches(self, file: Path, columns: list[str]) -> Iterator[pl.DataFrame]:
-        with pq.ParquetFile(file) as read:
-            size = file.stat().st_size / max(read.metadata.num_rows, 1)
-            for part in read.iter_batches(_BATCH_ROWS, columns=columns):
-                yield pl.DataFrame(pl.from_arrow(part))
-                self._advance(part.num_rows * size)
+def _typed(rows: pl.DataFrame) -> pl.DataFrame:
+    """Give rows the types of _COLUMNS, null where they lack one; texts may stand for numbers, lists and truths."""
+    rows = rows.with_columns(plain_ids(rows[name]) for name in ("openalex_id", "source_id") if name in rows.columns)
+    texts = {name for name, dtype in rows.schema.items() if dtype == pl.String()}
+    whole = [name for name in texts if _COLUMNS[name].is_integer() and name != "source_id"]
+    rows = rows.with_columns(pl.col(whole).str.replace(r"\.0+$", ""))  # pandas writes 13.0 where a value is missing
+    if "concepts" in texts:
+        rows = rows.with_columns(pl.col("concepts").str.split("|"))
+    if "is_retracted" in texts:
+        rows = rows.with_columns(pl.col("is_retracted").str.to_lowercase().is_in(["true", "1"]))
+    absent = [pl.lit(None, dtype).alias(name) for name, dtype in _COLUMNS.items() if name not in rows.columns]
+    typed = rows.cast({name: _COLUMNS[name] for name in rows.columns if name != "source_id"})
+    return typed.with_columns(absent).select(_COLUMNS.names())
 
 
 @contextmanager
@@ -470,27 +419,6 @@ def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
         msg = f"labelled input {printable_name(file)}: {n_rows} no openalex_id. Give each work an id."
         raise WorkIdError(msg)
     return rows
-
-
-_TYPES: Final[dict[pl.DataType, Any]] = {
-    pl.String(): str,
-    pl.Int32(): int,
-    pl.Int64(): int,
-    pl.Float64(): float,
-    pl.Boolean(): bool,
-    EXAMPLE["concepts"]: list[str | None],
-}
-
-
-def _row_type(at: Mapping[str, str], *, is_scored: bool) -> type[msgspec.Struct]:
-    """Make the class of one line, of which only the needed columns must be there. Ids may be numbers, too."""
-    needed = {name for name in (_NEEDED if is_scored else ("openalex_id",)) if is_scored or name in at}
-    fields: list[tuple[Any, ...]] = []
-    for name, dtype in _COLUMNS.items():
-        kind = _TYPES[dtype] | (str if name == "source_id" else None) | (int if name == "openalex_id" else None)
-        fields.append((name, kind) if name in needed else (name, kind | msgspec.UnsetType, msgspec.UNSET))
-    fields.sort(key=len)
-    return msgspec.defstruct("_Row", fields, rename=dict(at), gc=False)
 
 
 def _check_vocabularies(rows: pl.LazyFrame) -> None:
