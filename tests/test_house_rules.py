@@ -15,7 +15,6 @@ from graphlib import CycleError, TopologicalSorter
 from itertools import zip_longest
 from pathlib import Path
 
-import polars as pl
 import pytest
 
 from tests.conftest import REPOSITORY
@@ -105,18 +104,6 @@ def test_importing_sciscidata_is_light():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     loaded = set(done.stdout.split())
     assert not loaded & {"numba", "matplotlib", "torch", "tinker", "rich", "pandas"}
-
-
-def test_commands_for_a_server_load_no_code_of_local_models():
-    """transformers' code of models takes five seconds to load; a module of ours that loads it is imported late."""
-    wanted, loaded = ["sciscirl.rl.train", "sciscirl.sft.tinker_backend", "sciscirl.evaluation.evaluate"], set()
-    while wanted:
-        tree = modules()[name := wanted.pop()]
-        loaded.add(name)
-        at_once = ast.Module([node for node in tree.body if isinstance(node, ast.Import | ast.ImportFrom)], [])
-        wanted += (imported_names(at_once) & modules().keys()) - loaded
-    assert "sciscirl.runs.chat_format" in loaded
-    assert not {name for name in loaded if name.startswith("sciscirl.lab.")}
 
 
 @pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
@@ -243,15 +230,6 @@ def test_compute_and_scan_are_lazy_and_nothing_else_is():
     # ingest and from_tables run, and hand back what they have written or read, as scan_corpus does.
     running = ("ingest", "from_tables")
     assert lazy == {name for name in found if name.startswith(("compute_", "scan_")) or name in running}
-
-
-def test_a_lazy_call_runs_nothing():
-    import sciscidata
-
-    works, citations, _ = sciscidata.scan_synthetic(sciscidata.SyntheticConfig(n_works=500))
-    assert isinstance(works, pl.LazyFrame)
-    for name in ("compute_cd_index", "compute_atypicality", "compute_commonness", "compute_wang_novelty"):
-        assert isinstance(getattr(sciscidata, name)(works, citations), pl.LazyFrame), name
 
 
 def test_no_path_of_a_machine_is_in_the_repository():

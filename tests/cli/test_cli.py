@@ -69,24 +69,6 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert run("describe", folder)[1] == out
 
 
-def test_every_flag_of_novelty_reaches_the_manifest(run, tmp_path):
-    flags = ["--null", "permutation", "--n-shuffles", "7", "--novelty-seed", "5", "--score", "rank"]
-    status, out, errors = run("build", *SMALL, *flags, "--novelty-rule", "uzzi", "--balance", "novelty", "--out", "a")
-    assert status == 0, errors
-    assert "null model: 7 shuffles, seed 5" in out
-    stated = json.loads((tmp_path / "a" / "manifest.json").read_text())
-    asked = {"null": "permutation", "n_shuffles": 7, "seed": 5, "score": "rank"}
-    assert asked.items() <= stated["atypicality"]["config"].items()
-    assert stated["thresholds"]["novelty_rule"] == "uzzi"
-    assert stated["split"]["seed"] == 0
-    assert re.search(r"train +20 +20 +20 +60 *\n test +3 +3 +3 +9 *\nnovelty:", out)
-    status, out, _ = run("build", *SMALL, "--no-novelty", "--out", "b")
-    assert status == 0
-    assert "novelty fields: null in every row" in out
-    assert resolve({"thresholds": {"novelty_margin": 0.25}}).thresholds.novelty_margin == 0.25
-    assert not list((tmp_path / "b").glob("novelty*"))
-
-
 def test_a_named_convention_of_novelty_is_a_starting_point(tmp_path):
     name = next(iter(COMPAT))
     settings = {"": {"source": "synthetic"}, "novelty": {"compat": name, "seed": 9, "years": [1990, 2000]}}
@@ -249,20 +231,6 @@ def test_a_file_that_holds_no_work_is_an_error(run, tmp_path):
     assert "line 2" in errors
 
 
-def test_wrong_usage_exits_with_2(run):
-    for arguments in (
-        ["build", "--balance", "everything"],
-        ["build", "--n-train", "many"],
-        ["background", "--source", "synthetic"],
-        ["background", "--source", "synthetic", "--out", "table", "--score", "rank"],
-        ["grow"],
-        [],
-    ):
-        with pytest.raises(SystemExit) as exit_:
-            run(*arguments)
-        assert exit_.value.code == 2
-
-
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -377,14 +345,6 @@ def test_the_api_is_the_source_when_nothing_else_is_named():
     assert isinstance(resolve({"records": {"inputs": ["f"]}}).source, RecordsConfig)
 
 
-def test_a_word_in_the_configuration_file_replaces_no_release(run, tmp_path):
-    run("build", *SMALL)
-    (tmp_path / "slice.toml").write_text('overwrite = "false"\n')
-    before = (tmp_path / "slices" / "synthetic" / "manifest.json").stat()
-    assert run("build", *SMALL, "--config", "slice.toml")[0] == 1
-    assert (tmp_path / "slices" / "synthetic" / "manifest.json").stat() == before
-
-
 def test_what_records_and_paths_hold_is_printed_as_it_is(run, tmp_path):
     lines = ['{"id": "[/b]"}', '{"id": ":smile:"}']
     (tmp_path / "odd [red].jsonl").write_text("\n".join(lines) + "\n")
@@ -468,14 +428,6 @@ def test_settings_that_have_an_effect_or_ask_for_what_is_given_are_not_refused()
     assert (cut.novelty_rule, cut.uzzi_median_share) == ("margin", 0.25)
 
 
-def test_a_window_that_is_no_number_is_named(tmp_path):
-    done = program.run("build", "--window-years", "x", cwd=tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.decode() == (
-        "error: --window-years is 'x', needs a whole number from 0 to 9999, or all. See sciscidata build --help.\n"
-    )
-
-
 _MODULE = "run_module('sciscidata', run_name='__main__', alter_sys=True)"
 
 
@@ -532,19 +484,6 @@ cli.main()
     for first in ("ours", "theirs"):
         done = subprocess.run([sys.executable, "-c", program, first], capture_output=True, text=True, check=False)
         assert (done.returncode, done.stderr) == (130, "cleaned up. interrupted: nothing was released\n")
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["", "build", "background", "ingest", "graph", "cd", "novelty", "export", "verify", "describe", "completion"],
-)
-def test_every_help_page_prints(run, capsys, command):
-    with pytest.raises(SystemExit) as ended:
-        run(*command.split(), "--help")
-    assert ended.value.code in (0, None)
-    printed = capsys.readouterr()
-    assert "usage: sciscidata" in printed.out
-    assert printed.err == ""
 
 
 def test_the_script_and_the_command_are_the_same():

@@ -16,7 +16,7 @@ from sciscidata.graph import graph as graphs
 from sciscidata.storage import cache, cached_folder
 from sciscidata.terminal import progress
 from sciscidata.terminal.messages import show_cursor
-from sciscidata.terminal.progress import begin_step, name_steps, progress_bar
+from sciscidata.terminal.progress import progress_bar
 
 
 def steps(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -42,14 +42,6 @@ def test_a_build_names_its_steps_and_hashes_its_citations_once(tmp_path, caplog,
     export = ssd.BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache", novelty=None)
     ssd.export_labelled(export)
     assert steps(caplog)[-1] == "step 4/4: write labelled works"
-
-
-def test_a_step_outside_of_a_run_says_nothing(caplog):
-    caplog.set_level(logging.INFO)
-    begin_step("read works")
-    with name_steps("read works"):
-        begin_step("sweep")
-    assert steps(caplog) == []
 
 
 def test_the_first_use_line_comes_once_and_only_when_our_loops_are_compiled(caplog, monkeypatch):

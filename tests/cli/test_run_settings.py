@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 import shlex
 from pathlib import Path
@@ -177,8 +176,7 @@ def test_a_dry_run_of_frames_reads_no_row(tmp_path):
 
 @pytest.fixture(scope="module")
 def server():
-    options = {"per_second": math.inf, "daily_credits": 10**9, "language": "en"}
-    with OpenAlexServer(WORKS_FILE, key=KEY, **options) as server:
+    with OpenAlexServer(WORKS_FILE, key=KEY) as server:
         yield server
 
 

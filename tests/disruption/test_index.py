@@ -181,13 +181,6 @@ def test_a_window_may_reach_past_every_year_of_its_type():
     assert_equals_oracle(years, [(2, 1), (3, 2), (3, 1), (3, 4), (4, 2)], CDConfig(window_years=9_999, family=True))
 
 
-def test_the_folder_of_the_cache_may_be_a_plain_string(tmp_path):
-    works, citations = frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])
-    kept = compute_cd_index(works, citations, cache_dir=str(tmp_path / "cache")).sort("work_id").collect()
-    assert kept.equals(compute_cd_index(works, citations).sort("work_id").collect())
-    assert (tmp_path / "cache").is_dir()
-
-
 def test_no_config_means_the_default_one_and_anything_else_is_refused():
     works, citations = frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])
     graph = build_graph(works, citations)
@@ -220,11 +213,6 @@ def test_nothing_runs_before_collect_and_the_schema_is_known():
     citations = pl.defer(explode, schema={"citing_id": pl.Int64, "cited_id": pl.Int64})
     works = pl.defer(explode, schema={"work_id": pl.Int64, "publication_year": pl.Int32})
     assert compute_cd_index(works, citations).collect_schema() == CD_SCORES
-
-
-def test_both_engines_give_the_same_rows():
-    scores = compute_cd_index(*frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])).sort("work_id")
-    assert scores.collect(engine="streaming").equals(scores.collect(engine="in-memory"))
 
 
 def test_a_missing_or_mistyped_column_is_named_before_anything_runs():
@@ -352,12 +340,6 @@ def test_windows_too_wide_for_the_cache_are_counted_part_by_part(citing_graph, m
     monkeypatch.setattr("sciscidata.disruption.counts._WIDE_WINDOW", 50)
     monkeypatch.setattr("sciscidata.disruption.counts._PART", part)
     assert score_graph(citing_graph, CDConfig.compat(name)).equals(whole)
-
-
-def test_slices_of_the_arithmetic_change_nothing(citing_graph, monkeypatch):
-    whole = score_graph(citing_graph)
-    monkeypatch.setattr("sciscidata.disruption.index._ROWS_AT_ONCE", 100)
-    assert score_graph(citing_graph).equals(whole)
 
 
 @pytest.mark.parametrize("focal", [range(-1, 5), range(5, 2), range(0, 3_301), range(0, 10, 2), (0, 10), 7])

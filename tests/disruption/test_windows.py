@@ -72,16 +72,6 @@ def test_every_convention_has_in_one_pass_the_scores_of_single_runs_on_a_real_gr
     assert_equals_runs_of_one_window(build_graph(*scan_real()), CDConfig.compat(name, windows=windows))
 
 
-@pytest.mark.parametrize("part", [7, 1_000])
-@pytest.mark.parametrize("name", ["cdindex", "novelpy", "crossdi"])
-def test_windows_that_are_counted_part_by_part_are_the_same(citing_graph, monkeypatch, name, part):
-    config = CDConfig.compat(name, windows=(2, None, 4))
-    whole = score_graph(citing_graph, config)
-    monkeypatch.setattr("sciscidata.disruption.counts._WIDE_WINDOW", 50)
-    monkeypatch.setattr("sciscidata.disruption.counts._PART", part)
-    assert score_graph(citing_graph, config).equals(whole)
-
-
 def test_threads_shares_and_files_change_nothing(citing_graph, tmp_path):
     for config in (CDConfig(windows=WINDOWS), CDConfig.compat("pyscisci", family=True, windows=(1, 2))):
         whole = score_graph(citing_graph, config, n_threads=1)

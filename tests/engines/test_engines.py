@@ -24,7 +24,7 @@ from sciscidata.cli.main import main
 from sciscidata.disruption.config import CDConfig
 from sciscidata.engines.config import EngineConfig
 from sciscidata.engines.engine import do_listed, engine, read_list
-from sciscidata.engines.task import Outcome, Task, name_of, read_receipt, run_task
+from sciscidata.engines.task import Outcome, Task, run_task
 from sciscidata.errors import ConfigError, InputNotFoundError, ResumableError, StorageError
 from sciscidata.schemas import CD_SWEEP
 from sciscidata.stages import write_cd_sweep, write_null_cd_index
@@ -285,17 +285,6 @@ def test_a_list_of_commands_is_done_one_by_one_and_put_together(world, tmp_path,
     assert "no tasks in" in capsys.readouterr().err
 
 
-def test_a_share_that_was_damaged_or_is_of_other_options_is_done_again(world, tmp_path):
-    given = Task(name="one", work=name_of(_tell()), arguments={"words": ("a",)}, out=str(tmp_path / "one.txt"))
-    assert run_task(given).get() == {"n": 1}
-    assert read_receipt(given) == {"n": 1}
-    other = Task(name="one", work=given.work, arguments={"words": ("b",)}, out=given.out)
-    assert read_receipt(other) is None
-    Path(given.out).write_text("x")
-    assert read_receipt(given) is None
-    assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
-
-
 @pytest.mark.parametrize("name", ["background", "export"])
 def test_a_receipt_with_other_facts_is_not_believed(world, tmp_path, name):
     def stage(kind):
@@ -314,17 +303,6 @@ def test_a_receipt_with_other_facts_is_not_believed(world, tmp_path, name):
             receipt.write_text(text, "utf-8")
             n_changed += n
     assert stage("local") == world.expected[name]
-
-
-def _tell():
-    from sciscidata.engines import task as tasks
-
-    def tell(_, *, words, out):
-        out.write_text(" ".join(words))
-        return {"n": len(words)}
-
-    tell.__module__, tell.__qualname__ = "sciscidata.engines.engine", "tell"
-    return tasks.task(tell)
 
 
 def test_what_a_task_may_do_is_declared_and_its_errors_are_messages():

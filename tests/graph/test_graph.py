@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import hashlib
-import logging
-import os
 import shutil
 import signal
 import subprocess
@@ -19,10 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.index import CDConfig, compute_cd_index
-from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, StorageError, WorkIdError
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, WorkIdError
 from sciscidata.graph import build as graph_build
-from sciscidata.graph import graph as graph_module
-from sciscidata.graph._kernels import add_content_hash
 from sciscidata.graph.graph import CitationGraph, build_graph, read_graph
 
 BIG = 2**33
@@ -134,67 +129,11 @@ def test_a_graph_that_an_earlier_version_has_kept_is_found_again(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["graph-19bf1372a5b44ecb8bd44027b2b715f8"]
 
 
-def test_both_lanes_of_the_content_hash_depend_on_both_columns_and_not_on_order():
-    def lanes(pairs):
-        array = np.array(pairs, np.int64)
-        sums = np.zeros(2, np.uint64)
-        add_content_hash(array[:, 0].copy(), array[:, 1].copy(), sums)
-        return sums
-
-    base = lanes([(1, 2), (3, 4)])
-    assert np.array_equal(base, lanes([(3, 4), (1, 2)]))
-    assert base[0] != base[1]
-    for other in ([(1, 2), (3, 5)], [(1, 2), (5, 4)], [(2, 1), (3, 4)], [(1, 4), (3, 2)], [(1, 2)]):
-        assert (base != lanes(other)).all()
-
-
-def cut_in_half(path):
-    os.truncate(path, path.stat().st_size // 2)
-
-
-def point_outside(path):
-    path.write_bytes(np.full(path.stat().st_size // 4, 2**30, np.int32).tobytes())
-
-
-@pytest.mark.parametrize("damage", [cut_in_half, point_outside, os.unlink])
-@pytest.mark.parametrize("name", ["refs.bin", "ref_offsets.bin", "years.bin", "graph.json"])
-def test_a_damaged_graph_is_built_again_with_a_warning(dense, tmp_path, name, damage, caplog):
-    build_graph(*dense, cache_dir=str(tmp_path))
-    (folder,) = tmp_path.iterdir()
-    damage(folder / name)
-    with caplog.at_level(logging.WARNING):
-        assert_same(build_graph(*dense), build_graph(*dense, cache_dir=tmp_path))
-    assert "damaged" in caplog.text
-    assert [folder] == list(tmp_path.iterdir())
-
-
-def test_a_graph_that_another_run_finishes_meanwhile_is_used(dense, tmp_path, monkeypatch):
-    build = graph_module.lay_out
-
-    def be_overtaken(*given):
-        monkeypatch.setattr(graph_module, "lay_out", build)
-        build_graph(*dense, cache_dir=tmp_path)
-        return build(*given)
-
-    monkeypatch.setattr(graph_module, "lay_out", be_overtaken)
-    assert_same(build_graph(*dense, cache_dir=tmp_path), build_graph(*dense))
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_two_scores_of_one_graph_are_collected_together(dense, tmp_path):
     configs = (CDConfig(), CDConfig(window_years=10))
     together = pl.collect_all([compute_cd_index(*dense, config, cache_dir=tmp_path) for config in configs])
     for frame, config in zip(together, configs, strict=True):
         assert frame.equals(compute_cd_index(*dense, config).collect())
-
-
-def test_a_full_disk_for_temporary_files_is_a_storage_error(monkeypatch):
-    def fill_the_disk(*_):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(graph_build, "spool_edges", fill_the_disk)
-    with pytest.raises(StorageError, match=r"cannot write .*No space"):
-        build_graph(*frames({1: 2000}, []))
 
 
 def test_works_need_an_id_each_and_no_id_is_the_reserved_one():

@@ -9,15 +9,13 @@ from collections.abc import Callable
 from contextlib import closing
 
 import polars as pl
-import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata._support.parallel import StoppedError, map_in_order, read_ahead
+from sciscidata._support.parallel import map_in_order, read_ahead
 from sciscidata.release.export import _batches as run_in_batches
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet.tables import find_table
 
 
 @pytest.fixture(name="readers")
@@ -67,21 +65,6 @@ def test_an_error_ends_the_work_after_the_results_before_it(readers):
     assert not readers()
 
 
-def test_work_that_waits_is_told_to_stop_and_its_own_error_is_not_reported(readers):
-    stop = threading.Event()
-
-    def work(number):
-        if number == 1:
-            raise ValueError("the reason")
-        if not stop.wait(60):
-            raise AssertionError
-        raise StoppedError
-
-    with pytest.raises(ValueError, match="the reason"):
-        list(map_in_order(work, range(3), 3, stop=stop))
-    assert not readers()
-
-
 def test_an_interrupt_begins_no_further_item_and_leaves_no_thread(readers):
     begun = []
 
@@ -103,46 +86,6 @@ def test_an_interrupt_begins_no_further_item_and_leaves_no_thread(readers):
 @given(st.lists(st.none() | st.booleans() | st.just([]) | st.integers()), st.integers(1, 4))
 def test_items_come_as_they_are_and_in_order(items, n_ahead):
     assert list(read_ahead(iter(items), n_ahead)) == items
-
-
-def test_nothing_is_read_before_the_first_item_is_asked_for():
-    read = []
-    ahead = read_ahead(read.append(number) or number for number in range(3))
-    time.sleep(0.01)
-    assert read == []
-    assert next(ahead) == 0
-    ahead.close()
-
-
-@pytest.mark.parametrize("n_ahead", [1, 2, 5])
-def test_no_more_is_read_ahead_than_asked_for(n_ahead):
-    read = []
-    ahead = read_ahead((read.append(number) or number for number in range(100)), n_ahead)
-    assert next(ahead) == 0
-    assert wait_for(lambda: len(read) == 1 + n_ahead)
-    time.sleep(0.02)
-    assert len(read) == 1 + n_ahead
-    ahead.close()
-
-
-def test_items_are_read_while_the_consumer_is_at_work():
-    second_is_read = threading.Event()
-
-    def items():
-        yield "first"
-        second_is_read.set()
-        yield "second"
-
-    ahead = read_ahead(items(), 1)
-    assert next(ahead) == "first"
-    assert second_is_read.wait(60)
-    assert list(ahead) == ["second"]
-
-
-def test_all_items_are_read_in_one_thread_that_is_not_the_consumers():
-    threads = set(read_ahead(threading.get_ident() for _ in range(20)))
-    assert len(threads) == 1
-    assert threads != {threading.get_ident()}
 
 
 def test_an_error_comes_after_the_items_before_it_and_as_it_was(readers):
@@ -195,28 +138,6 @@ def test_an_interrupt_in_the_consumer_leaves_no_thread(readers):
     with pytest.raises(KeyboardInterrupt):
         consume()
     assert not readers()
-
-
-def test_a_table_whose_reader_stops_early_is_closed(tmp_path, monkeypatch, readers):
-    rows = {"paperid": range(10_000), "title": "On sleep", "abstract_inverted_index": None}
-    frame = pl.DataFrame(rows, schema_overrides={"abstract_inverted_index": pl.String()})
-    frame.write_parquet(tmp_path / "sciscinet_papertitleabstract.parquet", row_group_size=100)
-    opened = []
-
-    class Watched(pq.ParquetFile):
-        def __init__(self, *arguments, **options):
-            super().__init__(*arguments, **options)
-            opened.append(self)
-
-    monkeypatch.setattr(pq, "ParquetFile", Watched)
-    table = find_table(str(tmp_path), "v2", "texts")
-    assert table is not None
-    batches = table.batches(100, "work_id")
-    assert next(batches)["work_id"].to_list() == list(range(100))
-    batches.close()
-    assert not readers()
-    assert [file.closed for file in opened] == [True]
-    assert pl.concat(table.batches(64, "work_id"))["work_id"].to_list() == list(range(10_000))
 
 
 def test_an_export_that_is_cut_short_leaves_no_reader(tmp_path, readers):

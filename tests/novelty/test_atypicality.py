@@ -402,13 +402,6 @@ def test_a_work_with_too_many_references_or_too_few_pairs_is_undefined():
     assert rows.filter(pl.col("n_pairs") >= 10)["z_p10"].null_count() == 0
 
 
-def test_ranks_stand_in_the_order_of_z_and_run_from_0_to_1():
-    rows = scored(*random_corpus(3, 50, 90, 9, 6), NoveltyConfig(score="rank")).drop_nulls("z_p10")
-    assert rows.sort("z_p10", descending=True)["novelty_score"].is_sorted()
-    assert rows.sort("z_median")["conventionality_score"].is_sorted()
-    assert rows["novelty_score"].mean() == pytest.approx(0.5)
-
-
 @given(st.floats(-20, 20))
 def test_the_sigmoid_is_right_to_the_last_bits_and_symmetric(z):
     exact = 1 / (1 + math.exp(-max(-8.0, min(8.0, z))))
@@ -466,19 +459,6 @@ def test_novelpy_skips_works_of_two_references_and_scores_those_of_three():
         n = lengths[work]
         assert z is None or (n > 2 and n_pairs == n * (n - 1) // 2)
         assert z is not None or n <= 2 or n_pairs < n * (n - 1) // 2
-
-
-def test_only_the_null_model_is_merged_for_venues_that_no_wanted_work_holds():
-    slots = laid_out(oracle.slots_of(*random_corpus(6, 50, 90, 30, 6))[2000])
-    wanted = np.zeros(slots.offsets.size - 1, np.bool_)
-    wanted[3] = True
-    held = slots.venues[slots.offsets[3] : slots.offsets[4]]
-    merged = venue_pairs.merge_others(slots, wanted)
-    assert merged.n_venues == np.unique(held).size + 1 < slots.n_venues
-    assert merged.venue_numbers.tolist() == slots.venue_numbers[np.unique(held)].tolist()
-    kept = np.isin(slots.venues, held)
-    assert (merged.venue_numbers[merged.venues[kept]] == slots.venue_numbers[slots.venues[kept]]).all()
-    assert (merged.venues[~kept] == merged.n_venues - 1).all()
 
 
 def test_focal_works_outside_works_get_no_row_and_a_warning(caplog):

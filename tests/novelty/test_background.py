@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import re
-import subprocess
-import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -17,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, SciSciDataError, StorageError
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, SciSciDataError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import background as novelty_background
 from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality
@@ -227,27 +225,6 @@ def test_a_damaged_file_is_noticed_where_its_rows_are_read(file):
         compute_atypicality(works, citations, background=file)
 
 
-def test_a_run_that_fails_leaves_the_file_as_it_was_and_nothing_else(file, monkeypatch):
-    corpus = frames(*random_corpus(11, 10, 20, 5, 4))
-    write_null_model(*corpus, file)
-    before = file.read_bytes()
-
-    def fail(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(novelty_background, "pair_moments", fail)
-    with pytest.raises(KeyboardInterrupt):
-        write_null_model(*corpus, file)
-    assert [path.name for path in file.parent.iterdir()] == [file.name]
-    assert file.read_bytes() == before
-
-
-def test_a_folder_in_the_place_of_the_file_is_refused_at_once(tmp_path):
-    works, citations = frames({1: (2000, 1)}, [])
-    with pytest.raises(StorageError, match=r"cannot write .*: Is a directory"):
-        write_null_model(works, citations, tmp_path)
-
-
 def test_a_venue_known_only_from_an_undated_work_moves_no_other_venue(file):
     records, edges = random_corpus(12, 20, 40, 6, 5)
     more = records | {10**6: (None, -5), 10**6 + 1: (None, 3), 10**6 + 2: (None, 10**9)}
@@ -291,81 +268,9 @@ def test_a_background_without_column_statistics_is_read_all_the_same(file):
     assert scored(*corpus, background=file).equals(scored(*corpus))
 
 
-YEAR = b'{"publication_year": 2000, "n_works": 1, "n_references": 1, "n_pairs": 1}'
-
-
-@pytest.mark.parametrize(
-    ("key", "said"),
-    [
-        (b"{oops", "lacks the metadata"),
-        (b"\xff", "lacks the metadata"),
-        (b"[]", "lacks the metadata"),
-        (b'{"format_version": 2}', "damaged metadata"),
-        (b'{"format_version": 2, "null_model": {}, "years": 7}', "damaged metadata"),
-        (b'{"format_version": 2, "null_model": {}, "years": [{}]}', "damaged metadata"),
-        (b'{"format_version": 2, "null_model": {}, "years": ["2000"]}', "damaged metadata"),
-        (b'{"format_version": 2, "null_model": 3, "years": [' + YEAR + b"]}", "damaged metadata"),
-    ],
-)
-def test_broken_metadata_are_refused_in_words(file, key, said):
-    write_null_model(*frames({1: (2000, 1)}, []), file)
-    with pytest.raises(BackgroundError, match=said):
-        read_background(rewritten(file, key=key))
-
-
-def test_what_is_no_path_is_refused(file):
-    with pytest.raises(ConfigError, match="background is 3, needs the path"):
-        compute_atypicality(*frames({1: (2000, 1)}, []), background=3)
-
-
-def test_what_the_user_keeps_beside_it_stays_and_what_a_killed_run_left_goes(file):
-    works, citations = frames({1: (2000, 1)}, [])
-    kept = file.with_name(f".{file.name}.unfinished") / "kept.txt"
-    left = file.with_name(f".{file.name}.tmp-0123456789abcdef")
-    for folder in (kept.parent, left):
-        folder.mkdir()
-    kept.write_text("mine")
-    (left / "lock").touch()
-    (left / "new").write_text("half")
-    write_null_model(works, citations, file)
-    assert kept.read_text() == "mine"
-    assert sorted(path.name for path in file.parent.iterdir()) == sorted([file.name, kept.parent.name])
-
-
 @pytest.mark.parametrize("records", [{1: (None, 1)}, {1: (2000, None)}, {1: (2000, 1), 2: (2001, 1)}])
 def test_a_corpus_without_a_single_pair_makes_an_empty_table(file, records):
     table = read_background(write_null_model(*frames(records, [(2, 1)]), file))
     assert table.scan().collect().equals(pl.DataFrame(schema=PAIR_STATISTICS))
     assert table.counts["n_pairs"].sum() == 0
     assert scored(records, [(2, 1)], background=file).equals(scored(records, [(2, 1)]))
-
-
-def test_what_is_no_config_or_number_of_threads_is_refused(file):
-    works, citations = frames({1: (2000, 1)}, [])
-    with pytest.raises(ConfigError, match="needs a NoveltyConfig"):
-        write_null_model(works, citations, file, {"null": "analytic"})
-    with pytest.raises(ConfigError, match="n_threads"):
-        write_null_model(works, citations, file, n_threads=0)
-    assert not file.exists()
-
-
-def test_a_full_disk_is_said_in_words(tmp_path):
-    """The limit on the size of a file stands in for the end of the disk."""
-    pytest.importorskip("resource")
-    code = (
-        "import resource, signal, sys, polars as pl, numpy as np\n"
-        "from sciscidata.novelty.background import write_null_model\n"
-        "from sciscidata.errors import StorageError\n"
-        "n = 4000\n"
-        "works = pl.LazyFrame({'work_id': range(n), 'source_id': [i * i % 997 for i in range(n)],\n"
-        "    'publication_year': [1990 + (i > 3000) for i in range(n)]},\n"
-        "    schema_overrides={'publication_year': pl.Int32})\n"
-        "edges = [(3001 + i % 900, i * 7 % 3000) for i in range(30000)]\n"
-        "citations = pl.LazyFrame(edges, schema=['citing_id', 'cited_id'], orient='row')\n"
-        "signal.signal(signal.SIGXFSZ, signal.SIG_IGN); resource.setrlimit(resource.RLIMIT_FSIZE, (90_000, 90_000))\n"
-        "try: write_null_model(works, citations, sys.argv[1] + '/pairs.parquet')\n"
-        "except StorageError as error: print(error)\n"
-    )
-    run = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True, timeout=600)
-    assert "the file system refuses files of this size" in run.stdout.lower(), run.stderr
-    assert list(tmp_path.iterdir()) == []

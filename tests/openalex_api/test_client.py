@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import math
 import os
 import random
 import signal
@@ -43,7 +42,6 @@ from sciscidata.errors import (
 )
 from sciscidata.openalex_api.answers import Answer, read_answer
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, Request, works_request
-from sciscidata.openalex_api.config import config_file
 from sciscidata.openalex_api.request import MAX_KEY_BYTES
 from sciscidata.openalex_api.retries_and_limits import Pacer
 from sciscidata.openalex_api.store import ResponseStore
@@ -242,19 +240,6 @@ def test_a_wait_is_what_the_server_asks_but_never_beyond_the_cap(server, store, 
         client.fetch(LIST)
     assert all(at_least <= seconds <= 60 for seconds in sleeps.waits())
     assert at_least == 0 or len(sleeps.waits()) == 2
-
-
-def test_too_fast_slows_every_thread_down(server, store):
-    server.script = lambda path, nth: TOO_FAST if path == LIST.key and nth == 0 else Reply()
-    with client_of(server, store, requests_per_second=20, clock=lambda: 0.0) as (client, sleeps):
-        client.fetch(LIST)
-        for i in range(2):
-            client.fetch(works_request(i))
-    first, _, again, second, third = sleeps
-    assert first == 0
-    # The clock stands still, so these are moments: after a pause of a second, at half of the pace, a little faster.
-    assert (again, second) == (1.0, pytest.approx(1.1))
-    assert 1.19 < third < 1.2
 
 
 @pytest.mark.parametrize("word", ["budget", "credits"])
@@ -951,12 +936,12 @@ def test_chaos_ends_with_the_answers_of_a_clean_run_and_with_the_servers_bill(tm
                         return answers, client.summary(), spent + client.cost_usd, n_stops
         pytest.fail("stopped a hundred times")
 
-    with OpenAlexServer(records, key=KEY, per_second=math.inf) as server:
+    with OpenAlexServer(records, key=KEY) as server:
         clean, clean_summary, bill, n_stops = run(server, tmp_path / "clean")
         assert n_stops == 0
         assert bill == pytest.approx(server.cost_usd)
         assert len(server.log) == len(set(requests))
-    with OpenAlexServer(records, key=KEY, per_second=math.inf, fault_rate=0.2, slow_s=0.01) as server:
+    with OpenAlexServer(records, key=KEY, fault_rate=0.2, slow_s=0.01) as server:
         chaotic, summary, bill, n_stops = run(server, tmp_path / "chaos")
         assert n_stops > 0
         assert {entry.fault for entry in server.log} > {"rate429", "daily429", "503", "reset", "truncated", "partial"}
@@ -1081,10 +1066,6 @@ def test_a_bad_file_is_named_and_not_quoted(home, content):
         ApiConfig.from_environment()
     assert KEY not in str(caught.value)
     assert caught.value.__cause__ is None
-
-
-def test_the_file_lies_in_the_users_configuration_folder():
-    assert config_file().parent.name == "sciscidata"
 
 
 @pytest.mark.parametrize(

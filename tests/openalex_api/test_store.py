@@ -87,16 +87,6 @@ def test_the_first_answer_stays_unless_it_is_replaced(store):
     assert store.summary().cost_usd == 0.0003
 
 
-def test_equal_answers_take_space_once(store):
-    for i in range(50):
-        store.put(f"/works/W{i}", b"the same" * 1000, 0.0)
-    summary = store.summary()
-    assert (summary.n_requests, summary.n_bytes) == (50, 8000)
-    with sqlite3.connect(store.path) as database:
-        assert database.execute("SELECT count(*) FROM blobs").fetchone() == (1,)
-    database.close()
-
-
 def test_a_summary_of_some_keys_is_that_of_a_store_with_only_those(store, tmp_path):
     for i in range(9):
         store.put(f"{i}", f"body {i}".encode(), 0.1)
@@ -276,11 +266,3 @@ def test_an_altered_request_is_refused(tmp_path, change):
         for ask in (lambda: store.get(key), store.summary):
             with pytest.raises(StorageError, match=rf"is damaged \({key}: its checksum differs"):
                 ask()
-
-
-def test_a_closed_store_says_so(tmp_path):
-    store = ResponseStore(tmp_path)
-    store.close()
-    store.close()
-    with pytest.raises(StorageError, match="closed"):
-        store.get("a")

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from benchmarks.make_sciscinet import make
 from sciscidata._support import quantiles
 from sciscidata.config import BuildConfig
-from sciscidata.errors import NotEnoughWorksError, StorageError
+from sciscidata.errors import NotEnoughWorksError
 from sciscidata.label_thresholds import (
     LabelThresholds,
     compute_novelty_labels,
@@ -165,10 +165,3 @@ def test_what_lies_on_disk_for_a_draw_is_gone_after_it_and_after_one_that_failed
     with pytest.raises(NotEnoughWorksError):
         build(ranked(folder, tmp_path / "more", n_train=30_000))
     assert list(scratch.iterdir()) == []
-
-
-def test_a_place_for_ranks_that_cannot_be_written_is_one_clear_error(folder, tmp_path, monkeypatch):
-    (tmp_path / "file").touch()
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file" / "below"))
-    with pytest.raises(StorageError, match="TMPDIR"):
-        build(ranked(folder, tmp_path))

@@ -10,7 +10,6 @@ import atexit
 import gzip
 import io
 import json
-import math
 import os
 import random
 import re
@@ -177,8 +176,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
         return make
 
     def pull(commands: Commands, home: Path, seed: int) -> None:
-        with OpenAlexServer(_records(400, seed), per_second=math.inf, daily_credits=10**9, keyless_daily_credits=10**9,
-                            language="en") as server:  # fmt: skip
+        with OpenAlexServer(_records(400, seed)) as server:
             _must(commands.call(ask.pulled, home / "openalex", server.base_url))
 
     def records(commands: Commands, home: Path, seed: int) -> None:

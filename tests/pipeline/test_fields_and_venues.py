@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -192,7 +191,7 @@ def test_the_api_is_asked_for_the_chosen_works_only(tmp_path: Path) -> None:
         sources += [source["id"].rsplit("/", 1)[-1]] if source.get("id") else []
     venues = tuple(pl.Series("id", sources).value_counts(sort=True)["id"].head(100))
     rules = EligibilityConfig(last_year=2022, fields=("Medicine", "Mathematics"), venues=venues)
-    with OpenAlexServer(works, key="key", per_second=math.inf, daily_credits=10**9, language="en") as server:
+    with OpenAlexServer(works, key="key") as server:
         api = ApiConfig(base_url=server.base_url, api_key="key", requests_per_second=1e6)
         source = OpenAlexConfig(from_year=1960, to_year=2022, max_references=5_000, venues=False)
         split = SplitConfig(n_train=9, n_test=3)

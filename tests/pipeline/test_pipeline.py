@@ -125,12 +125,6 @@ def test_threads_and_batches_change_no_byte_of_a_slice(tmp_path, plain, threads,
     assert hashes(tmp_path / "slice", DATA_FILES) == hashes(plain.folder, DATA_FILES)
 
 
-def test_the_engine_changes_no_byte_of_a_slice(tmp_path, plain):
-    with pl.Config(engine_affinity="in-memory"):
-        release = build(small(tmp_path))
-    assert hashes(release.folder, DATA_FILES) == hashes(plain.folder, DATA_FILES)
-
-
 def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
     first = build(small(tmp_path))
     second = build(small(tmp_path, out=tmp_path / "again"))
@@ -220,12 +214,6 @@ def test_novelty_can_be_balanced_alone_and_with_disruption(tmp_path, balance, n_
     columns = BALANCED[balance]
     for frame in (release.train, release.test):
         assert frame.group_by(columns).len()["len"].to_list() == [frame.height // n_cells] * n_cells
-
-
-def test_a_rare_cell_is_named_with_what_would_help(tmp_path):
-    with pytest.raises(NotEnoughWorksError, match=r"'neutral' \+ 'novel' works, found \d+ of") as caught:
-        build(small(tmp_path, split=SplitConfig(n_train=900, n_test=90, balance="joint")))
-    assert "novelty_rule='uzzi'" in str(caught.value)
 
 
 def test_a_background_of_the_source_itself_gives_the_same_lines_and_its_hash_in_the_manifest(tmp_path, plain):
@@ -321,14 +309,6 @@ def test_what_needs_novelty_is_refused_at_once_where_it_is_switched_off(tmp_path
 def test_what_is_no_setting_is_refused_by_name(tmp_path, changes, says):
     with pytest.raises(ConfigError, match=says):
         small(tmp_path, **changes)
-
-
-def test_the_manifest_counts_the_pairs_of_scored_works_only(tmp_path):
-    config = NoveltyConfig(min_pairs=60)
-    stated = build(small(tmp_path, novelty=config)).manifest["atypicality"]
-    world = scan_synthetic(SyntheticConfig(n_works=4_000))
-    scores = compute_atypicality(world.works, world.citations, config).collect()
-    assert stated["scored_pairs"] == scores.drop_nulls("z_p10")["n_pairs"].sum() < scores["n_pairs"].sum()
 
 
 def test_without_balancing_the_natural_shares_are_drawn(tmp_path):

@@ -57,11 +57,6 @@ def test_means_have_the_interval_of_scipy(n):
     assert float(high - low) / 2 == pytest.approx(half, rel=2e-3)
 
 
-def test_nothing_has_no_interval():
-    assert np.isnan(wilson_interval(0, 0)).all()
-    assert np.isnan(mean_interval(0.5, np.nan, 1)).all()
-
-
 def values_of(axes, upright=True) -> dict[float, float]:
     """What the dots of a panel say, by place; hollow ones too."""
     dots = [line for line in axes.lines if line.get_linestyle() == "None"]
@@ -201,10 +196,6 @@ def test_equal_works_give_equal_bytes_in_every_format(tmp_path, reviews, suffix)
     if suffix == "png":
         with Image.open(tmp_path / "a.png") as picture:
             assert picture.text["Title"].endswith("Data: <reviews> $x$.")
-
-
-def test_a_figure_shows_itself_in_a_notebook(reviews):
-    assert plot_by_year(reviews, score="")._repr_png_().startswith(b"\x89PNG")
 
 
 @pytest.mark.parametrize(

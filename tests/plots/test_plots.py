@@ -8,21 +8,18 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
     NOVELTY_LABELS,
     PRESETS,
-    VOCABULARIES,
     LabelThresholds,
     compute_disruption_labels,
     compute_novelty_labels,
 )
-from sciscidata.plots import COLOURS, plot_comparison, plot_disruption, plot_novelty, plot_novelty_by_year
-from sciscidata.plots._parts import signed_log_edges
-from sciscidata.plots.disruption import _draw_labels, _draw_plane, _draw_spread, describe_two
+from sciscidata.plots import plot_comparison, plot_disruption, plot_novelty, plot_novelty_by_year
+from sciscidata.plots.disruption import _draw_labels, _draw_spread, describe_two
 from sciscidata.plots.novelty import _draw_band, _draw_quadrants
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
@@ -72,15 +69,6 @@ def test_a_band_is_named_and_shaded_exactly_if_it_can_be_seen(low: float, high: 
     assert ("disruptive" in names) == (high < 1.3)
     shaded = [patch for patch in axes.patches if patch.get_alpha() == 0.13]
     assert len(shaded) == len(names)
-
-
-def test_without_a_disruptive_band_its_name_is_not_written() -> None:
-    assert set(names_by_score(draw(LabelThresholds(disruptive_min=5)))) == {"consolidating", "neutral"}
-
-
-def test_every_label_has_its_own_colour() -> None:
-    for labels in VOCABULARIES.values():
-        assert len({COLOURS[label] for label in labels}) == len(labels)
 
 
 def test_the_same_numbers_give_the_same_picture(tmp_path) -> None:
@@ -195,33 +183,6 @@ def test_a_picture_says_how_many_works_it_does_not_show() -> None:
     assert classes.get_title() == "Eligible (pale) and drawn works"
 
 
-@pytest.mark.parametrize("rule", ["margin", "uzzi"])
-def test_every_hexagon_lies_whole_within_the_picture(rule) -> None:
-    counts = dict.fromkeys(NOVELTY_LABELS, 2)
-    ends = pl.DataFrame({"novelty_score": [0.0, 1.0, 0.5], "conventionality_score": [1.0, 0.0, 1.0]})
-    works = ends.with_columns(z_p10=pl.lit(1.0), z_median=pl.Series([0.0, 1.0, 2.0]))
-    options = {"eligible_counts": counts, "drawn_counts": counts}
-    plane = plot_novelty(works, works, LabelThresholds(novelty_rule=rule), **options).axes[0]
-    cells = plane.collections[-1]
-    corners = np.concatenate([cells.get_offsets() + corner for corner in cells.get_paths()[0].vertices])
-    (left, right), (low, high) = plane.get_xlim(), plane.get_ylim()
-    assert left < corners[:, 0].min()
-    assert corners[:, 0].max() < right
-    assert low < corners[:, 1].min()
-    assert corners[:, 1].max() < high
-
-
-def test_only_works_are_grey_in_the_planes() -> None:
-    for draw_regions in (
-        lambda axes: _draw_band(axes, 0.15),
-        lambda axes: _draw_quadrants(axes, places_of(np.arange(9.0), np.arange(9.0)), 4.0, 0.0),
-    ):
-        axes = plane()
-        draw_regions(axes)
-        shades = {to_hex(region.get_facecolor()[0]) for region in axes.collections}
-        assert shades == {COLOURS["novel"].lower(), COLOURS["conventional"].lower()}
-
-
 def test_the_years_show_the_quantiles_of_their_works() -> None:
     spread, number = plot_novelty_by_year(SCORED).axes
     names = {"median pair": "z_median", "10th percentile": "z_p10"}
@@ -245,23 +206,6 @@ def axes_of_its_own():
     figure = Figure(figsize=(6, 5))
     FigureCanvasAgg(figure)
     return figure.subplots()
-
-
-def test_a_work_lies_at_its_published_score_to_the_right_and_its_computed_one_up():
-    axes = axes_of_its_own()
-    both = pl.DataFrame({"published": [0.5, 0.5, -0.02, 1.0], "computed": [-0.2, -0.2, 0.0, 1.0]})
-    _draw_plane(axes, both, LabelThresholds(), NAMES)
-    (mesh,) = axes.collections[:1]
-    cells = mesh.get_array().reshape(mesh.get_coordinates().shape[0] - 1, -1)
-    _, edges = signed_log_edges(-0.001, 0.001, 25)
-    found = {(row, column): cells[row, column] for row, column in zip(*np.ma.nonzero(cells), strict=True)}
-
-    def place(score: float) -> int:
-        return min(int(np.searchsorted(edges, score, side="right")), edges.size - 1) - 1
-
-    expected = {(place(-0.2), place(0.5)): 2, (place(0.0), place(-0.02)): 1, (place(1.0), place(1.0)): 1}
-    assert found == expected
-    assert cells.count() == 3  # what is empty has no colour
 
 
 def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():

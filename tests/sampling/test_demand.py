@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.errors import NotEnoughWorksError
-from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds, compute_labels
+from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_labels
 from sciscidata.sampling.balance import BALANCED
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.open_quotas import Demand
@@ -81,19 +80,6 @@ def test_a_demand_is_met_exactly_when_the_draw_succeeds(balance, scores, sizes, 
         assert demand.filled == drawn.height == sum(sizes)
         cells = [tuple(row) for row in drawn.select(demand.columns).rows()]
         assert [demand.cell_of[work_id] for work_id in drawn["work_id"]] == cells
-
-
-@pytest.mark.parametrize("balance", BALANCED)
-def test_cells_are_handed_out_in_the_order_of_the_draw(balance):
-    expected = {
-        "disruption": [(label,) for label in DISRUPTION_LABELS],
-        "novelty": [(label,) for label in NOVELTY_LABELS],
-        "joint": [(DISRUPTION_LABELS[i], NOVELTY_LABELS[(i + step) % 3]) for step in range(3) for i in range(3)],
-        "pool": [(label,) for label in DISRUPTION_LABELS],
-        "none": [(label,) for label in DISRUPTION_LABELS],
-    }
-    assert demand_of(balance).cells == expected[balance]
-    assert demand_of(balance).needs_novelty == (balance in ("novelty", "joint"))
 
 
 def test_possible_cells_follow_the_sign_and_leave_novelty_open():

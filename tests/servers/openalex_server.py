@@ -59,26 +59,19 @@ class LogEntry:
 
 
 class Account:
-    """One key's day and second, or those of everybody without a key."""
+    """The day of one key, or of everybody without a key."""
 
-    def __init__(self, daily_credits: int, per_second: float, clock: Callable[[], float]) -> None:
-        self.daily_credits, self.per_second, self.clock = daily_credits, per_second, clock
+    def __init__(self, daily_credits: int, clock: Callable[[], float]) -> None:
+        self.daily_credits, self.clock = daily_credits, clock
         self._lock = threading.Lock()
         self._day, self._used = -1, 0
-        self._tokens, self._refilled = per_second, clock()
 
     def admit(self, credits: int) -> Answer | None:
-        """Take a place in this second and reserve the price; the refusal if there is none."""
+        """Reserve the price; the refusal if the day is spent."""
         with self._lock:
             now = self.clock()
             if now // 86_400 != self._day:
                 self._day, self._used = int(now // 86_400), 0
-            if self.per_second != math.inf:
-                refill = max(0.0, now - self._refilled) * self.per_second
-                self._tokens, self._refilled = min(self.per_second, self._tokens + refill), now
-                if self._tokens < 1:
-                    return too_fast(self.per_second)
-                self._tokens -= 1
             if self._used + credits > self.daily_credits:
                 return budget_spent(credits, self.daily_credits - self._used, now)
             self._used += credits
@@ -106,13 +99,9 @@ class OpenAlexServer:
         records: a JSONL file of OpenAlex works (``.gz`` or not), or works as dicts.
         port: 0 takes a free one.
         key: the key that is accepted; None: any key is wrong.
-        daily_credits: the key's budget per day (UTC).
-        keyless_daily_credits: the budget of everybody without a key.
-        per_second: enforced requests per second; None: OpenAlex's 30 with a key and 10 without.
-        language: given to works whose record knows none.
+        daily_credits: the budget per day (UTC) of a key, and of everybody without one.
         fault_rate: share of requests to fail, 0..1.
         fault_seed: which ones, and how.
-        faults: kinds to draw from.
         max_consecutive_faults: how often in a row the same request may fail.
         slow_s: how late a slow answer is.
         retry_after_s: the Retry-After of injected short 429 (otherwise 1) and 503 (otherwise 30).
@@ -125,22 +114,16 @@ class OpenAlexServer:
         *,
         port: int = 0,
         key: str | None = None,
-        daily_credits: int = 10_000,
-        keyless_daily_credits: int = 1_000,
-        per_second: float | None = None,
-        language: str | None = None,
+        daily_credits: int = 10**9,
         fault_rate: float = 0.0,
         fault_seed: int = 0,
-        faults: tuple[str, ...] = FAULTS,
         max_consecutive_faults: int = 3,
         slow_s: float = 1.0,
         retry_after_s: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.api = read_works(records, language)
-        self.clock, self.kinds = clock, faults
-        self.accounts: dict[str | None, Account] = {None: Account(keyless_daily_credits, per_second or 10, clock)}
-        self.accounts |= {key: Account(daily_credits, per_second or 30, clock)} if key else {}
+        self.api, self.clock = read_works(records), clock
+        self.accounts = {name: Account(daily_credits, clock) for name in {None, key}}
         self.log: list[LogEntry] = []
         self._fault_rate, self._fault_seed, self._most_in_a_row = fault_rate, fault_seed, max_consecutive_faults
         self._slow_s, self._retry_after_s = slow_s, retry_after_s
@@ -200,7 +183,7 @@ class OpenAlexServer:
             elif fault == "slow":
                 time.sleep(self._slow_s)
         else:
-            answer = refusal(fault, credits, account.per_second, self.clock())
+            answer = refusal(fault, credits, self.clock())
             if self._retry_after_s is not None and fault in ("rate429", "503"):
                 answer.headers["Retry-After"] = str(self._retry_after_s)
         cost = credits if answer.status == 200 else 0
@@ -220,7 +203,7 @@ class OpenAlexServer:
                 self._in_a_row[request] = 0
                 return None
             self._in_a_row[request] += 1
-            return self.kinds[kind % len(self.kinds)]
+            return FAULTS[kind % len(FAULTS)]
 
     def _partial(self, payload: Any, request: str) -> Any | None:
         """The answer with something missing that its own numbers give away; None where nothing can be missing."""
@@ -250,12 +233,6 @@ def usd(credits: int) -> str:
     return f"{credits * USD_PER_CREDIT:.4f}".rstrip("0").rstrip(".")
 
 
-def too_fast(per_second: float) -> Answer:
-    message = f"Rate limit exceeded: {per_second:g} requests per second. Please slow down."
-    payload = {"error": "Rate limit exceeded", "message": message, "retryAfter": 1}
-    return Answer(429, payload, headers={"Retry-After": "1"})
-
-
 def budget_spent(credits: int, left: int, now: float) -> Answer:
     wait = seconds_to_midnight(now)
     message = (
@@ -267,13 +244,14 @@ def budget_spent(credits: int, left: int, now: float) -> Answer:
     return Answer(429, payload, headers={"Retry-After": str(wait)})
 
 
-def refusal(kind: str, credits: int, per_second: float, now: float) -> Answer:
+def refusal(kind: str, credits: int, now: float) -> Answer:
     """The answer that stands in for the real one."""
     page = "<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
     plan = {"error": "Plan upgrade required", "message": "from_updated_date needs a plan with the daily snapshot."}
+    fast = {"error": "Rate limit exceeded", "message": "Rate limit exceeded: 30 requests per second.", "retryAfter": 1}
     busy = {"error": "Service Unavailable", "message": "Please try again shortly."}
     return {
-        "rate429": too_fast(per_second),
+        "rate429": Answer(429, fast, headers={"Retry-After": "1"}),
         "daily429": budget_spent(credits, 0, now),
         "plan429": Answer(429, plan),
         "500": Answer(500, {"error": "Internal Server Error", "message": "Something went wrong."}),

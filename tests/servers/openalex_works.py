@@ -11,7 +11,7 @@ import functools
 import hashlib
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -112,11 +112,11 @@ class Column:
 class Works:
     """All works, numbered in OpenAlex's order: most cited first, then by id."""
 
-    def __init__(self, records: list[dict[str, msgspec.Raw]], language: str | None) -> None:
+    def __init__(self, records: list[dict[str, msgspec.Raw]]) -> None:
         read = [{name: msgspec.json.decode(raw) for name, raw in row.items() if name in _INDEXED} for row in records]
         order = sorted(range(len(read)), key=lambda n: (-(read[n].get("cited_by_count") or 0), read[n]["id"]))
         works = [read[n] for n in order]
-        self.rows = [_modernise(records[n], read[n], language) for n in order]
+        self.rows = [_modernise(records[n], read[n]) for n in order]
         self.ids = [short_id(work["id"]) or work["id"] for work in works]
         self.position = {identifier: row for row, identifier in enumerate(self.ids)}
         self._samples: dict[str, list[int]] = {}
@@ -293,10 +293,10 @@ def _field_of(work: dict[str, Any]) -> str | None:
     return str(field["id"]).rsplit("/", 1)[-1] if field.get("id") else None
 
 
-def _modernise(row: dict[str, msgspec.Raw], work: dict[str, Any], language: str | None) -> dict[str, msgspec.Raw]:
-    """Give a record of 2023 the shape that the API has now, as far as that needs no guessing."""
+def _modernise(row: dict[str, msgspec.Raw], work: dict[str, Any]) -> dict[str, msgspec.Raw]:
+    """Give a record of 2023 the shape that the API has now, and a language if it knows none."""
     work["type"] = _TYPES.get(work.get("type") or "", work.get("type"))
-    work["language"] = work.get("language") or language
+    work["language"] = work.get("language") or "en"
     now = {name: msgspec.Raw(msgspec.json.encode(work[name])) for name in ("type", "language")}
     kept = {name: raw for name, raw in row.items() if name not in _GONE}
     return {"referenced_works": msgspec.Raw(b"[]"), "topics": msgspec.Raw(b"[]")} | kept | now
@@ -309,21 +309,14 @@ def _cut(row: dict[str, Any], select: str | None) -> dict[str, Any]:
     return {field: row.get(field) for field in FIELDS if field in wanted}
 
 
-def read_works(records: Records, language: str | None = None) -> Works:
-    """Read a JSONL file (compressed or not), once for all servers of a process, or works as dicts.
-
-    ``language`` is given to works whose record knows none, as those of 2023.
-    """
+def read_works(records: Records) -> Works:
+    """Read a JSONL file (compressed or not), once for all servers of a process, or works as dicts."""
     if isinstance(records, (str, Path)):
-        return _read_file(Path(records), language, Path(records).stat().st_mtime_ns)
-    return Works([_LINE.decode(msgspec.json.encode(record)) for record in records], language)
+        return _read_file(Path(records), Path(records).stat().st_mtime_ns)
+    return Works([_LINE.decode(msgspec.json.encode(record)) for record in records])
 
 
 @functools.cache
-def _read_file(path: Path, language: str | None, _changed: int) -> Works:
-    return Works([_LINE.decode(line) for line in _lines_of(path)], language)
-
-
-def _lines_of(path: Path) -> Iterator[bytes]:
+def _read_file(path: Path, _changed: int) -> Works:
     lines = b"".join(decompressed_chunks(path)).split(b"\n")  # on \n only: titles hold U+2028
-    return (line for line in lines if line.strip())
+    return Works([_LINE.decode(line) for line in lines if line.strip()])

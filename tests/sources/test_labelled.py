@@ -8,7 +8,6 @@ import logging
 import re
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
 
@@ -212,11 +211,6 @@ def test_ids_of_any_kind_are_kept(home: Path, export: Path, tmp_path: Path) -> N
     assert all(json.loads(line)["openalex_id"].startswith("patent-") for line in drawn["train.jsonl"].splitlines())
 
 
-def test_without_novelty_its_fields_are_null(home: Path, export: Path, tmp_path: Path) -> None:
-    drawn = draw(home, tmp_path / "slice", export, novelty=None)
-    assert all(json.loads(line)["novelty_score"] is None for line in drawn["train.jsonl"].splitlines())
-
-
 def test_a_release_can_be_planned_and_repeated(
     home: Path, export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -295,15 +289,6 @@ def test_what_needs_citations_is_refused(tmp_path: Path, use: Callable[[Labelled
         use(LabelledConfig(inputs=(str(tmp_path / "in.jsonl"),)), tmp_path / "x")
 
 
-def test_the_configuration_is_in_the_manifest(home: Path, export: Path, tmp_path: Path) -> None:
-    draw(home, tmp_path / "slice", export)
-    manifest = json.loads((tmp_path / "slice" / "manifest.json").read_bytes())
-    assert manifest["source"]["inputs"][0]["name"] == "labelled.jsonl"
-    assert manifest["atypicality"] is None
-    switched_off = {"fields": [], "venues": [], "min_label_confidence": None}  # left out, as in older releases
-    assert manifest["eligibility"] | switched_off == json.loads(json.dumps(asdict(SETTINGS)))
-
-
 REVIEWS = pl.DataFrame(
     {
         "text": [f"The {word} was {'dull' if n % 2 else 'fine'}, {n}." for n, word in enumerate(["film", "plot"] * 60)],
@@ -349,14 +334,6 @@ def test_a_text_and_a_label_are_enough_for_a_release(
     page = tmp_path / "page.html"
     assert main(["describe", str(tmp_path / "slice"), "--html", str(page)]) == 0
     assert "disruption classes" not in page.read_text()
-
-
-@pytest.mark.parametrize("kind", ["csv", "json lines", "feather"])
-def test_every_kind_of_file_with_texts_gives_the_same_release(home: Path, tmp_path: Path, kind: str) -> None:
-    for name in ("parquet", kind):
-        TEXT_FILES[name](REVIEWS.sample(fraction=1, shuffle=True, seed=len(name)), tmp_path / name)
-        assert build_texts(home, tmp_path / name, tmp_path / f"{name} slice") == 0
-    assert bytes_of(tmp_path / f"{kind} slice") == bytes_of(tmp_path / "parquet slice")
 
 
 def test_texts_may_have_any_name_a_title_ids_and_natural_shares(home: Path, tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ import io
 import itertools
 import json
 import logging
-import math
 import os
 import random
 import re
@@ -59,7 +58,7 @@ from sciscidata.sources.openalex.citer_counts import (
 from sciscidata.sources.openalex.source import pull_openalex
 from tests import program
 from tests.conftest import example_lines
-from tests.servers.openalex_server import LogEntry, OpenAlexServer
+from tests.servers.openalex_server import FAULTS, LogEntry, OpenAlexServer
 
 KEY = "a-secret-key-1234"
 YEARS = {"from_year": 1960, "to_year": 2022, "max_references": 5_000}
@@ -70,7 +69,7 @@ SOURCE = OpenAlexConfig(**YEARS, candidates_per_round=600)
 
 @pytest.fixture(scope="module")
 def server():
-    with OpenAlexServer(WORKS_FILE, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server:
+    with OpenAlexServer(WORKS_FILE, key=KEY) as server:
         yield server
 
 
@@ -294,7 +293,7 @@ def test_the_last_year_is_found_out_and_no_window_is_judged_twice(tmp_path):
     works = [*map(json.loads, example_lines())]
     undated = next(work for work in works if work["referenced_works"] and work["abstract_inverted_index"])
     undated["publication_year"] = None
-    with OpenAlexServer(works, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server_:
+    with OpenAlexServer(works, key=KEY) as server_:
         release = build(config(server_, tmp_path, eligibility=EligibilityConfig()))
     counts = release.manifest["counts"]
     assert counts["last_year"] == 2022
@@ -486,16 +485,15 @@ def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
 
 
 def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(tmp_path):
-    limits = {"key": KEY, "per_second": math.inf, "language": "en"}
     noon = 12 * 60 * 60.0  # of a day that does not end while this runs
-    with OpenAlexServer(WORKS_FILE, daily_credits=150, clock=lambda: noon, **limits) as day:
+    with OpenAlexServer(WORKS_FILE, daily_credits=150, clock=lambda: noon, key=KEY) as day:
         assert run_here(day.base_url, tmp_path) == 75
         asked = {entry.request for entry in day.log if entry.delivered}
     text = (tmp_path / "log.txt").read_text()
     assert re.search(r"It is full again at \d{4}-\d\d-\d\d \d\d:\d\d UTC\.", text)
     assert "Traceback" not in text
     assert not (tmp_path / "slice").exists()
-    with OpenAlexServer(WORKS_FILE, daily_credits=10**6, **limits) as next_day:
+    with OpenAlexServer(WORKS_FILE, key=KEY) as next_day:
         assert run_script(next_day.base_url, tmp_path).wait(timeout=600) == 0  # in another process
         again = {entry.request for entry in next_day.log if entry.delivered}
     assert len(asked) == 150
@@ -512,9 +510,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
     moments = random.Random(1)
     killed = runs = 0
     settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
-    with OpenAlexServer(
-        WORKS_FILE, key=KEY, per_second=math.inf, daily_credits=10**9, language="en", **settings
-    ) as faulty:
+    with OpenAlexServer(WORKS_FILE, key=KEY, **settings) as faulty:
         for _ in range(400):
             n_asked = len(faulty.log)
             runs += 1
@@ -534,7 +530,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
         kinds = {entry.fault for entry in faulty.log if entry.fault}
         repeated = faulty.repeated()
     assert killed == 5
-    assert kinds == set(faulty.kinds)
+    assert kinds == {*FAULTS}
     assert "Traceback" not in (chaos / "log.txt").read_text()
     assert hashes(chaos / "slice") == hashes(clean / "slice")
     # An answer on its way to a process that is killed, or in the middle of a thread's work, is lost; no other one.

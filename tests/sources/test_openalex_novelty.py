@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 
 import polars as pl
@@ -53,7 +52,7 @@ def records(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(records):
-    with OpenAlexServer(records, key=KEY, per_second=math.inf, daily_credits=10**9, language="en") as server:
+    with OpenAlexServer(records, key=KEY) as server:
         yield server
 
 

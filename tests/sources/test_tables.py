@@ -272,12 +272,6 @@ def test_what_is_no_frame_is_refused():
         ssd.from_tables(pl.DataFrame(WORKS_TABLE), id="pid", year="year")
 
 
-def test_more_works_change_no_number():
-    few = ssd.from_tables(pl.DataFrame(WORKS_TABLE)[:2], pl.DataFrame(CITES), **NAMES).works.collect()
-    many = ssd.from_tables(pl.DataFrame(WORKS_TABLE), pl.DataFrame(CITES), **NAMES).works.collect()
-    assert_frame_equal(few, many.filter(pl.col("original_id").is_in(["P1", "P2"])))
-
-
 def test_columns_with_names_of_works_are_kept():
     table = pl.DataFrame(
         {"work_id": [1, 2], "publication_year": 2000, "doi": ["https://doi.org/10.1/AB", None],

@@ -177,14 +177,6 @@ def test_an_input_that_lies_beside_the_output_is_not_taken_for_it(tmp_path):
             raise OSError(errno.EACCES, "no", str(tmp_path / name))
 
 
-def test_a_read_only_parent_is_a_storage_error(tmp_path):
-    if os.geteuid() == 0:
-        pytest.skip("root may write everywhere")
-    tmp_path.chmod(0o500)
-    with pytest.raises(StorageError, match="permissions"), atomic_folder(tmp_path / "result"):
-        pass
-
-
 def test_leftovers_of_killed_runs_are_removed_and_nothing_else(tmp_path):
     others = [".other.tmp-0123456789abcdef", ".result.tmp-of-mine", ".result.tmp-0123456789abcdee"]
     for name in (STALE, *others):
@@ -305,16 +297,6 @@ def test_a_failing_block_keeps_the_old_file(tmp_path, error):
     assert names(tmp_path) == ["a.txt"]
 
 
-def test_a_symbolic_link_to_a_file_is_kept_and_the_file_behind_it_replaced(tmp_path):
-    (tmp_path / "disk").mkdir()
-    (tmp_path / "disk" / "a.txt").write_text("old")
-    (tmp_path / "link").symlink_to(tmp_path / "disk" / "a.txt")
-    with atomic_file(tmp_path / "link") as path:
-        path.write_text("new")
-    assert (tmp_path / "link").is_symlink()
-    assert (tmp_path / "disk" / "a.txt").read_text() == "new"
-
-
 def test_a_full_disk_for_temporary_files_is_a_storage_error_and_an_input_is_not(tmp_path):
     with pytest.raises(StorageError, match=r"cannot write .*No space.* TMPDIR"), scratch_folder() as folder:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -354,12 +336,6 @@ def test_scratch_of_a_killed_run_is_gone_at_the_next_one_and_a_living_run_keeps_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_no_place_for_temporary_files_is_a_storage_error(tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "none"))
-    with pytest.raises(StorageError, match="cannot write"), scratch_folder():
-        pass
-
-
 def fill(folder: Path) -> None:
     (folder / "a.bin").write_bytes(bytes(1000))
     (folder / "b.json").write_text("{}")
@@ -395,15 +371,6 @@ def test_a_damaged_cached_folder_is_made_again_with_a_warning(tmp_path, damage, 
     assert names(made) == ["SHA256SUMS", "a.bin", "b.json"]
     assert (made / "a.bin").read_bytes() == bytes(1000)
     cached_folder(tmp_path / "kept", lambda _: pytest.fail("made again"))
-
-
-def test_of_two_runs_that_make_one_cached_folder_both_are_content(tmp_path):
-    def make(folder):
-        fill(folder)
-        cached_folder(tmp_path / "kept", fill)  # the other run, faster
-
-    assert names(cached_folder(tmp_path / "kept", make)) == ["SHA256SUMS", "a.bin", "b.json"]
-    assert names(tmp_path) == ["kept"]
 
 
 def test_a_folder_that_another_run_makes_while_it_is_looked_for_is_not_called_damaged(tmp_path, monkeypatch, caplog):
@@ -489,19 +456,6 @@ def test_a_second_run_on_the_same_folder_begins_anew_and_disturbs_nobody(tmp_pat
         shutil.rmtree(tmp_path / "result")
     assert names(tmp_path) == ["result"]
     assert names(tmp_path / "result") == ["first"]
-
-
-def test_a_folder_that_its_owner_finishes_while_the_lock_is_asked_for_is_not_taken(tmp_path, monkeypatch):
-    def lock_too_late(file):
-        monkeypatch.undo()
-        shutil.rmtree(tmp_path / ".result.unfinished")  # the owner has ended
-        return True
-
-    monkeypatch.setattr("sciscidata.storage.cache.try_lock", lock_too_late)
-    with resumable_folder(tmp_path / "result") as folder:
-        assert folder.parent.suffix != ".unfinished"
-        (folder / "whole").touch()
-    assert names(tmp_path) == ["result"]
 
 
 def test_a_killed_run_is_resumed(tmp_path):
@@ -640,19 +594,6 @@ for turn in range(60):
     assert [run.returncode for run in runs] == [0, 0, 0], errors
     assert names(tmp_path) == ["result"]
     assert (tmp_path / "result" / "first").read_text() == (tmp_path / "result" / "second").read_text()
-
-
-def test_a_file_that_cannot_be_read_for_now_costs_no_folder(tmp_path, monkeypatch):
-    target = cached_folder(tmp_path / "kept", fill)
-
-    def fail(path):
-        raise OSError(errno.EIO, "Input/output error", str(path))
-
-    monkeypatch.setattr("sciscidata.storage.cache.hash_file", fail)
-    with pytest.raises(OSError, match="Input/output error"):
-        cached_folder(target, lambda _: pytest.fail("made again"))
-    monkeypatch.undo()
-    assert cached_folder(target, lambda _: pytest.fail("made again")) == target
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such locks there")

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscirl.envs.dataset import Epochs, LabelDataset, LabelDatasetBuilder, order_papers
-from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
+from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, RENDERER, make_slice
@@ -75,12 +75,6 @@ def test_a_run_of_a_hundred_million_steps_takes_no_memory_before_it_begins(toy_s
     assert len(asyncio.run(builder_of(toy_slice, toy_model, n_epochs=10**30)())[0]) > 10**17
 
 
-def test_a_batch_larger_than_the_training_split_is_refused(toy_slice, toy_model):
-    builder_of(toy_slice, toy_model, batch_size=24, n_epochs=3).train_papers()
-    with pytest.raises(SciSciRLError, match="too few for one batch of 25 different ones"):
-        builder_of(toy_slice, toy_model, batch_size=25, n_epochs=3).train_papers()
-
-
 @given(paper_lists, st.integers(0, 3), st.integers(1, 16))
 def test_interleaved_any_stretch_has_each_class_in_proportion(papers, seed, size):
     ordered = order_papers(papers, seed, interleave=True)
@@ -90,24 +84,6 @@ def test_interleaved_any_stretch_has_each_class_in_proportion(papers, seed, size
         found = Counter(paper.gold.disruption_label for paper in stretch)
         for label, count in total.items():
             assert abs(found[label] - len(stretch) * count / len(papers)) <= 2
-
-
-def test_interleaved_batches_of_equal_class_counts_differ_by_one_at_most(toy_slice, toy_model):
-    builder = builder_of(toy_slice, toy_model, interleave=True, batch_size=4)
-    papers = builder.train_papers()
-    for start in range(0, len(papers), 4):
-        counts = Counter(paper.gold.disruption_label for paper in papers[start : start + 4])
-        assert max(counts[label] for label in LABELS) - min(counts[label] for label in LABELS) <= 1
-
-
-def test_the_defaults_are_those_of_the_published_runs():
-    defaults = {name: field._default for name, field in LabelDatasetBuilder.__chz_fields__.items()}
-    assert (defaults["batch_size"], defaults["group_size"], defaults["eval_group_size"], defaults["seed"]) == (
-        16,
-        2,
-        1,
-        0,
-    )
 
 
 def test_training_batches_are_full_and_held_out_batches_hold_every_paper(toy_slice, toy_model):
@@ -160,28 +136,6 @@ def test_too_few_papers_for_a_batch_is_said(toy_slice, toy_model):
 def test_impossible_sizes_are_refused(toy_renderer, options):
     with pytest.raises(SciSciRLError, match="needs a whole number of at least 1"):
         LabelDataset([], TaskRules(), toy_renderer, **{"batch_size": 1, "group_size": 1} | options)
-
-
-def test_a_missing_release_is_an_error(tmp_path, toy_model):
-    with pytest.raises(ReleaseError, match="is not a release"):
-        builder_of(tmp_path / "nowhere", toy_model).train_papers()
-
-
-def test_an_altered_release_is_an_error(tmp_path, toy_model):
-    folder = make_slice(tmp_path / "slice", 6, 3)
-    path = folder / "train.parquet"
-    path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(ReleaseError, match="altered"):
-        builder_of(folder, toy_model, batch_size=3).train_papers()
-
-
-def test_a_paper_that_can_never_fit_is_said_before_training(toy_slice, toy_model):
-    with pytest.raises(PromptError, match="Raise the cap"):
-        asyncio.run(builder_of(toy_slice, toy_model, max_paper_tokens=20, has_test=False)())
-
-
-def test_a_builder_of_another_size_is_one_replacement_away(toy_slice, toy_model):
-    assert chz.replace(builder_of(toy_slice, toy_model), group_size=8).group_size == 8
 
 
 def test_interleaved_by_both_labels_every_pair_of_a_joint_task_is_spread(toy_slice, toy_model):

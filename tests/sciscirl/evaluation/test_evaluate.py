@@ -17,7 +17,7 @@ from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_bench
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscidata.errors import StorageError
-from sciscirl.errors import PredictionsError, PromptError, ReleaseError, SciSciRLError
+from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
     evaluate_model,
@@ -161,20 +161,6 @@ def test_metrics_come_back_from_a_file_to_the_last_bit(test_papers, toy_renderer
     again = evaluate_predictions(tmp_path / "test.parquet")
     assert {name: again[name.removeprefix("test/")] for name in metrics} == metrics
     assert again["label_match/low"] <= again["label_match"] <= again["label_match/high"]
-
-
-@pytest.mark.parametrize("content", [None, b"not parquet", "empty", "columns"])
-def test_a_file_that_holds_no_predictions_is_one_clear_error(tmp_path, content):
-    path = tmp_path / "p.parquet"
-    if content == "empty":
-        pl.DataFrame(schema=PREDICTIONS).write_parquet(path)
-    elif content == "columns":
-        pl.DataFrame({"a": [1]}).write_parquet(path)
-    elif content is not None:
-        path.write_bytes(content)
-    with pytest.raises(PredictionsError) as caught:
-        evaluate_predictions(path)
-    assert "\n" not in str(caught.value)
 
 
 def test_predictions_that_cannot_be_written_are_said(tmp_path):
@@ -332,11 +318,6 @@ def test_each_evaluation_of_a_release_has_a_folder_of_its_own(options, name):
     assert config.baselines_out == Path("evaluations/small")
     given = replace(config, out=Path("mine"))
     assert (given.out, given.baselines_out) == (Path("mine"), Path("mine"))
-
-
-def test_baselines_alone_go_into_the_folder_of_the_release():
-    config = EvaluationConfig(release=Path("slices/small"))
-    assert config.out == config.baselines_out == Path("evaluations/small")
 
 
 def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_path, test_papers):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import logging
 import warnings
@@ -12,8 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from sciscidata.errors import ChangedFileError, StorageError
-from sciscidata.storage.sums import SUMS, read_json
+from sciscidata.errors import ChangedFileError
+from sciscidata.storage.sums import SUMS
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, evaluate_predictions, find_subject, measure
@@ -27,7 +26,7 @@ from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.config import make_config
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
-from sciscirl.runs.folder import begin_run, write_json
+from sciscirl.runs.folder import begin_run
 from sciscirl.task.papers import Gold, Paper, PaperView, read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice
@@ -207,18 +206,6 @@ def test_rows_with_values_of_another_type_and_flags_that_are_missing_are_clear_e
         check_predictions([row | {"has_think": True}, row | {"has_think": None}])
     with pytest.raises(PredictionsError, match=r"seed .* less than 2\*\*128"):
         bootstrap_intervals([row], seed=2**128)
-
-
-def test_metrics_that_cannot_be_written_are_one_clear_error_and_leave_nothing(tmp_path, monkeypatch):
-    def full(*_, **__):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    write_json(tmp_path / "metrics.json", {"n": 1})
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(StorageError, match="Free some disk space"):
-        write_json(tmp_path / "metrics.json", {"n": 2})
-    assert sorted(path.name for path in tmp_path.iterdir()) == [SUMS, "metrics.json"]
-    assert read_json(tmp_path / "metrics.json") == {"n": 1}
 
 
 def test_a_forecast_that_ties_is_wrong_is_invalid_and_is_counted(toy_slice, toy_renderer):

@@ -157,11 +157,6 @@ def test_answers_that_are_no_json_are_a_matter_of_form_not_of_classes():
     assert broken.startswith("500 of 500 answers were JSON, but only 200 kept the contract; does the model know")
 
 
-def test_off_is_off():
-    alarm = CollapseAlarm(ONE, "off")
-    assert alarm(COLLAPSED, 1) == {}
-
-
 @pytest.mark.parametrize(
     "change", [{"share_max": 1.1}, {"entropy_min": -0.1}, {"recall_min": True}, {"recall_min": "0"},
                {"share_max": float("nan")}, {"n_evaluations": 0}, {"n_papers": 0}]
@@ -221,8 +216,3 @@ def test_a_warned_run_goes_on(run_options, toy_renderer, monkeypatch, caplog):
     assert caplog.text.count("the model has collapsed") == 2
     rows = [json.loads(line) for line in (Path(run_options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
     assert [line["test/collapse/alarm"] for line in rows] == [0.0, 0.0, 0.0, 1.0, 1.0]
-
-
-def test_an_unknown_action_is_one_line(run_options):
-    with pytest.raises(SciSciRLError, match="collapse is 'panic', needs one of warn, stop, off"):
-        asyncio.run(train_preset(TrainOptions(**run_options, collapse="panic")))

@@ -23,7 +23,6 @@ from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
 from sciscirl.rl.config import make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
-from sciscirl.runs import folder as run_folder
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
 from sciscirl.runs.server_checks import check_server
@@ -85,12 +84,6 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
     assert (train.tracker is not None) == (name == "exp6")
     assert make_evaluator(resolve_run(options), config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
-
-
-def test_a_dry_run_of_a_joint_task_shows_both_labels(options):
-    text = render_dry_run(resolve_run(TrainOptions(**options | {"preset": "joint_balanced"}, max_steps=1)))
-    assert "disruptive, consolidating or neutral; and novel, balanced or conventional" in text
-    assert '"target": "joint"' in text
 
 
 def test_papers_are_shown_as_often_as_the_steps_take(options):
@@ -306,18 +299,6 @@ def test_a_file_in_the_way_of_the_folder_is_said(tmp_path):
         pass
 
 
-def test_no_commit_is_claimed_outside_a_checkout(monkeypatch, tmp_path):
-    monkeypatch.setattr(run_folder, "__file__", str(tmp_path / "sciscirl" / "runs" / "folder.py"))
-    (tmp_path / "sciscirl" / "runs").mkdir(parents=True)
-    assert run_folder.find_commit() is None
-
-
-@pytest.mark.skipif(not (REPOSITORY / ".git").exists(), reason="these files are no checkout")
-def test_the_commit_of_a_checkout_is_named():
-    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=REPOSITORY, capture_output=True, text=True, check=True)
-    assert run_folder.find_commit().removesuffix("+changes") == head.stdout.strip()
-
-
 def test_a_server_that_is_down_is_one_line(options):
     with pytest.raises(SciSciRLError, match=r"no Tinker server answers at http://127\.0\.0\.1:9 "):
         asyncio.run(train_preset(TrainOptions(**options, max_steps=1, base_url="http://127.0.0.1:9")))
@@ -373,11 +354,6 @@ def test_the_historical_model_is_said_to_be_retired_before_its_tokenizer_is_aske
         pytest.raises(SciSciRLError, match="model=Qwen/Qwen3-8B"),
     ):
         asyncio.run(train_preset(TrainOptions(preset="exp4", release=options["release"], base_url=url)))
-
-
-def test_a_chat_format_is_chosen_without_thinking():
-    assert choose_renderer("Qwen/Qwen3.8-27B") == "qwen3_8_disable_thinking"
-    assert choose_renderer(HISTORICAL_MODEL) == "llama3"
 
 
 @pytest.mark.parametrize(

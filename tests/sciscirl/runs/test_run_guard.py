@@ -23,7 +23,6 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.lab.report.runs import name_folders
 from sciscirl.lab.studies.repro_options import ReproConfig
 from sciscirl.lab.studies.sweep import plan_sweep
 from sciscirl.lab.studies.sweep_options import SweepOptions
@@ -255,21 +254,6 @@ def test_a_home_that_there_is_not_is_one_line(options):
             find("~nobody-of-this-name/run")
 
 
-def test_a_sweep_lies_where_its_runs_do(monkeypatch, tmp_path):
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("USERPROFILE", str(tmp_path))
-    (run,) = plan_sweep(SweepOptions(out="~/sweep"))
-    assert run.options.log_path == f"{tmp_path.as_posix()}/sweep/baseline/seed_0"
-
-
-def test_a_folder_that_no_disk_takes_is_one_line():
-    with (
-        pytest.raises(SciSciRLError, match=r"File name too long\. Choose another log_path"),
-        locked_folder(Path("x" * 300)),
-    ):
-        pass
-
-
 def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
     release, files = toy_slice, sorted(toy_slice.rglob("*"))
     known = {"release": release, "out": release, "model": toy_model, "renderer": RENDERER}
@@ -300,10 +284,6 @@ def test_a_group_that_can_teach_nothing_and_a_model_without_a_name_are_refused(o
         make_config(resolve_run(TrainOptions(**options, group_size=1)))
     with pytest.raises(SciSciRLError, match=r"^Preset\.model is '', needs text that is not empty"):
         Preset(name="x", change="", rules=TaskRules(), model="")
-
-
-def test_a_folder_that_nothing_tells_from_another_is_named_by_its_path(tmp_path):
-    assert name_folders([tmp_path, tmp_path]) == [str(tmp_path)] * 2
 
 
 def test_a_gpu_that_is_not_there_is_one_line(toy_model, monkeypatch):

@@ -11,8 +11,8 @@ import tinker
 from tinker_cookbook.supervised import train
 from tinker_cookbook.utils import ml_log
 
-from sciscirl.envs.env import LabelEnv, build_messages, read_action
-from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.envs.env import LabelEnv, read_action
+from sciscirl.errors import SciSciRLError
 from sciscirl.lab.sft.peft_backend import collate, collate_labels
 from sciscirl.options import PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
@@ -69,15 +69,6 @@ def test_the_gold_answer_stands_behind_the_prompt_that_is_sampled_from(
         assert answer.is_valid
         assert answer.label == paper.gold.disruption_label
         assert answer.confidence == 1.0
-
-
-@pytest.mark.parametrize("rules", [TaskRules(), TaskRules(contract="two_keys")])
-def test_a_gold_answer_earns_the_most_there_is(paper, rules, toy_renderer):
-    env = LabelEnv(paper, rules, toy_renderer)
-    example = build_example(paper, rules, toy_renderer)
-    step = asyncio.run(env.step(list(example.tokens[example.n_prompt :]), extra={"stop_reason": "stop"}))
-    assert step.reward == pytest.approx(0.75)
-    assert step.metrics["label_match"] == 1
 
 
 @pytest.mark.parametrize("name", PRESETS)
@@ -178,14 +169,6 @@ def test_a_chat_format_that_puts_thinking_in_front_of_the_answer_is_refused(pape
     thinking = make_renderer(toy_model, "qwen3")
     with pytest.raises(SciSciRLError, match=r"Qwen3Renderer does not write exactly the answer.*renderer="):
         build_example(paper, TaskRules(), thinking)
-
-
-def test_a_chat_format_with_another_prompt_in_training_is_refused(paper, toy_renderer, monkeypatch):
-    prompt = toy_renderer.build_generation_prompt(build_messages(paper, TaskRules(), toy_renderer)).to_ints()
-    other = tinker.ModelInput.from_ints([*prompt[:-1], prompt[-1] + 1])
-    monkeypatch.setattr(type(toy_renderer), "build_generation_prompt", lambda *_, **__: other)
-    with pytest.raises(SciSciRLError, match="exactly the answer behind the prompt"):
-        build_example(paper, TaskRules(), toy_renderer)
 
 
 @pytest.mark.parametrize("confidence", [0.0, 0.3, 1 / 3])
@@ -328,11 +311,6 @@ def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeyp
     with pytest.raises(SciSciRLError, match="no Tinker server answers"):
         asyncio.run(train_on_tinker(resolve_run(TinkerSftOptions(**options, base_url="http://127.0.0.1:9"))))
     assert not Path(options["log_path"]).exists()
-
-
-def test_an_altered_slice_is_said_before_anything_else(options, tmp_path):
-    with pytest.raises(ReleaseError, match="is not a release"):
-        render_dry_run(resolve_run(TinkerSftOptions(**{**options, "release": str(tmp_path)})))
 
 
 @pytest.mark.parametrize(

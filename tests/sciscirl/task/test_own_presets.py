@@ -10,7 +10,6 @@ import pytest
 
 from sciscirl.errors import PromptError, RewardError, SciSciRLError
 from sciscirl.presets import (
-    ALIASES,
     CHANGES,
     PRESETS,
     REWARD_NAMES,
@@ -250,13 +249,6 @@ def test_every_part_of_a_preset_has_a_name_to_change_it_by():
     assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights", "labels"}
 
 
-def test_readable_names_are_the_numbered_experiments():
-    assert [*ALIASES.values()] == [f"exp{number}" for number in range(1, 10)]
-    for alias, name in ALIASES.items():
-        assert find_preset(alias) is PRESETS[name]
-        assert alias not in PRESETS
-
-
 def test_the_page_shows_what_each_preset_changes():
     assert render_changes() in (REPOSITORY / "docs" / "rl" / "presets.md").read_text("utf-8")
 
@@ -268,23 +260,6 @@ def test_a_base_and_its_changes_make_up_each_preset():
         rules = changes.pop("adversarial", None)
         made = make_preset(preset.name, base=preset.base, **changes, **({"adversarial": rules} if rules else {}))
         assert replace(made, change=preset.change) == preset
-
-
-def test_plain_grpo_and_dapo_differ_by_what_dapo_adds():
-    just_rl, dapo = PRESETS["just_rl"], PRESETS["dapo"]
-    assert (just_rl.loss_fn, just_rl.num_substeps, just_rl.kl_penalty_coef) == ("importance_sampling", 1, 0.0)
-    tricks = (just_rl.interleave, just_rl.remove_constant_reward_groups, just_rl.dynamic_sampling)
-    assert tricks == (False, False, 0)
-    assert just_rl.rules == dapo.rules == PRESETS["exp4"].rules
-    assert dict(dapo.loss_fn_config) == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}
-    assert (dapo.kl_penalty_coef, dapo.dynamic_sampling > 0, dapo.num_substeps > 1) == (0.0, True, True)
-
-
-def test_evaluations_are_greedy_but_for_the_published_presets():
-    published = {"baseline", "exp1", "exp2", "exp3", "exp4", "exp5"}
-    assert {name: preset.eval_temperature for name, preset in PRESETS.items()} == {
-        name: float(name in published) for name in PRESETS
-    }
 
 
 def test_a_run_before_evaluations_had_a_temperature_is_judged_at_that_of_training():

@@ -25,7 +25,7 @@ from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
 from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, count_labels, name_gold, read_split
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, name_gold, read_split
 from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, render_prompt
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY, example_lines
@@ -214,23 +214,6 @@ def test_the_pure_half_loads_neither_tinker_nor_torch():
     assert "sciscirl" in loaded
 
 
-@pytest.mark.parametrize("name", PURE)
-def test_the_pure_half_imports_only_releases_labels_and_storage_of_sciscidata(name):
-    text = (REPOSITORY / "sciscirl" / f"{name.replace('.', '/')}.py").read_text("utf-8")
-    imported = {
-        line.split()[1] for line in text.splitlines() if line.startswith(("from sciscidata", "import sciscidata"))
-    }
-    data = {"sciscidata.release.release", "sciscidata.label_thresholds", "sciscidata.errors", "sciscidata.storage"}
-    data |= {"sciscidata.own_label", *(f"sciscidata.storage.{name}" for name in ("parquet", "small_files", "sums"))}
-    tools = {"sciscidata.options.checks", "sciscidata.terminal.messages"}  # they know no data
-    assert imported <= data | tools
-
-
-def test_no_label_is_in_two_vocabularies():
-    labels = [label for vocabulary in VOCABULARIES.values() for label in vocabulary]
-    assert len(labels) == len(set(labels))
-
-
 def test_a_paper_is_judged_by_the_labels_of_the_task():
     paper = Paper("W1", PaperView("t", "a", 2000, 1, None), Gold("neutral", None))
     assert paper.labels("disruption") == {"disruption_label": "neutral"}
@@ -239,12 +222,3 @@ def test_a_paper_is_judged_by_the_labels_of_the_task():
             paper.labels(target)
     with pytest.raises(ReleaseError, match="disruption_label is 'novel'"):
         name_gold("novel", "disruption")
-
-
-def test_labels_of_a_split_are_counted_by_vocabulary():
-    view = PaperView("t", "a", 2000, 1, None)
-    papers = [Paper(f"W{n}", view, Gold(("neutral", "disruptive")[n % 2], "novel")) for n in range(5)]
-    assert dict(count_labels(papers, "joint")) == {
-        "disruptive": 2, "consolidating": 0, "neutral": 3, "novel": 5, "balanced": 0, "conventional": 0,
-    }  # fmt: skip
-    assert count_labels([], "novelty") == (("novel", 0), ("balanced", 0), ("conventional", 0))

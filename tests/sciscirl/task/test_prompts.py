@@ -236,13 +236,6 @@ def test_text_without_spaces_is_cut_too():
     assert len(capped.abstract) > 200
 
 
-def test_the_tokenizer_is_asked_a_few_times_and_not_once_a_word():
-    asked = []
-    view = replace(VIEW, abstract="word " * 5000)
-    cap_view(view, 1000, lambda text: asked.append(text) or words(text))
-    assert len(asked) < 20
-
-
 def test_real_papers_are_shown_whole():
     works = ssd.scan_example().works.head(2_000).collect()
     for title, abstract, year, citations in works.select(

@@ -14,8 +14,8 @@ from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.errors import RewardError
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import parse_answer, render_answer
-from sciscirl.task.papers import VOCABULARIES, read_split
-from sciscirl.task.rewards import REWARDS, RewardTable, balance, score_answer
+from sciscirl.task.papers import read_split
+from sciscirl.task.rewards import REWARDS, RewardTable, score_answer
 from tests.sciscirl.papers import hostile_texts, write_slice
 
 # Case by case, as printed: valid and correct (disruptive, other), valid and wrong, contract broken, not JSON.
@@ -29,11 +29,6 @@ PUBLISHED = {
 }
 tables = st.sampled_from([table for table in REWARDS.values() if not table.is_balanced])
 labels = st.sampled_from(DISRUPTION_LABELS)
-EQUAL = [(label, 1) for vocabulary in VOCABULARIES.values() for label in vocabulary]
-
-
-def fit(table: RewardTable) -> RewardTable:
-    return balance(table, EQUAL) if table.is_balanced else table
 
 
 def broken_forms(gold: str, contract: str) -> list[str]:
@@ -100,12 +95,6 @@ def test_thinking_aloud_inside_a_valid_answer_costs_the_same(name, right, wrong)
     assert answer.is_valid
     assert score_answer(answer, "neutral", REWARDS[name]).total == right
     assert score_answer(answer, "disruptive", REWARDS[name]).total == wrong
-
-
-def test_thinking_before_the_answer_is_no_json_and_earns_the_least():
-    answer = parse_answer(f"<think>hm</think>{render_answer('neutral', 'two_keys')}", "two_keys")
-    assert score_answer(answer, "neutral", REWARDS["strong"]).total == -2.0
-    assert all(score_answer(answer, "neutral", fit(table)).total == table.bounds[0] for table in REWARDS.values())
 
 
 @given(
