@@ -26,20 +26,6 @@ _SIMPLE[list(b'"\\/nrtbf')] = True
 
 
 @kernel
-def count_line_ends(data):
-    """Count the line ends, in a tenth of the time of ``bytes.count``."""
-    n, at, one = 0, 0, np.uint64(1)
-    while at + WORD <= len(data):
-        ends = bytes_equal(data, at, _LINE_END)
-        while ends:
-            n, ends = n + 1, ends & (ends - one)
-        at += WORD
-    for place in range(at, len(data)):
-        n += data[place] == _LINE_END
-    return n
-
-
-@kernel
 def scan_lines(data, n_rows, n_items, tree):
     """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
 
@@ -454,77 +440,3 @@ def read_whole(data, spans):
                 number = number * 10 + (data[at] - _ZERO)
             numbers[i] = number
     return numbers
-
-
-@kernel
-def read_ids(data, offsets, prefix):
-    """Read texts of ``prefix`` and a number of at most 18 digits; -1 for other texts, and for zero."""
-    numbers = np.empty(len(offsets) - 1, np.int64)
-    for i in range(len(numbers)):
-        start, end = offsets[i] + len(prefix), offsets[i + 1]
-        is_plain = 0 < end - start <= _MOST_DIGITS
-        at = 0
-        while is_plain and at < len(prefix):
-            is_plain = data[offsets[i] + at] == prefix[at]
-            at += 1
-        number = 0
-        at = start
-        while is_plain and at < end:
-            is_plain = _ZERO <= data[at] <= _NINE
-            number = number * 10 + (data[at] - _ZERO)
-            at += 1
-        numbers[i] = number if is_plain and number > 0 else -1
-    return numbers
-
-
-@kernel
-def best_concepts(scores, levels, firsts, names, offsets, topic_firsts, most):
-    """Choose the concepts of each row: the ``most`` best by score, then name.
-
-    Without concepts, take its first topics.
-
-    ``names`` and ``offsets`` are the texts of all concepts, then of all topics. Returned are the places of the chosen
-    names, and where those of each row begin, with the end. The last is the place of the best concept of level 0, else
-    -1.
-    """
-    n_rows = len(firsts) - 1
-    chosen = np.empty(n_rows * most, np.int64)
-    ends = np.zeros(n_rows + 1, np.int64)
-    broad = np.empty(n_rows, np.int64)
-    used = 0
-    for row in range(n_rows):
-        begin = used
-        broad[row] = -1
-        for item in range(firsts[row], firsts[row + 1]):
-            if not (0 < scores[item] < np.inf) or offsets[item] == offsets[item + 1]:
-                continue
-            if levels[item] == 0 and (broad[row] < 0 or _is_better(scores, names, offsets, item, broad[row])):
-                broad[row] = item
-            place = used
-            while place > begin and _is_better(scores, names, offsets, item, chosen[place - 1]):
-                place -= 1
-            if place - begin < most:
-                used = min(used + 1, begin + most)
-                for i in range(used - 1, place, -1):
-                    chosen[i] = chosen[i - 1]
-                chosen[place] = item
-        if used == begin:
-            for topic in range(topic_firsts[row], topic_firsts[row + 1]):
-                item = firsts[n_rows] + topic
-                if used < begin + most and offsets[item] < offsets[item + 1]:
-                    chosen[used] = item
-                    used += 1
-        ends[row + 1] = used
-    return chosen[:used], ends, broad
-
-
-@njit(forceinline=True)
-def _is_better(scores, names, offsets, one, other):
-    if scores[one] != scores[other]:
-        return scores[one] > scores[other]
-    length, others = offsets[one + 1] - offsets[one], offsets[other + 1] - offsets[other]
-    for i in range(min(length, others)):
-        a, b = names[offsets[one] + i], names[offsets[other] + i]
-        if a != b:
-            return a < b
-    return length < others

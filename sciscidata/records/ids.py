@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
 from sciscidata.terminal.messages import counted
@@ -28,6 +29,12 @@ MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA
 BLANKS: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 _DOI_ADDRESS: Final = r"(?:(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*)"
 _DOI_PREFIX: Final = re.compile(f"^{_DOI_ADDRESS}+")
+_OPENALEX: Final = "https://openalex.org/"
+_ADDRESS: Final = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
+_MOST: Final = 10**18  # numbers of OpenAlex have at most 18 digits
+_OPENALEX_ID: Final = re.compile(rf"\s*{_ADDRESS}([WSV])0*([1-9][0-9]{{0,17}})/?\s*", re.I)
+#: W for works, S for venues, V for venues until 2022.
+Letter: TypeAlias = Literal["W", "S", "V"]
 #: The beginning of a DOI, in any form.
 DOI_START: Final = rf"(?i:{_DOI_ADDRESS}*10\.[0-9]+/)"
 #: A number that may have lost digits, and several ids in one text.
@@ -96,8 +103,7 @@ def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
     """Write ids of odd forms as they are numbered."""
     text = pl.col(ids.name).str.strip_chars(BLANKS)
     letters = "[SV]" if letter == "S" else letter
-    address = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
-    number = text.str.replace(rf"^(?i:{address}{letters})0*([0-9]+)/?$", "$1")
+    number = text.str.replace(rf"^(?i:{_ADDRESS}{letters})0*([0-9]+)/?$", "$1")
     number = number.str.replace(r"^(-?)0*([0-9]+)(?:\.0+)?$", "${1}${2}")
     is_float = text.str.contains(r"^-?[0-9]+\.0+$") & (number.str.strip_chars_start("-").str.len_bytes() >= 16)
     plain = pl.when(text.str.contains(f"^{DOI_START}")).then(bare_dois(text)).otherwise(number)
@@ -115,6 +121,39 @@ def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
             msg = f"{ids.name!r} holds {shown!r}, {what}."
             raise SchemaMismatchError(msg)
     return forms["plain"]
+
+
+def openalex_number(value: object, letter: Letter) -> int | None:
+    """Return the number of an OpenAlex id (a URL or bare, any case), or None if its letter is another."""
+    if not isinstance(value, str):
+        return None
+    digits = value[22:]
+    # Nearly all have this form; the pattern would give the same.
+    if value[:22] == _OPENALEX + letter and len(digits) <= 18 and digits.isdecimal() and digits.isascii():
+        return int(digits) or None
+    match = _OPENALEX_ID.fullmatch(value)
+    return int(match[2]) if match and match[1].upper() == letter else None
+
+
+def openalex_numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
+    """Return the numbers of OpenAlex ids with one of the letters, -1 for others and for null.
+
+    Example:
+        >>> openalex_numbers(pl.Series(["https://openalex.org/W7", "w8", "S9", "10", None]), "W").tolist()
+        [7, 8, -1, -1, -1]
+    """
+    from sciscidata._kernels.ids import number_texts  # numba takes a while to import
+
+    data, offsets = string_buffers(ids)
+    numbers = number_texts(data, offsets, np.uint8(ord(letters[0])), are_plain=False)
+    is_url = ids.str.starts_with(_OPENALEX + letters[0]).fill_null(value=False).to_numpy()
+    is_usual = is_url & (numbers > 0) & (numbers < _MOST)
+    numbers[~is_usual] = -1
+    odd = np.flatnonzero(~is_usual & (offsets[1:] > offsets[:-1]))
+    for place, value in zip(odd.tolist(), ids.gather(odd), strict=True):
+        candidates = (openalex_number(value, letter) for letter in letters)
+        numbers[place] = next((number for number in candidates if number is not None), -1)
+    return numbers
 
 
 def bare_dois(text: pl.Expr) -> pl.Expr:

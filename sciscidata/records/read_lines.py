@@ -16,6 +16,7 @@ from sciscidata.storage.decompression import skip
 _MB: Final = 1 << 20
 _LINES_PER_MB: Final = 1_000
 _FEW_BYTES: Final = 4_096
+_LINE_END: Final = ord("\n")
 
 
 class ReadLimits(NamedTuple):
@@ -203,6 +204,4 @@ def count_lines(piece: bytes) -> int:
     """
     if len(piece) < _FEW_BYTES:
         return 1 + piece.count(b"\n")
-    from sciscidata.records._scan_kernels import count_line_ends  # numba takes a while to import
-
-    return 1 + count_line_ends(np.frombuffer(piece, np.uint8))
+    return 1 + int(np.count_nonzero(np.frombuffer(piece, np.uint8) == _LINE_END))  # a third of the time

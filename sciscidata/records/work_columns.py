@@ -15,19 +15,15 @@ import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sciscidata._kernels.arrays import Float64Array, Int64Array, read_only
-from sciscidata._kernels.strings import is_utf8, string_buffers
+from sciscidata._kernels.arrays import Float64Array, Int64Array
+from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_index, decode_spans
-from sciscidata.records.ids import BLANKS, bare_doi
+from sciscidata.records.ids import BLANKS, bare_dois, openalex_numbers
 from sciscidata.records.work_row import (
     MAX_CONCEPTS,
     MISSING_OF,
-    QUOTED_URL,
-    URLS,
-    Letter,
     Work,
-    openalex_number,
     parse_work,
     raw_works_frame,
 )
@@ -56,7 +52,7 @@ TEXTS: Final = (
 Problem: TypeAlias = tuple[int, CorruptRecordError]
 _N_DATES = 2
 _MOST_BYTES = 1 << 30  # places are 32 bits
-_DOI = "https://doi.org/"
+_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _LEAST_ITEM = 32  # bytes of a concept or topic; real ones have 100
 _OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac", "primary_location.source",
@@ -86,37 +82,31 @@ class Leaves(NamedTuple):
 
 def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     """Make ROWS without abstracts; ``work_id`` is null where the id has an odd form."""
-    from sciscidata.records._scan_kernels import best_concepts  # numba takes a while to import
-
     n, n_concepts, n_topics = len(leaves.is_xpac), int(leaves.concept_firsts[-1]), int(leaves.topic_firsts[-1])
     first_name = (len(TEXTS) - _N_DATES) * n
     stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(BLANKS)
     stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
     dates = {str(place): leaves.texts.slice(place * n, n) for place in range(_N_DATES)}
-    names = string_buffers(stripped.slice(first_name, n_concepts + n_topics))
-    scored = read_only(leaves.scores), read_only(leaves.levels), leaves.concept_firsts
-    chosen, ends, broad = best_concepts(*scored, *names, leaves.topic_firsts, MAX_CONCEPTS)
+    concepts, broad = _best_concepts(leaves, stripped.slice(first_name, n_concepts + n_topics))
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
-    first_field = np.where(has_topic, n_concepts + n_topics + leaves.topic_firsts[:-1], -1)
-    places = np.concatenate([first_field, broad, chosen])
-    found = stripped.gather(np.where(places < 0, len(stripped) - 1, first_name + places))  # the last text is null
+    fields = first_name + n_concepts + n_topics + leaves.topic_firsts[:-1]
     given = {
-        "work_id": _numbers(texts["id"], "W"),
+        "work_id": openalex_numbers(texts["id"], "W"),
         "year": leaves.publication_year,
         "cited_by_count": leaves.cited_by_count,
         "topic": texts["primary_topic.field.display_name"],
-        "first_topic": found.slice(0, n),
-        "broad": found.slice(n, n),
-        "source": _numbers(texts["primary_location.source.id"], "S", "V"),
+        "first_topic": stripped.gather(np.where(has_topic, fields, len(stripped) - 1)),  # the last text is null
+        "broad": broad,
+        "source": openalex_numbers(texts["primary_location.source.id"], "S", "V"),
         "source_name": texts["primary_location.source.display_name"],
-        "venue": _numbers(texts["host_venue.id"], "S", "V"),
+        "venue": openalex_numbers(texts["host_venue.id"], "S", "V"),
         "venue_name": texts["host_venue.display_name"],
-        "doi": _bare_dois(texts["doi"]),
+        "doi": texts["doi"].to_frame().select(bare_dois(pl.first())).to_series(),
         "has_source": leaves.has_source,
         "is_retracted": leaves.is_retracted,
         "is_xpac": leaves.is_xpac,
-        "concepts": _lists(found.slice(2 * n), ends),
+        "concepts": concepts,
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
@@ -150,27 +140,30 @@ def _columns() -> list[pl.Expr]:
     return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
 
 
-def _numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
-    """Return the numbers of ids with one of the letters, -1 for others."""
-    from sciscidata.records._scan_kernels import read_ids
+def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Choose the concepts of each row, best score first, then by name; and its best concept of level 0.
 
-    data, offsets = string_buffers(ids)
-    numbers = read_ids(data, offsets, np.frombuffer(URLS[letters[0]].encode(), np.uint8))
-    odd = np.flatnonzero((numbers < 0) & (offsets[1:] > offsets[:-1]))
-    for place, value in zip(odd, ids.gather(odd) if odd.size else (), strict=True):
-        candidates = [number for letter in letters if (number := openalex_number(value, letter)) is not None]
-        numbers[place] = next(iter(candidates), -1)
-    return numbers
-
-
-def _bare_dois(dois: pl.Series) -> pl.Series:
-    doi = pl.col("doi")
-    bare = doi.str.strip_prefix(_DOI).str.strip_chars(BLANKS).str.strip_chars_end("./ ")
-    is_wide = doi.str.len_bytes() != doi.str.len_chars()
-    is_odd = ~doi.str.starts_with(f"{_DOI}10.") | is_wide | (bare.str.len_bytes() == 0)
-    made = dois.str.to_lowercase().to_frame("doi").select(bare=bare, is_odd=is_odd.fill_null(value=False))
-    odd = np.flatnonzero(made["is_odd"].to_numpy())
-    return made["bare"].scatter(odd, [bare_doi(value) for value in dois.gather(odd)]) if odd.size else made["bare"]
+    Without concepts, take its first topics. ``names`` are those of all concepts, then of all topics.
+    """
+    n, n_topics = len(leaves.is_xpac), int(leaves.topic_firsts[-1])
+    counts = [np.diff(firsts) for firsts in (leaves.concept_firsts, leaves.topic_firsts)]
+    listed = pl.DataFrame(
+        {
+            "row": np.concatenate([np.repeat(np.arange(n), count) for count in counts]),
+            # Topics get scores below zero, so that they come last, in their order.
+            "score": np.append(np.where(leaves.scores > 0, leaves.scores, np.nan), -1.0 - np.arange(n_topics)),
+            "is_broad": np.append(leaves.levels == 0, np.zeros(n_topics, np.bool_)),
+            "name": names,
+        }
+    ).filter(pl.col("score").is_finite() & pl.col("name").is_not_null())
+    listed = listed.sort("row", "score", "name", descending=[False, True, False])
+    rows, is_concept = listed["row"].to_numpy(), listed["score"].to_numpy() > 0
+    first = np.searchsorted(rows, rows)
+    is_chosen = (np.arange(len(rows)) - first < MAX_CONCEPTS) & (is_concept == is_concept[first])
+    broad = listed.filter("is_broad").unique("row", keep="first", maintain_order=True)
+    ends = np.searchsorted(rows[is_chosen], np.arange(n + 1))
+    no_names = pl.repeat(None, n, dtype=pl.String(), eager=True)
+    return _lists(listed["name"].filter(pl.Series(is_chosen)), ends), no_names.scatter(broad["row"], broad["name"])
 
 
 def _lists(values: pl.Series, ends: Int64Array) -> pl.Series:
@@ -208,7 +201,7 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tu
     concept_firsts, topic_firsts = firsts
     concept, topic = slice(concept_firsts[-1]), slice(topic_firsts[-1])
     listed = [item[_ITEM_LEAVES[0]][concept], item[_ITEM_LEAVES[1]][topic], item[_ITEM_LEAVES[2]][topic]]
-    numbers, ends, is_plain = read_numbers(data, *_bounds(other["referenced_works"]), QUOTED_URL)
+    numbers, ends, is_plain = read_numbers(data, *_bounds(other["referenced_works"]), _QUOTED_URL)
     is_given = {name: spans[:, 1] > 0 for name, spans in other.items()}
     leaves = Leaves(
         texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed, np.zeros((1, 2), np.int32)]))),
@@ -254,7 +247,7 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
         and not topics.null_count()
     ):
         return None
-    numbers = _numbers(cited.cast(pl.String), "W")
+    numbers = openalex_numbers(cited.cast(pl.String), "W")
     malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
     retracted, xpac = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
     return Leaves(

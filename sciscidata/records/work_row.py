@@ -12,16 +12,15 @@ from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from itertools import chain
 from operator import attrgetter
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import msgspec
 import numpy as np
 import polars as pl
 import pyarrow as pa
 
-from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
-from sciscidata.records.ids import MISSING, bare_doi
+from sciscidata.records.ids import MISSING, bare_doi, openalex_number
 from sciscidata.records.json_record import (
     RECORDS,
     Concept,
@@ -39,15 +38,6 @@ from sciscidata.schemas import CITATIONS, DATES, WORKS
 #: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
 PARSER_VERSION = 6
 MAX_CONCEPTS = 8
-QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
-Letter: TypeAlias = Literal["W", "S", "V"]
-URLS: dict[Letter, str] = {
-    "W": "https://openalex.org/W", "S": "https://openalex.org/S", "V": "https://openalex.org/V",
-}  # fmt: skip
-# At most 18 digits: any number of these fits into Int64.
-_OPENALEX_ID = re.compile(
-    r"\s*(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?([WSV])0*([1-9][0-9]{0,17})/?\s*", re.I
-)
 #: Words that are no value of these columns; DOIs are in lower case.
 MISSING_OF = dict.fromkeys(("title", "source_name", "language", "work_type"), frozenset(MISSING)) | {
     "doi": frozenset(map(str.lower, MISSING))
@@ -95,53 +85,18 @@ def parse_work(line: bytes) -> Work:
     """
     try:
         line.decode()  # msgspec does not check the text of unused fields
-        record = RECORDS.decode(line)
-        return _normalise(record, reference_lists([record.referenced_works])[0])
+        return _normalise(RECORDS.decode(line))
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        record = decode_loosely(line)
-        return _normalise(record, reference_lists([record.referenced_works])[0])
+        return _normalise(decode_loosely(line))
 
 
-def parse_lines(block: bytes) -> list[Work | CorruptRecordError | None]:
-    """Read a block of lines as ``parse_work`` reads each, in two thirds of the time.
-
-    None stands for a blank line.
-    """
-    if (n_lines := _count_lines_of_records(block)) is not None and is_utf8(block):
-        try:
-            records = RECORDS.decode_lines(block)
-            if len(records) == n_lines:
-                references = reference_lists([record.referenced_works for record in records])
-                return [_normalise(record, listed) for record, listed in zip(records, references, strict=True)]
-        except (msgspec.MsgspecError, UnicodeError, RecursionError, CorruptRecordError):
-            pass
-    return [_parse_line(line) for line in block.split(b"\n")]
-
-
-def _count_lines_of_records(block: bytes) -> int | None:
-    """Count the lines if each ends between two records, so that lines and records correspond; else None."""
-    n_lines, at = 1, block.find(b"\n")  # five times as fast as bytes.count
-    while at >= 0:
-        if block[at - 1 : at + 2] != b"}\n{":
-            return None
-        n_lines, at = n_lines + 1, block.find(b"\n", at + 1)
-    return n_lines
-
-
-def _parse_line(line: bytes) -> Work | CorruptRecordError | None:
-    try:
-        return parse_work(line) if line and not line.isspace() else None
-    except CorruptRecordError as error:
-        return error
-
-
-def _normalise(record: Record, references: tuple[list[int], int]) -> Work:
+def _normalise(record: Record) -> Work:
     work_id = openalex_number(record.id, "W") or openalex_number(record.ids and record.ids.openalex, "W")
     if work_id is None:
         msg = f"no OpenAlex id of a work (id is {shorten(record.id)})"
         raise CorruptRecordError(msg)
     source = venue_of(record)
-    listed, malformed = references
+    listed, malformed = _references(record.referenced_works)
     work = Work(
         work_id=work_id,
         publication_year=whole_number(record.publication_year, 1, 9999),
@@ -231,18 +186,6 @@ def citations_frame(works: Sequence[Work]) -> pl.DataFrame:
     return pl.DataFrame({"citing_id": citing, "cited_id": cited}, schema=CITATIONS)
 
 
-def openalex_number(value: Json, letter: Letter) -> int | None:
-    """Return the number of an OpenAlex id (a URL or bare, any case), or None if its letter is another."""
-    if not isinstance(value, str):
-        return None
-    digits = value[22:]
-    # Nearly all have this form; the pattern would give the same.
-    if value[:22] == URLS[letter] and len(digits) <= 18 and digits.isdecimal() and digits.isascii():
-        return int(digits) or None
-    found = _OPENALEX_ID.fullmatch(value)
-    return int(found[2]) if found and found[1].upper() == letter else None
-
-
 def source_number(source: Source | None) -> int | None:
     """Return the number of a venue, from the id of a source, or of a venue until 2022: they are the same.
 
@@ -269,29 +212,8 @@ def venue_of(record: Record) -> Source | None:
     return source if source and (source_number(source) is not None or source_number(older) is None) else older
 
 
-def reference_lists(raws: Sequence[msgspec.Raw]) -> list[tuple[list[int], int]]:
-    """Return the numbers of the works in each reference list, and how many entries are no id of a work.
-
-    The compiled loop reads 200,000 lists (209 MB) in 2.4 s. Polars takes 3.4 s to find the digits without checking what
-    is around them. msgspec takes 3.7 s without checking the digits. msgspec.MsgspecError is raised for JSON that is not
-    strict.
-
-    Example:
-        >>> reference_lists([msgspec.Raw(b'["https://openalex.org/W7"]'), msgspec.Raw(b'["W8","S9"]')])
-        [([7], 0), ([8], 1)]
-    """
-    from sciscidata.records._work_kernels import read_numbers  # numba takes a while to import
-
-    text = np.frombuffer(b"".join(raws) or b" ", np.uint8)
-    offsets = np.cumsum([0, *map(len, raws)])
-    numbers, ends, is_plain = (found.tolist() for found in read_numbers(text, offsets[:-1], offsets[1:], QUOTED_URL))
-    return [
-        (numbers[first:end], 0) if plain else _references(raw)
-        for first, end, plain, raw in zip(ends, ends[1:], is_plain, raws, strict=False)
-    ]
-
-
 def _references(raw: msgspec.Raw) -> tuple[list[int], int]:
+    """Return the numbers of the works in a reference list, and how many entries are no id of a work."""
     listed: Json = msgspec.json.decode(raw)
     if isinstance(listed, str):  # a list that was saved as text, or its only entry
         listed = [entry for entry in re.findall(r"""[^\s,;|\[\]"']+""", listed) if entry not in MISSING]

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from benchmarks.make_snapshot import synthetic_records
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.plain_text import clean_text
-from sciscidata.records.work_row import citations_frame, parse_lines, parse_work, rows_from_works, works_frame
+from sciscidata.records.work_row import citations_frame, parse_work, rows_from_works, works_frame
 from sciscidata.schemas import CITATIONS, WORKS
 from tests.conftest import example_lines
 
@@ -371,13 +371,6 @@ def some_records():
 # Many lines at once
 
 
-def parsed(line):
-    try:
-        return parse_work(line) if line.strip() else None
-    except CorruptRecordError as error:
-        return str(error)
-
-
 URL = "https://openalex.org/W"
 LINES = [
     b'{"id":"W1"}', b'{"id":"W2","referenced_works":[]}', b"", b" \t", b"{", b"[]", b'{"id":"A1"}',
@@ -399,12 +392,6 @@ LINES = [
 ]  # fmt: skip
 
 
-@given(st.lists(st.sampled_from(LINES), min_size=1, max_size=12))
-def test_lines_of_a_block_are_read_as_each_alone(lines):
-    found = [str(entry) if isinstance(entry, CorruptRecordError) else entry for entry in parse_lines(b"\n".join(lines))]
-    assert found == [parsed(line) for line in lines]
-
-
 def is_no_text(data):
     try:
         data.decode("utf-8", "surrogatepass")  # a lone surrogate is mended, as from an escape
@@ -419,28 +406,5 @@ def is_no_text(data):
 )
 def test_a_line_with_text_that_is_no_utf_8_is_no_json_whether_it_is_read_or_not(bad, field):
     line = b'{"id":"W1","x":"\xc3\xa9","%b":"%b"}' % (field, bad)
-    whole, broken = parse_lines(b'{"id":"W2","x":"\xc3\xa9"}\n' + line)
-    assert str(broken).startswith("not JSON: 'utf-8' codec can't decode byte")
-    assert [whole, str(broken)] == [parse_work(b'{"id":"W2"}'), parsed(line)]
-
-
-@pytest.mark.parametrize(
-    "block",
-    [
-        b'{"id":"W1"} {"id":"W2"}\n',  # as many records as lines, but not one in each
-        b'\n{"id":"W1"} {"id":"W2"}',
-        b'{"id":\n"W1"} {"id":"W2"}',
-        b'{"id":"W1","concepts":[{},\n{}]} {"id":"W2"}',
-        b'{"id":"W1","concepts":[{}\n,{}]} {"id":"W2"}',
-        b'{"id":"W1"}\r\n{"id":"W2"}\r\n',
-        b'{"id":"W1"} \n\t{"id":"W2"}',
-    ],
-)
-def test_a_line_holds_one_record_or_none_whatever_lies_beside_it(block):
-    found = [str(entry) if isinstance(entry, CorruptRecordError) else entry for entry in parse_lines(block)]
-    assert found == [parsed(line) for line in block.split(b"\n")]
-
-
-def test_real_records_are_read_alike_one_by_one_and_together():
-    lines = example_lines()[:500]
-    assert parse_lines(b"\n".join(lines)) == [parse_work(line) for line in lines]
+    with pytest.raises(CorruptRecordError, match=r"^not JSON: 'utf-8' codec can't decode byte"):
+        parse_work(line)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
@@ -65,6 +66,20 @@ def check(lines):
 @given(st.lists(st.sampled_from([*LINES, *ODD]), min_size=1, max_size=12))
 def test_odd_lines_are_read_as_each_alone(lines):
     check(lines)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [
+        b'{"id":"W1"} {"id":"W2"}\n',  # as many records as lines, but not one in each
+        b'{"id":\n"W1"} {"id":"W2"}',
+        b'{"id":"W1","concepts":[{},\n{}]} {"id":"W2"}',
+        b'{"id":"W1"}\r\n{"id":"W2"}\r\n',
+        b'{"id":"W1"} \n\t{"id":"W2"}',
+    ],
+)
+def test_a_line_holds_one_record_or_none_whatever_lies_beside_it(block):
+    check(block.split(b"\n"))
 
 
 def test_real_records_are_read_as_each_alone():

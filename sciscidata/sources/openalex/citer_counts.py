@@ -21,10 +21,10 @@ import polars as pl
 
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
-from sciscidata.errors import ApiError, CorruptRecordError
+from sciscidata.errors import ApiError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
-from sciscidata.records.work_row import Work, parse_lines, works_frame
+from sciscidata.records.work_row import Work, parse_work, works_frame
 from sciscidata.schemas import WORKS
 
 Answer: TypeAlias = dict[str, Any]
@@ -95,11 +95,8 @@ def part_of(answer: Answer, name: str) -> list[Any]:
 
 def works_of(answer: Answer) -> Iterator[Work]:
     """Parse the works of a list, like every other source."""
-    for work in parse_lines(b"\n".join(map(msgspec.json.encode, part_of(answer, "results")))):
-        if isinstance(work, CorruptRecordError):
-            raise work
-        if work is not None:  # the blank line of an empty list
-            yield work
+    for record in part_of(answer, "results"):
+        yield parse_work(msgspec.json.encode(record))
 
 
 def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
