@@ -206,10 +206,12 @@ def redraw_labels(
     n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
     cell, prior = _estimate_prior(rows, n_i, n_j, n_k, columns)
     counts = dict(rows["disruption_label"].value_counts().iter_rows())
+    at = rows.select(pl.arg_sort_by(*_COUNTS, *columns)).to_series()  # sums and searches do not depend on the order
     if most is not None:
         is_first = rows.select(pl.int_range(pl.len()).over("disruption_label") < most).to_series()
-        rows, at = rows.filter(is_first), is_first.to_numpy()
-        n_i, n_j, n_k, cell = n_i[at], n_j[at], n_k[at], cell[at]
+        at = at.filter(is_first[at])
+    rows, at = rows[at], at.to_numpy()
+    n_i, n_j, n_k, cell = n_i[at], n_j[at], n_k[at], cell[at]
     chances = np.empty((rows.height, _PAIRS, 3))
 
     def work(span: tuple[int, int]) -> None:
