@@ -245,6 +245,11 @@ def judge(said: np.ndarray, drawn: np.ndarray) -> tuple[float, float]:
     return f1[known].mean(), math.sqrt((influence**2).sum())
 
 
+def test_the_ceiling_does_not_depend_on_the_order_of_works():
+    counts = np.random.default_rng(3).poisson([2, 3, 9], (2_000, 3))
+    assert find_label_ceiling(scores(counts)) == find_label_ceiling(scores(counts[::-1]))
+
+
 def test_predictors_that_know_the_rates_stay_below_the_ceiling_in_1_000_worlds():
     """Accuracy and macro-F1, each of its best predictor: minus ceiling, in standard errors, the mean is near 0."""
     from sciscidata.disruption import _label_kernels as kernels
