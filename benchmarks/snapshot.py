@@ -5,7 +5,7 @@
 Writes the parts with make_snapshot.py first; in a folder that is named they stay for the next run. ``--before`` names
 an older clone of this repository, which reads the same parts. ``--real`` names JSON lines of real works, else those of
 the package; they are written as a snapshot and read too. Then memory against the number of parts, and two workers
-against one. Every measurement is user and system CPU time in a process of its own; MB are 10^6 bytes.
+against one. Each measurement has its own process. It is user and system CPU time; MB are 10^6 bytes.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, WORKS, require_c
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
 DISRUPTION_LABELS: Final = ("disruptive", "consolidating", "neutral")
 NOVELTY_LABELS: Final = ("novel", "balanced", "conventional")
+#: The disruption labels by rising ``cd_index``.
+LABELS_BY_INDEX: Final = ("consolidating", "neutral", "disruptive")
 
 #: Which values a label column may hold.
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(

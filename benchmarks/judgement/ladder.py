@@ -119,6 +119,8 @@ class Reward:
 
     def __init__(self, name: str, contract: str, shares: list[float]) -> None:
         self.name, self.contract, self.shares = name, contract, shares
+        n_labels = sum(share > 0 for share in shares)
+        self.weights = [1 / (n_labels * share) if share else 1.0 for share in shares]
         self.dual = [1 / len(LABELS)] * len(LABELS)
         self.recent: deque[Counter] = deque()
         self.earned: deque[np.ndarray] = deque(maxlen=4)  # right answers and all answers, by label, of each batch
@@ -129,7 +131,7 @@ class Reward:
         think = -1.0 if "<think>" in text else 0.0
         if problem:
             return (-1.0 if problem == "not_json" else -0.75) + think, None
-        weight = 1 / (sum(s > 0 for s in self.shares) * self.shares[gold]) if self.shares[gold] else 1.0
+        weight = self.weights[gold]
         label = said if self.contract == "two_keys" else int(np.argmax(said))
         if self.contract == "probabilities":
             aim = soft if self.name == "soft" else np.eye(len(LABELS))[gold]
@@ -159,11 +161,10 @@ class Reward:
         self.recent.append(Counter(label for label in said if label is not None))
         while len(self.recent) > 1 and sum(one.total() for one in self.recent) - self.recent[0].total() >= 256:
             self.recent.popleft()
-        weights = [1 / (sum(s > 0 for s in self.shares) * share) if share else 1.0 for share in self.shares]
         earned = np.zeros((2, len(LABELS)))
         for label, gold in zip(said, golds, strict=True):
             if label is not None:
-                earned[:, label] += weights[gold] * (label == gold), 1
+                earned[:, label] += self.weights[gold] * (label == gold), 1
         self.earned.append(earned)
         if self.name == "least_recall":
             for gold in {*golds}:
@@ -177,7 +178,6 @@ class Worker:
         torch.set_num_threads(1)
         torch.backends.cuda.matmul.allow_tf32 = True
         self.device, self.out, self.pack, self.number = device, out, Pack(pack), number
-        self.pack_path = pack
         self.kind = torch.bfloat16 if device == "cuda" else torch.float32
         self.start = read_weights(model)
         self.policy = Policy().to(device)
@@ -298,6 +298,7 @@ class Worker:
         """
         chosen = SFT | job
         rows = self.pack.rows(job["slice"], "test" if job.get("memory") else "train")
+        labels = self.pack.labels.copy()
         if job.get("memory"):
             self.pack.labels[rows] = self.rng.permutation(self.pack.labels[rows])
         n_steps = chosen["n_epochs"] * math.ceil(len(rows) / chosen["batch"])
@@ -320,7 +321,7 @@ class Worker:
             judged.append(self.judge(job | {"view": view}, "test", epoch=chosen["n_epochs"], view=view))
         if job.get("memory"):
             judged[-1]["shuffled"] = self.pack.labels[rows].tolist()
-            self.pack = Pack(self.pack_path)
+            self.pack.labels[:] = labels
         return {"judged": judged, "losses": [round(float(np.mean(part)), 4) for part in np.array_split(losses, 12)]}
 
     def learn_answers(self, job: dict[str, Any], rows: np.ndarray) -> torch.Tensor:

@@ -14,14 +14,13 @@ from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
 from sciscidata._support.parallel import run_all
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import FIELD_YEAR, LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import FIELD_YEAR, LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import check_value, checked_config
 from sciscidata.schemas import CD_SCORES, EXAMPLE, require_columns
 
 _COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
 _PAIRS = 16
-_LABELS: Final = ("consolidating", "neutral", "disruptive")  # the order of chances, from low to high
-_COLUMNS: Final = ("label_confidence", *(f"p_{label}" for label in _LABELS))
+_COLUMNS: Final = ("label_confidence", *(f"p_{label}" for label in LABELS_BY_INDEX))
 _FEWEST_WORKS = 100  # with a citer: a smaller cell takes the prior of a wider one
 _MOST_CITERS = 8  # of works from which a prior is estimated: those that need one
 _ROWS_AT_ONCE = 1 << 17
@@ -56,8 +55,8 @@ def compute_label_confidence(
         The rows of ``scores`` in their order. ``label_confidence`` (Float64, 0 to 1) is the probability of the work's
         own label, ``p_consolidating``, ``p_neutral`` and ``p_disruptive`` (Float64) that of each; they add up to 1.
         All are null where ``cd_index`` is null or NaN. Of labels by rank they add up to the probability of any label,
-        and are null in cells without cut-offs. Off by less than 1e-9 where n_k is below 256 or
-        has no say in the label, else by less than 1e-5.
+        and are null in cells without cut-offs. Off by less than 1e-9 where n_k is below 256 or has no say in the label,
+        else by less than 1e-5.
 
     Raises:
         SchemaMismatchError: when called, if a column is missing or has another type.
@@ -113,8 +112,8 @@ def find_label_ceiling(
     labels come from Poisson counts with at least one citer, and n_k as observed for a rate.
 
     The highest accuracy is that of the likeliest label of each pair of rates. The highest macro-F1 is searched: the
-    best predictor gives each label a factor and a handicap. Both are those of
-    expectations: a set of n works scatters around them by about 0.5 / sqrt(n).
+    best predictor gives each label a factor and a handicap. Both are those of expectations: a set of n works scatters
+    around them by about 0.5 / sqrt(n).
 
     Args:
         scores: CD_SCORES of all works that may be drawn. Works without an index or a citer are left out.
@@ -152,7 +151,7 @@ class Redraws(NamedTuple):
 
     def find_confidence(self) -> Float64Array:
         """Return how likely each work gets its own label again, the mean over its rates."""
-        places = self.labels.replace_strict({label: at for at, label in enumerate(_LABELS)}).to_numpy()
+        places = self.labels.replace_strict({label: at for at, label in enumerate(LABELS_BY_INDEX)}).to_numpy()
         return self.chances[np.arange(places.size), :, places].mean(axis=1)
 
     def find_ceiling(self, shares: Mapping[str, float] | None = None) -> LabelCeiling:
@@ -310,7 +309,7 @@ def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Arr
     if unknown or not sum(shares.values()) > 0:
         msg = f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."
         raise ConfigError(msg)
-    return np.array([shares.get(label, 0) / counts.get(label, 1) for label in _LABELS])
+    return np.array([shares.get(label, 0) / counts.get(label, 1) for label in LABELS_BY_INDEX])
 
 
 def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]) -> pl.DataFrame:
@@ -340,14 +339,14 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]
         own = np.select([cd <= low, (first <= cd) & (cd <= last), cd >= high], chances, np.nan)
         found[:, at] = [own, *chances]
 
+    n_threads = pl.thread_pool_size()
     if cut.cells:
         rows_of = rows.select(FIELD_YEAR, at=pl.int_range(pl.len())).group_by("field_year").agg("at")
         known = [(name, at) for name, at in rows_of.iter_rows() if name in cut.cells]
-        run_all(work_by_rank, known, pl.thread_pool_size())
-        return pl.DataFrame(dict(zip(_COLUMNS, found, strict=True))).fill_nan(None)
-    n_threads = pl.thread_pool_size()
-    step = max(_ROWS_AT_ONCE, -(-rows.height // n_threads))  # in one piece, works share most of what is computed
-    run_all(work, pairwise([*range(0, rows.height, step), rows.height]), n_threads)
+        run_all(work_by_rank, known, n_threads)
+    else:
+        step = max(_ROWS_AT_ONCE, -(-rows.height // n_threads))  # in one piece, works share most of what is computed
+        run_all(work, pairwise([*range(0, rows.height, step), rows.height]), n_threads)
     return pl.DataFrame(dict(zip(_COLUMNS, found, strict=True))).fill_nan(None)
 
 

@@ -15,7 +15,7 @@ from sciscidata.errors import EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
 from sciscidata.graph.graph import build_graph, require_times
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import Share, check_value, checked_config
 from sciscidata.schemas import CITATIONS, require_columns
 
@@ -33,7 +33,6 @@ MISSING_DATA: Final = pl.Schema(
         "ceiling_macro_f1": pl.Float64(),
     }
 )
-_LABELS: Final = ("consolidating", "neutral", "disruptive")
 _SPREAD: Final = 3_000  # works of each label: the ceiling is then right to about 0.003
 
 
@@ -135,7 +134,7 @@ def _compare(kind: str, share: float, whole: pl.DataFrame, rows: pl.DataFrame, c
         is_same=(pl.col("disruption_label") == pl.col("now")).fill_null(value=False), is_lost=pl.col("now").is_null()
     )
     parts: list[dict[str, object]] = []
-    for label in ("all", *_LABELS):
+    for label in ("all", *LABELS_BY_INDEX):
         before = both if label == "all" else both.filter(disruption_label=label)
         n = rows.height if label == "all" else rows.filter(disruption_label=label).height
         row = (kind, share, label, n, n / rows.height, before["is_same"].mean(), before["is_lost"].mean())

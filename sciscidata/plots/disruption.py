@@ -11,7 +11,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import DISRUPTION_LABELS, LabelThresholds
+from sciscidata.label_thresholds import DISRUPTION_LABELS, LABELS_BY_INDEX, LabelThresholds
 from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import (
     EDGE,
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LABELS = ("consolidating", "neutral", "disruptive")  # along the axis of the index
 _COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
@@ -107,8 +106,8 @@ def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThr
     ends = np.clip([-EDGE, low, high, EDGE], -EDGE, EDGE)
     # Where they lie in the picture, from 0 at its left to 1. The middle of a band is not that of its numbers.
     positions = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
-    for i, label in enumerate(_LABELS):
-        if positions[i] < positions[i + 1] and not thresholds.cells:  # each cell has bands of its own
+    for i, label in enumerate(LABELS_BY_INDEX):
+        if positions[i] < positions[i + 1] and not thresholds.cells:  # cells differ in their bands
             axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
             middle = (positions[i] + positions[i + 1]) / 2
             axes.text(
@@ -386,7 +385,7 @@ def _draw_labels(axes: Axes, compared: Mapping[str, Any], names: tuple[str, str]
     """Draw the table of labels, its axes in the order of the plane next to it."""
     counts = np.zeros((3, 3), np.int64)  # computed, published
     for cell in compared["labels"]:
-        counts[_LABELS.index(cell["computed"]), _LABELS.index(cell["published"])] = cell["works"]
+        counts[LABELS_BY_INDEX.index(cell["computed"]), LABELS_BY_INDEX.index(cell["published"])] = cell["works"]
     totals = counts.sum(axis=0)
     shares = counts / np.maximum(totals, 1)
     axes.imshow(shares, cmap=_COLOURS, vmin=0, vmax=1, origin="lower")
@@ -394,8 +393,8 @@ def _draw_labels(axes: Axes, compared: Mapping[str, Any], names: tuple[str, str]
         text = f"{counts[row, column]:,}" + (f"\n{shares[row, column]:.1%}" if totals[column] else "")
         colour = "white" if shares[row, column] < _BRIGHT else "black"
         axes.text(column, row, text, ha="center", va="center", fontsize=7, color=colour)
-    axes.set_xticks(range(3), _LABELS, fontsize=7)
-    axes.set_yticks(range(3), _LABELS, rotation=90, va="center", fontsize=7)
+    axes.set_xticks(range(3), LABELS_BY_INDEX, fontsize=7)
+    axes.set_yticks(range(3), LABELS_BY_INDEX, rotation=90, va="center", fontsize=7)
     axes.tick_params(length=0)
     axes.set_xlabel(f"label by {_index(names[0])}")
     axes.set_ylabel(f"label by {_index(names[1])}")

@@ -9,6 +9,7 @@ import polars as pl
 from sciscidata.disruption.label_stability import GROUPS, LABEL_STABILITY
 from sciscidata.disruption.missing_data import MISSING_DATA
 from sciscidata.frames import AnyFrame
+from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.plots._parts import write_share
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval
@@ -106,7 +107,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
     """
     rows = require_columns(effect, MISSING_DATA, frame_name="effect", stage="plot_missing_data").collect()
     gaps = rows.select("missing", "share").unique(maintain_order=True).rows()
-    colours = {"all": INK, **{label: COLOURS[label] for label in ("consolidating", "neutral", "disruptive")}}
+    colours = {"all": INK, **{label: COLOURS[label] for label in LABELS_BY_INDEX}}
     with drawing(look, heights_mm=(60, 60), share="y") as picture:
         for panel, column in zip(picture.panels, ("share_same", "label_share"), strict=True):
             for place, (label, colour) in enumerate(colours.items()):

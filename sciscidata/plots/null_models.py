@@ -10,7 +10,7 @@ import polars as pl
 
 from sciscidata.disruption.null_model import NULL_CD_INDEX
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels
+from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import collect_some, count_works, signed_log_axis, signed_log_edges, write_share
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, drawing, letter_panels
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_LABELS: Final = ("consolidating", "neutral", "disruptive")
 _FAR: Final = 2.0  # standard deviations of the draws
 _BANDS: Final = {
     f"z < −{_FAR:g}": COLOURS["consolidating"],
@@ -61,7 +60,7 @@ def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = No
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     linear, edges = signed_log_edges(cut.consolidating_max, cut.disruptive_min, 31)
     spread = np.zeros((2, edges.size - 1), np.int64)
-    by_label = {label: np.zeros(len(_BANDS), np.int64) for label in _LABELS}
+    by_label = {label: np.zeros(len(_BANDS), np.int64) for label in LABELS_BY_INDEX}
     band = (
         pl.when(pl.col("z").is_null()).then(3).when(pl.col("z") > _FAR).then(2).when(pl.col("z") < -_FAR).then(0)
     ).otherwise(1)

@@ -8,15 +8,13 @@ from typing import TypeAlias
 
 import polars as pl
 
-from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
+from sciscidata.label_thresholds import LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels, compute_labels
 from sciscidata.sampling.balance import BALANCED, class_quotas, quota_cells
 from sciscidata.sampling.filter import EligibilityConfig, join_candidates, mark_removals
 from sciscidata.sampling.split import SplitConfig, group_of_keys, split_keys
 
 #: One class: ("disruptive",), or ("disruptive", "novel") in a joint draw.
 Cell: TypeAlias = tuple[str, ...]
-
-_ORDERED = ("consolidating", "neutral", "disruptive")  # by rising cd_index
 
 
 @dataclass
@@ -105,8 +103,8 @@ class Demand:
         furthest = (n_i - n_j) / (n_i + n_j) if n_i + n_j else 0.0
         if furthest not in self._possible:
             ends = compute_disruption_labels(pl.DataFrame({"cd_index": [0.0, furthest]}), self.thresholds).collect()
-            low, high = sorted(_ORDERED.index(label) for label in ends["disruption_label"])
-            self._possible[furthest] = self.cells_with(_ORDERED[low : high + 1])
+            low, high = sorted(LABELS_BY_INDEX.index(label) for label in ends["disruption_label"])
+            self._possible[furthest] = self.cells_with(LABELS_BY_INDEX[low : high + 1])
         return self._possible[furthest]
 
     def cells_with(self, disruption_labels: Iterable[str]) -> frozenset[Cell]:

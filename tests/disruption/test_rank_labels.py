@@ -112,7 +112,7 @@ def test_the_confidence_of_a_cell_is_that_of_its_cut_offs() -> None:
     assert found.filter(pl.col("primary_field").is_null()).select(columns).null_count().row(0) == (
         found["primary_field"].null_count(),
     ) * len(columns)
-    # A gap has a probability of its own, and its works have no label.
+    # Works between the cut-offs have no label, but that has a probability.
     gaps = LabelThresholds(cells=dict.fromkeys(cells, (-0.5, -0.1, 0.1, 0.5)))
     found = compute_label_confidence(compute_labels(scores, gaps), gaps).collect().drop_nulls("p_neutral")
     assert found.select(pl.sum_horizontal(columns[1:]) < 1).to_series().all()

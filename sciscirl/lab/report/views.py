@@ -88,7 +88,7 @@ def _describe(run: Run) -> dict[str, str]:
         "release": release.strip(),
         "begun": run.facts.get("date"),
         "commit": run.facts.get("commit"),
-        # Prompts are whole pages; their names and SHA-256 tell them apart. Weights are told by the runs behind them.
+        # Prompts are whole pages, so show their names and SHA-256. The runs behind them tell weights apart.
         **{name: value for name, value in settings.items() if name not in {"prompt", "load_checkpoint"}},
         **{f"version of {name}": value for name, value in (run.facts.get("versions") or {}).items()},
     }
