@@ -31,12 +31,14 @@ ROWS = {
     "hidden": "SmolLM2, hidden states, logistic regression",
     "sft": "SmolLM2, SFT",
     "title": "SmolLM2, SFT, title alone",
+    "abstract": "SmolLM2, SFT, abstract alone",
     "all": "SmolLM2, SFT, year, citations and field shown",
     "soft": "SmolLM2, SFT on the chance of each label",
     "written": "SmolLM2, SFT on written chances",
     "leaning": "SmolLM2, SFT on 0.7 for the label, in writing",
     "just_rl": "RL from the base model, exp4's reward",
     "exp4": "SFT, then RL, exp4's reward",
+    "exp4_long": "the same, three passes",
     "exp5": "SFT, then RL, exp5's reward",
     "exp6": "SFT, then RL, exp6's reward",
     "least_recall": "SFT, then RL, dual variable on the least recall",
@@ -67,6 +69,8 @@ def keep(slices: Path, results: list[Path]) -> None:
         }
     by_name = {line["job"]["name"]: line for line in read_lines()} if (RESULTS / "ladder.jsonl.gz").exists() else {}
     for line in (json.loads(line) for path in results for line in path.read_text("utf-8").splitlines()):
+        if "error" in line:
+            continue  # a job that failed; a later line has it
         line.pop("paid", None)  # answers; sciscirl paid the same for each
         for judged in line["judged"]:
             if judged["side"] == "dev":
@@ -86,7 +90,7 @@ def read_lines() -> list[dict[str, Any]]:
 
 def find_row(name: str) -> str:
     """Return the row of a job: ``sft_two_title_0`` is a ``title``, ``exp8_soft_three_0`` an ``exp8_soft``."""
-    inner = next((row for row in ("title", "all") if f"_{row}_" in name), None)
+    inner = next((row for row in ("title", "abstract", "all") if f"_{row}_" in name), None)
     return inner or max((row for row in ROWS if name.startswith(f"{row}_")), key=len, default=name)
 
 
