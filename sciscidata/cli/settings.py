@@ -153,11 +153,6 @@ def resolve(settings: Settings) -> BuildConfig:
 
     The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``. A
     ConfigError says that a section, name or value is not known, or has no effect.
-
-    Example:
-        >>> config = resolve({"": {"source": "synthetic", "out": "slices/demo"}, "split": {"n_train": 60}})
-        >>> config.split.n_train, config.source.n_works
-        (60, 100000)
     """
     by_section = {section: _prepared(section, values) for section, values in settings.items()}
     top = by_section.pop("", {})

@@ -16,13 +16,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata._kernels.portable_math import sigmoid
 from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
@@ -44,7 +42,7 @@ from sciscidata.release.manifest import (
     list_data_files,
 )
 from sciscidata.release.release import check_target, read_release, write_release
-from sciscidata.release.verify import _check_labels, verify_release
+from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
@@ -710,52 +708,6 @@ def test_other_balances_and_rules_verify_too(tmp_path: Path, balance: Any, rule:
         assert set(release.manifest["class_counts"]["train"]["novelty_label"].values()) == {9}
 
 
-@pytest.fixture
-def by_uzzi(tmp_path: Path) -> Path:
-    works, split, thresholds = make_works(), SplitConfig(n_train=60, n_test=15), LabelThresholds(novelty_rule="uzzi")
-    stated = manifest(split) | {"thresholds": asdict(thresholds)}
-    stated |= {"atypicality": ATYPICALITY}
-    drawn = draw_novel(works, split, thresholds)
-    return write_release(drawn, works, tmp_path / "uzzi", manifest=stated, scores_file=False).folder
-
-
-def relabel(frame: pl.DataFrame, old: str | None, new: str | None) -> pl.DataFrame:
-    is_old = pl.col("novelty_label").eq_missing(pl.lit(old))
-    return frame.with_columns(pl.when(~is_old).then("novelty_label").otherwise(pl.lit(new)).alias("novelty_label"))
-
-
-@pytest.mark.parametrize(
-    ("old", "new"), [("novel", "balanced"), ("balanced", "conventional"), ("conventional", "novel"), ("novel", None)]
-)
-def test_a_label_of_uzzis_rule_that_contradicts_the_sigmoids_is_found(by_uzzi: Path, old: str, new: str) -> None:
-    verify_release(by_uzzi)
-    n = read_release(by_uzzi).train["novelty_label"].eq(old).sum()
-    rewrite(by_uzzi, "train", lambda frame: relabel(frame, old, new))
-    with pytest.raises(VerificationError) as caught:
-        verify_release(by_uzzi)
-    found = re.search(r"train: novelty_label of (\d+) rows? contradicts the score", str(caught.value))
-    # A score that equals that of a cut does not tell in which split z was: z_p10 of 0, z_median of 2. Where both labels
-    # are that of one cell alone, the other cut is enough.
-    assert found is not None
-    assert 0 < int(found[1]) <= n
-    assert (int(found[1]) == n) == (new is None or {old, new} == {"conventional", "novel"})
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "is_found"),
-    [("novel", "balanced", False), ("novel", "Novel", True), ("novel", None, True), (None, "novel", True)],
-)
-def test_of_ranks_alone_a_uzzi_label_cannot_be_told_but_its_presence_can(
-    by_uzzi: Path, old: str | None, new: str | None, is_found: bool
-) -> None:
-    ranked = ATYPICALITY | {"config": asdict(NoveltyConfig(score="rank"))}
-    rewrite(by_uzzi, "train", lambda frame: relabel(frame, old, new))
-    restate(by_uzzi, atypicality=ranked)
-    with pytest.raises(VerificationError) as caught:
-        verify_release(by_uzzi)
-    assert ("novelty_label of" in str(caught.value)) == is_found
-
-
 @pytest.mark.parametrize("balance", ["disruption", "novelty"])
 def test_uzzi_labels_that_contradict_the_ranks_of_their_year_are_found(tmp_path: Path, balance: Any) -> None:
     works, split = make_works(), SplitConfig(n_train=60, n_test=15, balance=balance)
@@ -769,35 +721,6 @@ def test_uzzi_labels_that_contradict_the_ranks_of_their_year_are_found(tmp_path:
     rewrite(folder, "train", lambda frame: frame.with_columns(pl.col("novelty_label").replace(swapped)))
     with pytest.raises(VerificationError, match="train: novelty_label of"):
         verify_release(folder)
-
-
-@pytest.mark.parametrize(
-    ("novelty", "label", "is_found"),
-    [
-        (0.9, "novel", False),  # tail novelty: novel or balanced
-        (0.9, "balanced", False),
-        (0.9, "conventional", True),
-        (0.1, "conventional", False),
-        (0.1, "balanced", False),
-        (0.1, "novel", True),
-    ],
-)
-def test_where_the_cut_lies_beyond_the_sigmoids_the_other_half_is_still_checked(
-    novelty: float, label: str, is_found: bool
-) -> None:
-    highest = float(sigmoid(np.array([8.0]))[0])
-    row = {"openalex_id": "W1", "publication_year": 2000, "cd_index": 0.0, "disruption_label": "neutral"}
-    row |= {"novelty_score": novelty, "conventionality_score": highest, "novelty_label": label}
-    stated = {"config": {"score": "sigmoid"}, "conventionality_cut": 69.0}
-    found = _check_labels("train", pl.DataFrame([row]), LabelThresholds(novelty_rule="uzzi"), stated)
-    assert bool(list(found)) == is_found
-
-
-def test_below_the_highest_sigmoid_a_cut_beyond_it_is_not_reached() -> None:
-    row = {"openalex_id": "W1", "publication_year": 2000, "cd_index": 0.0, "disruption_label": "neutral"}
-    row |= {"novelty_score": 0.9, "conventionality_score": 0.99, "novelty_label": "balanced"}
-    stated = {"config": {"score": "sigmoid"}, "conventionality_cut": 69.0}
-    assert list(_check_labels("train", pl.DataFrame([row]), LabelThresholds(novelty_rule="uzzi"), stated))
 
 
 @pytest.mark.parametrize("was_there", [True, False])
