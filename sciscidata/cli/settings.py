@@ -71,10 +71,6 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
     ``--labelled`` names labelled files, because ``--input`` names records; ``--only-field`` and ``--only-venue`` are
     filters, because ``--field`` and ``--venue`` name columns. Flags of an own
     label begin with ``--label``.
-
-    Example:
-        >>> name_flag("split", "seed", Hint(int)), name_flag("novelty", "seed", Hint(int))
-        ('--seed', '--novelty-seed')
     """
     if (section, name) in _OTHER_FLAGS:
         return _OTHER_FLAGS[section, name]

@@ -536,12 +536,7 @@ def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, str]]:
 
 
 def _show_plain(words: object) -> str:
-    r"""Write words of others as one line of Markdown that means nothing but these words.
-
-    Example:
-        >>> print(_show_plain("# [a](javascript:b) <script> at www.example.org"))
-        \# \[a\](javascript:b) \<script\> at www\.example.org
-    """
+    r"""Write words of others as one line of Markdown that means nothing but these words."""
     return _MARKUP.sub(r"\\\g<0>", " ".join(str(words).split()))
 
 
@@ -560,17 +555,7 @@ def _name_work(work: Mapping[str, Any]) -> str:
 
 
 def _render_yaml(value: Mapping[str, Any], indent: str = "") -> list[str]:
-    r"""Write an object with lists of texts or objects as YAML; texts and numbers are JSON, which YAML reads.
-
-    Example:
-        >>> print("\n".join(_render_yaml({"tags": ["a"], "configs": [{"name": "x", "files": ["b"]}]})))
-        tags:
-        - "a"
-        configs:
-        - name: "x"
-          files:
-          - "b"
-    """
+    r"""Write an object with lists of texts or objects as YAML; texts and numbers are JSON, which YAML reads."""
     lines: list[str] = []
     for key, inner in value.items():
         if not isinstance(inner, list):

@@ -119,12 +119,7 @@ def lacks_scores(manifest: Mapping[str, Any]) -> bool:
 
 
 def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
-    """Say how high any predictor of the disruption labels can get, if the manifest knows it.
-
-    Example:
-        >>> describe_ceiling({"ceiling": {"accuracy": 0.7, "macro_f1": 0.69, "works": 9}})
-        'highest expected of any predictor of the disruption label: accuracy 0.700, macro-F1 0.690'
-    """
+    """Say how high any predictor of the disruption labels can get, if the manifest knows it."""
     ceiling = manifest.get("ceiling")
     if ceiling is None:
         return None
@@ -140,12 +135,7 @@ def list_left_out(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the files of the splits of a release, and the file of scores if the manifest lists it.
-
-    Example:
-        >>> list_data_files({"files": {"scores.parquet": {}}})
-        ('train.jsonl', 'train.parquet', 'test.jsonl', 'test.parquet', 'scores.parquet')
-    """
+    """Name the files of the splits of a release, and the file of scores if the manifest lists it."""
     files = manifest.get("files")
     scores = (SCORES_FILE,) if isinstance(files, dict) and SCORES_FILE in files else ()
     return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()), *scores)

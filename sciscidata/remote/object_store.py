@@ -89,24 +89,12 @@ _UPLOADS: Final = 4  # parts of a larger object that are on their way together
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
-    """Whether a folder or file is named by a URL.
-
-    Example:
-        >>> is_url("s3://openalex"), is_url("openalex")
-        (True, False)
-    """
+    """Whether a folder or file is named by a URL."""
     return isinstance(place, str) and _URL.match(place) is not None
 
 
 def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> None:
-    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL.
-
-    Example:
-        >>> refuse_url(Path("s3://bucket/cd.parquet"), "out")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: out begins with s3:/, as a URL in a Path does. Give it as text: s3://.
-    """
+    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL."""
     scheme = str(place).partition(":")[0]
     if remedy and (is_url(place) or _URL_AS_PATH.match(str(place))):
         msg = f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}"
