@@ -406,25 +406,6 @@ def list_changes(preset: Preset) -> dict[str, object]:
     return {name: value for name, value in changes.items() if value != {} or own[name] == {}}
 
 
-def render_changes() -> str:
-    """Write what each preset changes of the one it starts from, as a table of Markdown.
-
-    Example:
-        >>> print(render_changes().splitlines()[3])
-        | `exp1` | `definitions` | `baseline` | `style=ontology` |
-    """
-    rows = ["| preset | also called | starts from | what it changes |", "|---|---|---|---|"]
-    for preset in PRESETS.values():
-        names = [f"`{name}`" if name else "" for name in (preset.name, find_alias(preset.name), preset.base)]
-        told = [f"{name}={_tell(value)}" for name, value in list_changes(preset).items()]
-        rows.append(f"| {' | '.join(names)} | {', '.join(f'`{one}`' for one in told)} |")
-    return "\n".join(rows)
-
-
-def _tell(value: object) -> str:
-    return ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
-
-
 def render_presets() -> str:
     """Write the presets as a table for a terminal, one line each.
 

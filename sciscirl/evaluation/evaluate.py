@@ -36,6 +36,7 @@ from sciscirl.metrics.predictions import find_target, read_predictions, write_pr
 from sciscirl.options import (
     OF_EVALUATION,
     AnswersBy,
+    Precision,
     PriorCorrection,
     TaskOptions,
     Threads,
@@ -46,8 +47,6 @@ from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, r
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
-    expand_home,
-    find_adapter,
     find_ceiling,
     find_checkpoint,
     find_eval_split,
@@ -61,7 +60,6 @@ from sciscirl.runs.folder import (
     write_json,
 )
 from sciscirl.runs.lineage import render_start
-from sciscirl.runs.model_files import RUN_CONFIG, Precision, find_base_model
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -228,7 +226,7 @@ async def evaluate_model(
     _compare_releases(subject, config.release)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
-        base = find_base_model(subject.local_model)
+        base = load_part("find_base_model")(subject.local_model)
     else:
         if given := [name for name in _LOCAL if getattr(config, name) is not None]:
             msg = f"EvaluationConfig.{given[0]} has no effect: the model is on a server, which decides. Leave it out."
@@ -427,19 +425,19 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    start = settings.load_checkpoint if step == 0 else None
-    is_base = step == 0 and start is None and not is_here
-    if step == 0 and is_here:
-        weights = _find_begin_here(folder, content)
-    elif start is not None:
-        weights = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
-    else:
-        weights = None if step is None or is_base else _find_weights(folder, step)
+    checkpoint = _find_weights(folder, step) if step else None
+    local_model: Path | None = None
+    if is_here:
+        local_model, checkpoint = load_part("find_local_weights")(folder, content, step, checkpoint), None
+    elif step is None:
+        checkpoint = _find_checkpoint(folder)
+    elif step == 0 and (start := settings.load_checkpoint) is not None:
+        checkpoint = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
     return Subject(
         preset=preset,
         renderer_name=settings.renderer,
-        checkpoint=None if is_here or is_base else weights or _find_checkpoint(folder),
-        local_model=(Path(weights) if weights else find_adapter(folder)) if is_here else None,
+        checkpoint=checkpoint,
+        local_model=local_model,
         trained_on=facts.release.manifest_sha256,
         n_train=settings.n_train,
         n_held_out=settings.n_held_out,
@@ -472,25 +470,6 @@ def _find_weights(folder: Path, step: int) -> str:
         msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
         raise SciSciRLError(msg)
     return kept[step]
-
-
-def _find_begin_here(folder: Path, facts: Mapping[str, Any]) -> str:
-    """Find what a run on this machine began with: weights of another run, or the base model as it is."""
-    settings, begun_from = facts["settings"], facts.get("begun_from")
-    if begun_from:
-        start = expand_home(str(read_json(folder / RUN_CONFIG)["load_checkpoint"])) / begun_from["path"]
-        if start.is_dir():
-            return str(start)
-        msg = f"{folder} began with {start}, which is gone. Put it back, or choose another step."
-    elif settings.get("quantize") == "none" and Path(settings["model"]).is_dir():
-        return settings["model"]
-    else:
-        how = " in four bits" if settings.get("quantize") == "nf4" else ""
-        msg = (
-            f"{folder} began with {settings['model']}{how}, which cannot be asked without an adapter: only a folder "
-            "with a model as it is can. Choose another step, or evaluate such a folder: local_model=..."
-        )
-    raise SciSciRLError(msg)
 
 
 def _compare_releases(subject: Subject, release: Path) -> None:

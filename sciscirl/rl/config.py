@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Mapping
 from functools import partial
-from types import MappingProxyType
-from typing import Final
 
 import chz
 from tinker_cookbook.rl import train
@@ -23,39 +20,6 @@ from sciscirl.options import Run, TrainOptions, refuse_without_effect
 from sciscirl.presets import BASE, PUBLISHED, Preset
 from sciscirl.runs.folder import METRICS_FILE, read_rows
 from sciscirl.task.papers import EVAL_SPLITS
-
-_ONLY_SPEED: Final = "it changes how fast or how closely a run can be watched, not what is learned"
-#: Fields of the cookbook's configuration of reinforcement learning that no option reaches, and why. Fields of other
-#: versions may be among them.
-NOT_REACHED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "recipe_name": "follows from the target",
-        "evaluator_builders": "always our evaluator, so that all runs are judged alike",
-        "termination": "always off: the reward table alone says what a cut-off answer earns",
-        "session_name": "only a name in Tinker's console; `wandb_name` sets it",
-        "compute_post_kl": "a second forward pass each step, for a number that does not change training",
-        "enable_trace": _ONLY_SPEED,
-        "span_chart_every": _ONLY_SPEED,
-        "async_config": "answers would come from older weights; the batch term would not count them",
-        "stream_minibatch_config": "the same gradient in smaller pieces; " + _ONLY_SPEED,
-        "rolling_save_every": "`save_every` keeps checkpoints that can be sampled from too",
-        "rolling_ttl_seconds": "as `rolling_save_every`",
-        "num_groups_to_log": "4 readable examples a step; all rollouts are in the folder",
-        "rollout_json_export": "always on: the collapse alarm and the batch term read the rollouts",
-        "num_epochs": "(from 0.6.1 on) our batches hold all epochs of `n_epochs`",
-    }
-)
-#: What the cookbook's loop fixes or never sends, and a Tinker server would take.
-FIXED: Final[Mapping[str, str]] = MappingProxyType(
-    {
-        "Adam's beta1, beta2, eps": "fixed at 0.9, 0.95, 1e-8; `sft` reaches them",
-        "weight decay, gradient clipping": "never sent: none",
-        "learning-rate schedule": "constant; `sft` falls linearly to 0",
-        "division of advantages by their deviation": "none: rewards are only centred within a group",
-        "seed and layers of the adapter": "never sent: the server's seed; all layers",
-        "top_k and seed of sampling": "never sent: all tokens, and another draw each time",
-    }
-)
 
 
 def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:

@@ -26,11 +26,10 @@ from sciscidata.release.release import MANIFEST
 from sciscidata.storage import path_inside, real_path
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import hold_folder
-from sciscidata.storage.paths import hash_file, remove_folder
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
-from sciscidata.storage.sums import SUMS, check_sealed, is_listed, read_json, seal_file, sealed_file
+from sciscidata.storage.sums import check_sealed, is_listed, read_json, seal_file, sealed_file
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.model_files import ADAPTER_FILES, TRAINED_ON_FILE
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 from sciscirl.task.registry import PLUGINS
 
@@ -105,6 +104,8 @@ LOOKS_FILE: Final = "test_looks.jsonl"
 LOGS: Final = (METRICS_FILE, CHECKPOINTS_FILE)
 #: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
+#: The files of an adapter that was trained on one's own hardware.
+ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 #: The folder of a trained adapter within that of its run.
 ADAPTER: Final = "adapter"
 #: End of the message of a failure after which a run can be resumed.
@@ -432,29 +433,6 @@ def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
         )
         raise SciSciRLError(msg)
     return cast("dict[str, dict[str, Any]]", facts)
-
-
-def find_adapter(folder: Path) -> Path:
-    """Return the adapter that a run on your own hardware has trained."""
-    if not (folder / ADAPTER).is_dir():
-        msg = (
-            f"{folder} has no {ADAPTER}: a run with --backend peft or local leaves one at its end. Resume it if it "
-            "is one: resume=True. The weights of other runs lie on their server."
-        )
-        raise SciSciRLError(msg)
-    for name in (*ADAPTER_FILES, TRAINED_ON_FILE):
-        if not (folder / ADAPTER / name).is_file():
-            msg = (
-                f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
-            )
-            raise SciSciRLError(msg)
-    sums = [record.get("sha256") for record in read_checkpoints(folder)]
-    known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]
-    held = folder / ADAPTER / SUMS
-    if known and not (held.is_file() and hash_file(held) in known):
-        msg = f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
-        raise SciSciRLError(msg)
-    return folder / ADAPTER
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from sciscirl.presets import Preset
 from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator
 from sciscirl.rl.dry_run import render_plan
 from sciscirl.rl.train import enter_collapse, list_settings, make_last_alarm
-from sciscirl.runs.chat_format import load_tokenizer, warn_of_renderer
+from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     begin_run,
@@ -48,7 +48,6 @@ from sciscirl.runs.folder import (
     plan_run,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.offline import dry_run
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig

@@ -14,6 +14,8 @@ from sciscidata.errors import SciSciDataError, UnsafeNameError
 from sciscidata.storage import small_files
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.lab.models import adapter_files
+from sciscirl.lab.models.adapter_files import find_broken
 from sciscirl.lab.report.comparison import _columns, _find_facts
 from sciscirl.lab.report.figures import plot_shares
 from sciscirl.lab.report.report import ReportConfig, write_report
@@ -24,7 +26,6 @@ from sciscirl.lab.studies.repro_options import Axes, plan_cells
 from sciscirl.lab.sweep_folder import begin_sweep
 from sciscirl.presets import find_preset
 from sciscirl.runs import folder as run_folder
-from sciscirl.runs import model_files
 from sciscirl.runs.folder import (
     _read_begun,
     begin_run,
@@ -37,7 +38,6 @@ from sciscirl.runs.folder import (
     read_checkpoints,
     read_rows,
 )
-from sciscirl.runs.model_files import _find_broken
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 DEEP = "[" * 100_000
@@ -233,6 +233,6 @@ def test_what_is_no_file_or_has_no_end_is_not_read(run, judged, kind, tmp_path, 
 def test_pipes_in_models_adapters_and_checkpoints_are_named(tmp_path):
     put(tmp_path / "model.safetensors", "pipe")
     (tmp_path / "config.json").write_text("{}")
-    assert _find_broken(tmp_path) == "model.safetensors"
+    assert find_broken(tmp_path) == "model.safetensors"
     assert find_damage(tmp_path, {"model.safetensors": "00"}) == "model.safetensors is a pipe or a device"
-    assert told(lambda: model_files.read_facts(tmp_path / "model.safetensors"))
+    assert told(lambda: adapter_files.read_facts(tmp_path / "model.safetensors"))

@@ -15,6 +15,7 @@ from sciscirl.presets import (
     REWARD_NAMES,
     Preset,
     describe,
+    find_alias,
     find_preset,
     lay_over,
     list_changes,
@@ -22,7 +23,6 @@ from sciscirl.presets import (
     read_preset_file,
     recall_preset,
     register_preset,
-    render_changes,
 )
 from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView
@@ -247,6 +247,20 @@ def test_every_part_of_a_preset_has_a_name_to_change_it_by():
     assert {one.name for one in fields(TaskRules)} - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
     assert {*REWARD_NAMES.values()} == {*NUMBERS}
     assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights", "labels"}
+
+
+def render_changes() -> str:
+    """What each preset changes of the one it starts from, as a table of Markdown."""
+    rows = ["| preset | also called | starts from | what it changes |", "|---|---|---|---|"]
+    for preset in PRESETS.values():
+        names = [f"`{name}`" if name else "" for name in (preset.name, find_alias(preset.name), preset.base)]
+        told = [f"{name}={_tell(value)}" for name, value in list_changes(preset).items()]
+        rows.append(f"| {' | '.join(names)} | {', '.join(f'`{one}`' for one in told)} |")
+    return "\n".join(rows)
+
+
+def _tell(value: object) -> str:
+    return ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def test_the_page_shows_what_each_preset_changes():
