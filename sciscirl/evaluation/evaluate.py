@@ -74,7 +74,7 @@ from sciscirl.task.papers import (
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator, LabelScoring
+    from sciscirl.evaluation.evaluator import LabelEvaluator
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
@@ -314,7 +314,7 @@ def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     return read_part(config.release, part, target=rules.target, with_chances=rules.is_weighed, **asked)
 
 
-def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | None:
+def _find_scoring(config: EvaluationConfig, subject: Subject) -> Any:  # noqa: ANN401 (LabelScoring of the lab)
     """Say how labels are scored; None: answers are sampled."""
     answers = config.answers or subject.answers
     _check_answers(config, answers)

@@ -29,7 +29,7 @@ from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
@@ -49,7 +49,7 @@ from sciscirl.runs.folder import (
     open_store,
     write_json,
 )
-from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
+from sciscirl.sft.config import list_settings, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import Example, GoldExamples, count_answers
 
 logger = logging.getLogger(__name__)

@@ -16,16 +16,15 @@ from sciscirl.cli.commands import COMMANDS
 from sciscirl.cli.flags import list_options
 from sciscirl.cli.main import main
 from sciscirl.cli.main import run as run_command
-from sciscirl.envs.dataset import DynamicSampling, NucleusSampling
+from sciscirl.envs.sampling import DynamicSampling, NucleusSampling, limit_tokens
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import CHANGES, LOSSES, PRESETS
-from sciscirl.rl.config import builder_of, make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
-from sciscirl.rl.train import list_settings
+from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.folder import begin_run
-from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.tinker_backend import make_config as make_sft_config
 from tests.conftest import REPOSITORY
@@ -71,7 +70,7 @@ EVERYTHING = {
 
 
 def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: name)
     config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     own = {name: getattr(config, name) for name in chz.chz_fields(train.Config)}
     required = {"learning_rate", "dataset_builder", "model_name", "recipe_name", "max_tokens", "log_path"}
@@ -102,7 +101,7 @@ def test_losses_are_those_of_the_installed_sdk():
 
 
 def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: name)
+    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: name)
     config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     assert (config.loss_fn, config.num_substeps) == ("ppo", 3)
     assert config.loss_fn_config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}
