@@ -23,9 +23,8 @@ import polars as pl
 from msgspec import Meta
 
 from sciscidata.errors import StorageError
-from sciscidata.options.checks import PositiveInt
+from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.storage import real_path
-from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
@@ -56,6 +55,7 @@ from sciscirl.runs.folder import (
     locked_folder,
     name_run,
     note_test_look,
+    read_facts,
     refuse_release,
     write_json,
 )
@@ -394,27 +394,15 @@ class _Settings(msgspec.Struct):
     answers: AnswersBy = "sampled"
 
 
-class _Release(msgspec.Struct):
-    manifest_sha256: str
-
-
-class _RunFacts(msgspec.Struct):
-    settings: _Settings
-    release: _Release
-
-
 def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
-    path = folder / RUN_FILE
-    if not path.is_file():
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
-        raise SciSciRLError(msg)
+    content = read_facts(folder)
     try:
-        content: Any = read_json(path)
-        facts = msgspec.convert(content, _RunFacts)
-        settings, is_here = facts.settings, is_local(content["settings"])
+        settings, is_here = msgspec.convert(content["settings"], _Settings), is_local(content["settings"])
         preset = recall_preset(content["settings"])
-    except (OSError, ValueError, LookupError, TypeError, SciSciRLError) as error:
-        msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
+        trained_on = check_value("manifest_sha256", content["release"].get("manifest_sha256"), str, SciSciRLError)
+    except (ValueError, LookupError, TypeError, SciSciRLError) as error:
+        what = f"{type(error).__name__}: {error}"
+        msg = f"{folder / RUN_FILE} does not describe a training run ({what}). Give the folder of another."
         raise SciSciRLError(msg) from error
     if settings.target is not None:
         own_name = (settings.own_label or {}).get("name", settings.target)
@@ -438,7 +426,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         renderer_name=settings.renderer,
         checkpoint=checkpoint,
         local_model=local_model,
-        trained_on=facts.release.manifest_sha256,
+        trained_on=trained_on,
         n_train=settings.n_train,
         n_held_out=settings.n_held_out,
         eval_split=find_eval_split(folder),
@@ -579,7 +567,7 @@ def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:
 
 def render_end(run: Path) -> str:
     """Write the last evaluation of a training run in one line, and what is doubtful about it."""
-    split, facts = find_eval_split(run), read_json(run / RUN_FILE)
+    split, facts = find_eval_split(run), read_facts(run)
     files = (run / "predictions").glob(f"{split}_*.parquet")
     by_step = {int(path.stem.removeprefix(f"{split}_")): path for path in files}
     if not by_step:

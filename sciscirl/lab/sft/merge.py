@@ -15,8 +15,16 @@ from sciscirl.lab.sft.download import download_adapter
 from sciscirl.lab.sft.model_card import render_card
 from sciscirl.options import Precision
 from sciscirl.runs.chat_format import load_errors, load_tokenizer
-from sciscirl.runs.folder import ADAPTER, ADAPTER_FILES, RUN_FILE, find_step, is_local, list_weights, read_checkpoints
-from sciscirl.runs.lineage import read_facts
+from sciscirl.runs.folder import (
+    ADAPTER,
+    ADAPTER_FILES,
+    RUN_FILE,
+    find_step,
+    is_local,
+    list_weights,
+    read_checkpoints,
+    read_facts,
+)
 
 logger = logging.getLogger(__name__)
 _CARD = "README.md"

@@ -14,11 +14,11 @@ from sciscirl.presets import (
     PRESETS,
     REWARD_NAMES,
     Preset,
+    _flatten,
     describe,
     find_alias,
     find_preset,
     lay_over,
-    list_changes,
     make_preset,
     read_preset_file,
     recall_preset,
@@ -247,6 +247,19 @@ def test_every_part_of_a_preset_has_a_name_to_change_it_by():
     assert {one.name for one in fields(TaskRules)} - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
     assert {*REWARD_NAMES.values()} == {*NUMBERS}
     assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights", "labels"}
+
+
+def list_changes(preset):
+    """What a preset changes of its base, by name; {} if it has none."""
+    if preset.base is None:
+        return {}
+    own, before = (_flatten(one) for one in (preset, find_preset(preset.base)))
+    named = {"name", "base", "change"}
+    changes = {name: value for name, value in own.items() if value != before[name] and name not in named}
+    rules, others = (flat["adversarial"] or {} for flat in (own, before))
+    if rules and others:
+        changes |= {"adversarial": {name: value for name, value in rules.items() if value != others[name]}}
+    return {name: value for name, value in changes.items() if value != {} or own[name] == {}}
 
 
 def render_changes() -> str:
