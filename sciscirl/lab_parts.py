@@ -19,6 +19,10 @@ LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "demo": "release model out short dry_run",
     }
 )
+#: Models that ``sciscirl model`` brings by a short name, and their chat format.
+SHORT_NAMES: Final[Mapping[str, str]] = MappingProxyType({"smollm2": "qwen3_instruct"})
+#: The variable that says whether code that a model brings may be run; the cookbook reads it, too.
+MODEL_CODE: Final = "HF_TRUST_REMOTE_CODE"
 
 
 def load_part(name: str) -> Any:  # noqa: ANN401

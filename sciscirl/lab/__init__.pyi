@@ -6,12 +6,16 @@ from .adversarial.env import count_second_turn as count_second_turn
 from .adversarial.env import make_opponents as make_opponents
 from .adversarial.metrics import adversarial_schema as adversarial_schema
 from .adversarial.metrics import measure_flips as measure_flips
-from .adversarial.play import play_challenge as play_challenge
 from .analysis.baselines import evaluate_baselines as evaluate_baselines
 from .grpo.train import describe_local_training as describe_local_training
 from .grpo.train import train_locally as train_locally
 from .label_scoring.probabilities import LabelScoring as LabelScoring
 from .label_scoring.probabilities import make_scoring as make_scoring
+from .models.adapter_files import find_base_model as find_base_model
+from .models.adapter_files import find_broken as find_broken
+from .models.adapter_files import find_local_weights as find_local_weights
+from .models.chat_template import match_template as match_template
+from .models.chat_template import writes_as_template as writes_as_template
 from .models.fetch_model import find_model as find_model
 from .models.local_completer import ask_local_model as ask_local_model
 from .sft.peft_backend import describe_peft_training as describe_peft_training

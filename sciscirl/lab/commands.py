@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import sciscirl.lab.report.report
     import sciscirl.lab.studies.repro_options
     import sciscirl.lab.studies.sweep_options
-    import sciscirl.runs.model_files
+    import sciscirl.options
 
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
@@ -89,7 +89,7 @@ def compare(
 def report(
     runs: tuple[Path, ...],
     config: partial[sciscirl.lab.report.report.ReportConfig],
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     final: bool = False,
     metric: sciscirl.lab.analysis.select_checkpoint.Criterion = "macro_f1",
@@ -175,9 +175,9 @@ def serve(
 
 def model(
     source: str,
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
-    dtype: sciscirl.runs.model_files.Precision = "bfloat16",
+    dtype: sciscirl.options.Precision = "bfloat16",
     cache: Path | None = None,
 ) -> None:
     """Bring a model onto this machine and say how to use it.
@@ -202,10 +202,10 @@ def model(
 
 def merge(
     adapter: Path,
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     out: Path,
-    dtype: sciscirl.runs.model_files.Precision = "bfloat16",
+    dtype: sciscirl.options.Precision = "bfloat16",
     device: str = "cpu",
     step: int | None = None,
     base_url: str | None = None,
@@ -230,9 +230,7 @@ def merge(
     show(f"model: {merged}")
 
 
-def sweep(
-    options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.runs.model_files.ModelCodeOptions
-) -> None:
+def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.options.ModelCodeOptions) -> None:
     """Train presets with several seeds and compare them.
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
@@ -264,7 +262,7 @@ def sweep(
 
 
 def sweep_repro(
-    config: sciscirl.lab.studies.repro_options.ReproConfig, code: sciscirl.runs.model_files.ModelCodeOptions
+    config: sciscirl.lab.studies.repro_options.ReproConfig, code: sciscirl.options.ModelCodeOptions
 ) -> None:
     """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
 
@@ -294,7 +292,7 @@ def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
 
 
 def demo(
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     release: Path | None = None,
     model: str = "smollm2",

@@ -15,7 +15,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.sft.peft_backend import list_arguments
 from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import BASE, Preset
-from sciscirl.rl.config import check_preset
+from sciscirl.rl.train import check_preset
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig

@@ -20,8 +20,10 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
-from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder
+from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab.grpo.settings import make_arguments, refuse_options
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
@@ -30,10 +32,9 @@ from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import Preset
-from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator
 from sciscirl.rl.dry_run import render_plan
-from sciscirl.rl.train import enter_collapse, list_settings, make_last_alarm
-from sciscirl.runs.chat_format import load_tokenizer, warn_of_renderer
+from sciscirl.rl.train import enter_collapse, list_settings, make_alarm, make_dataset_builder
+from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     begin_run,
@@ -48,7 +49,6 @@ from sciscirl.runs.folder import (
     plan_run,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.offline import dry_run
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -78,7 +78,6 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
-        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
         settings, release = list_own_settings(run, builder), Path(options.release)
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
@@ -89,7 +88,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
-        evaluator.alarm = make_alarm(run, options.collapse)
+        evaluator.alarm = make_alarm(run)
         server = VllmServer(url=options.vllm, model=preset.model, rank=preset.lora_rank) if options.vllm else None
         if server is not None:
             server.check()
@@ -110,7 +109,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
             except CollapseError as collapse:
                 stopped = collapse
                 enter_collapse(folder, collapse, evaluator)
-                evaluator.alarm = make_last_alarm(run)
+                evaluator.alarm = make_alarm(run, is_over=True)
             last = trainer.state.global_step
             if not is_judged(open_store(folder), last):
                 judge.judge(last)

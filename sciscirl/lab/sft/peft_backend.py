@@ -29,16 +29,18 @@ from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
+from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
 from sciscirl.lab.models.shared_prompts import share_prompts
 from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions, Run
-from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.chat_format import dry_run, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     ADAPTER,
+    ADAPTER_FILES,
     begin_run,
     disk_errors,
     find_checkpoint,
@@ -47,9 +49,7 @@ from sciscirl.runs.folder import (
     open_store,
     write_json,
 )
-from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
-from sciscirl.runs.offline import dry_run
-from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
+from sciscirl.sft.config import list_settings, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import Example, GoldExamples, count_answers
 
 logger = logging.getLogger(__name__)

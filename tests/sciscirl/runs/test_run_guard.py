@@ -29,8 +29,7 @@ from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
 from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
-from sciscirl.rl.config import make_config
-from sciscirl.rl.train import guarded_run, train_preset
+from sciscirl.rl.train import guarded_run, make_config, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer

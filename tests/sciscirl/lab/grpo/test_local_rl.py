@@ -36,7 +36,7 @@ from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.config import make_dataset_builder
+from sciscirl.rl.train import make_dataset_builder
 from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
 from tests.sciscirl.toy import RENDERER
@@ -300,7 +300,8 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
         return {}
 
     monkeypatch.setattr(CollapseAlarm, "__call__", collapse)
-    monkeypatch.setattr(grpo, "make_last_alarm", lambda *_: None)
+    make_alarm = grpo.make_alarm
+    monkeypatch.setattr(grpo, "make_alarm", lambda run, is_over=False: None if is_over else make_alarm(run))
     with pytest.raises(CollapseError):
         train_locally(resolve_run(options_of(tmp_path / "run", collapse="stop")))
     (stop,) = [row for row in read_rows(tmp_path / "run") if "collapse_stop" in row]

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.lab.models.adapter_files import find_base_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_cost
@@ -35,7 +36,6 @@ from sciscirl.lab.sft.peft_backend import (
     train_with_peft,
 )
 from sciscirl.options import PeftSftOptions, resolve_run
-from sciscirl.runs.model_files import find_base_model
 from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.task.papers import VOCABULARIES, read_split
