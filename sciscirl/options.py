@@ -261,12 +261,9 @@ class LocalTrainOptions(HardwareOptions, TrainOptions):
             its folder; the optimizer starts anew.
         micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
         eval_batch_size: answers in one pass of sampling, in training and evaluations.
-        vllm: a vLLM server on this machine that samples the answers of training, like http://127.0.0.1:8000; None: this
-            process samples.
     """
 
     eval_batch_size: PositiveInt = 32
-    vllm: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

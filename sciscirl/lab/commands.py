@@ -16,13 +16,13 @@ from sciscirl.cli.commands import call_words, name_report, show
 from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
+    import sciscirl.evaluation.evaluate
     import sciscirl.lab.analysis.compare
     import sciscirl.lab.analysis.select_checkpoint
     import sciscirl.lab.harnesses.export
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
     import sciscirl.lab.report.report
-    import sciscirl.lab.studies.repro_options
     import sciscirl.lab.studies.sweep_options
     import sciscirl.options
 
@@ -262,25 +262,33 @@ def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: scisci
 
 
 def sweep_repro(
-    config: sciscirl.lab.studies.repro_options.ReproConfig, code: sciscirl.options.ModelCodeOptions
+    config: sciscirl.evaluation.evaluate.EvaluationConfig,
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    settings: Path | None = None,
+    against: tuple[Path, ...] = (),
 ) -> None:
-    """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
+    """Ask the same prompts in other batches, number formats and threads, and compare the answers.
 
-    The first value of each list makes up the reference; then one value at a time is another. What the machine cannot
-    do is reported. A sweep that was stopped goes on with the same command.
+    The reference is what evaluate does with the same options. A sweep that was stopped goes on with the same command.
+
+    Args:
+        config: what to judge, and how.
+        code: may a model run its own?
+        settings: a TOML file with a table for each run, which changes options; None: the built-in one.
+        against: folders of evaluations of the same papers, made elsewhere or on a server.
 
     Example:
         sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
     """
-    from sciscirl.lab.studies.repro import run_repro
+    from sciscirl.lab.studies.repro import SETTINGS, render_repro, run_repro
 
-    asyncio.run(run_repro(config))
-    show((config.out / "sweep.md").read_text("utf-8"))
-    show(f"result: {config.out}")
+    table = asyncio.run(run_repro(config, settings or SETTINGS, against))
+    show(f"{render_repro(table)}\nresult: {config.out}")
 
 
 def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
-    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness.
+    """Write the task for other harnesses: Inspect, lm-evaluation-harness.
 
     Example:
         sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4

@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,7 +26,6 @@ from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab.grpo.settings import make_arguments, refuse_options
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
-from sciscirl.lab.models.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 from sciscirl.options import LocalTrainOptions, Run
@@ -89,10 +87,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
         evaluator.alarm = make_alarm(run)
-        server = VllmServer(url=options.vllm, model=preset.model, rank=preset.lora_rank) if options.vllm else None
-        if server is not None:
-            server.check()
-        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer, server)
+        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         size = options.eval_batch_size
         completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.seed, batch_size=size)
@@ -193,7 +188,6 @@ class Player:
     preset: Preset
     batch_size: int  # answers in one pass
     tokenizer: Any
-    server: VllmServer | None = None  # else this process samples
     metrics: dict[str, float] = field(default_factory=dict[str, float])  # of the last step
     begun: float = 0.0  # the last step
 
@@ -204,8 +198,10 @@ class Player:
         builders = self.dataset.get_batch(step)
         model: Any = trainer.model
         model.eval()  # else checkpointing of gradients would forbid a cache of keys and values
-        with self._completer(model, self.preset.seed * _SEEDS_APART + step) as completer:
-            groups = asyncio.run(self._play(builders, completer))
+        names = ("max_tokens", "temperature", "top_p")
+        sampling: dict[str, Any] = {name: getattr(self.preset, name) for name in names}
+        sampling |= {"seed": self.preset.seed * _SEEDS_APART + step, "batch_size": self.batch_size}
+        groups = asyncio.run(self._play(builders, LocalCompleter(model, self.tokenizer, **sampling)))
         model.train()
         tags = [builder.logging_tags() for builder in builders]
         records = serialize_rollout_summaries(split="train", iteration=step, trajectory_groups_P=groups, taglist_P=tags)
@@ -229,16 +225,6 @@ class Player:
             **{f"optim/{ours}": logs[theirs] for theirs, ours in named.items() if theirs in logs},
             "time/total": time.monotonic() - self.begun,
         }
-
-    @contextmanager
-    def _completer(self, model: Any, seed: int) -> Generator[TokenCompleter]:  # noqa: ANN401
-        names = ("max_tokens", "temperature", "top_p")
-        sampling: dict[str, Any] = {name: getattr(self.preset, name) for name in names} | {"seed": seed}
-        if self.server is None:
-            yield LocalCompleter(model, self.tokenizer, batch_size=self.batch_size, **sampling)
-            return
-        with self.server.serving(model, self.folder) as name:
-            yield VllmCompleter(server=self.server, name=name, **sampling)
 
     async def _play(self, builders: Sequence[EnvGroupBuilder], completer: TokenCompleter) -> list[TrajectoryGroup]:
         strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()
