@@ -9,14 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.cli.main import main
-from sciscidata.errors import ApiError, ConfigError
+from sciscidata.errors import ConfigError
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.remote.object_store import check_store
 from sciscidata.remote.urls import check_address, may_carry_key, show_address
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from tests.openalex_api.test_client import KEY, Reply, ScriptedServer
-from tests.servers.serving import encrypt, serving
+from tests.openalex_api.test_client import KEY, ScriptedServer
+from tests.servers.serving import serving
 
 HERE = (
     "http://localhost",
@@ -146,20 +146,6 @@ def test_the_command_refuses_in_one_line_and_says_no_key(monkeypatch, capsys, tm
     assert "--base-url is http://openalex.example: the API key would be sent there unencrypted" in told
     assert "Traceback" not in told
     assert KEY not in told
-
-
-def test_a_redirect_from_https_to_http_does_not_take_the_key_along(tmp_path, monkeypatch):
-    with ScriptedServer() as encrypted, serving(ScriptedServer()) as plain:
-        monkeypatch.setenv("SSL_CERT_FILE", str(encrypt(encrypted, tmp_path)))
-        monkeypatch.setenv("NO_PROXY", "*")
-        port = encrypted.server_address[1]
-        encrypted.script = lambda path, nth: Reply(302, b"", {"Location": plain.url + path})
-        config = ApiConfig(base_url=f"https://0.0.0.0:{port}", api_key=KEY, max_attempts=1)
-        with serving(encrypted), ResponseStore(tmp_path / "cache") as store, OpenAlexClient(config, store) as client:
-            with pytest.raises(ApiError, match=r"redirects to http://.*the key is never sent to another scheme"):
-                client.fetch(works_request(1))
-            assert [dict(head)["Authorization"] for _, head in encrypted.heads] == [f"Bearer {KEY}"]
-        assert plain.asked == {}
 
 
 @pytest.fixture
