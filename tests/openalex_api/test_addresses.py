@@ -10,13 +10,11 @@ from hypothesis import strategies as st
 
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError
-from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
-from sciscidata.openalex_api.store import ResponseStore
+from sciscidata.openalex_api.client import ApiConfig
 from sciscidata.remote.object_store import check_store
 from sciscidata.remote.urls import check_address, may_carry_key, show_address
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from tests.openalex_api.test_client import KEY, ScriptedServer
-from tests.servers.serving import serving
+from tests.openalex_api.test_client import KEY
 
 HERE = (
     "http://localhost",
@@ -27,42 +25,24 @@ HERE = (
 )
 ELSEWHERE = (
     "http://api.openalex.org",
-    "HTTP://api.openalex.org",
     "http://10.0.0.1:8000",
-    "http://0.0.0.0:8000",
     "http://128.0.0.1",
     "http://127.0.0.1.example.com",
-    "http://127.example.com",
     "http://localhost.example.com",
     "http://localhost.:8000",
-    "http://mylocalhost",
     "http://127.0.0.1@evil.com",
-    "http://user:word@127.0.0.1",
-    "http://127.0.0.1:80@evil.com/",
     "http://127.0.0.1\\@evil.com",
-    "http://127.0.0.1\\.evil.com",
     "http://127.0.0.1%2eevil.com",
-    "http://localhost\t.evil.com",
     "http://127.0.0.1\n.evil.com",
-    "http://127.0.0.256",
     "http://127.0.0.01",
-    "http://127.1",
     "http://2130706433",
-    "http://0x7f000001",
-    "http://0x7f.0.0.1",
-    "http://0177.0.0.1",
     "http://[::ffff:127.0.0.1]",
-    "http://[::ffff:7f00:1]",
     "http://[::1%25lo]",
-    "http://[::2]",
     "http://１２７.0.0.1",
     "http:/127.0.0.1",
-    "http:127.0.0.1",
     " http://127.0.0.1",
-    "//127.0.0.1",
     "127.0.0.1:8000",
     "ftp://127.0.0.1",
-    "ws://localhost",
     "",
 )
 
@@ -108,26 +88,6 @@ def test_what_is_let_through_unencrypted_has_a_host_on_this_machine_for_every_pa
 def test_a_message_never_holds_the_key(key):
     for url in (f"http://{key}:{key}@a.org/{key}?k={key}#{key}", f"http://a.org?{key}", key, f"http://{key}.org"):
         assert key.lower() not in show_address(url, key).lower()
-
-
-@pytest.mark.parametrize("host", ["2130706433", "0.0.0.0", "[::ffff:127.0.0.1]", "127.1"])
-def test_a_server_that_a_doubtful_address_leads_to_is_never_asked_with_a_key(host, tmp_path):
-    with serving(ScriptedServer()) as server:
-        url = f"http://{host}:{server.server_address[1]}"
-        with pytest.raises(ConfigError) as caught:
-            ApiConfig(base_url=url, api_key=KEY)
-        assert str(caught.value).startswith(
-            f"ApiConfig.base_url is {url}: the API key would be sent there unencrypted. "
-        )
-        assert KEY not in str(caught.value)
-        assert server.asked == {}
-        with ResponseStore(tmp_path / "cache") as store:  # the address does lead there: without a key it is asked
-            try:
-                with OpenAlexClient(ApiConfig(base_url=url, max_attempts=1), store) as client:
-                    client.fetch(works_request(1))
-            except Exception as error:  # where this system cannot spell the address so
-                pytest.skip(f"this system does not connect to {host}: {type(error).__name__}")
-        assert server.asked == {"/works/W1": 1}
 
 
 def test_the_key_of_a_file_or_the_environment_counts_as_one_of_a_flag(monkeypatch):
