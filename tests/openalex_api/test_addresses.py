@@ -166,8 +166,6 @@ def test_a_url_of_tables_with_a_password_in_it_is_refused():
     ("folder", "option"),
     [
         ("az://b/x", "azure_endpoint"),
-        ("abfss://b/x", "endpoint"),
-        ("azure://b/x", "AZURE_STORAGE_ENDPOINT"),
         ("adl://b/x", "azure_authority_host"),
         ("s3a://b/x", "aws_endpoint_url_sts"),
         ("gs://b/x", "base_url"),
