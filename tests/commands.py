@@ -1,4 +1,4 @@
-"""A process that runs commands of the package one after another, and notes what each writes and removes.
+"""A process that runs commands of the package one after another.
 
 A test gets an answer whatever a command does: a panic, a signal and a hang end this process, not the tests. By hand::
 
@@ -9,18 +9,16 @@ A test gets an answer whatever a command does: a panic, a signal and a hang end 
 from __future__ import annotations
 
 import hashlib
-import json
+import multiprocessing
 import os
 import re
-import select
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,36 +28,17 @@ LIMIT_S = float(os.environ.get("SCISCI_COMMAND_LIMIT_S", "180"))
 _MEMORY = 5 << 30
 _CRASHED = 99
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
-#: Events of sys.addaudithook that show, change or remove a file, and where their paths and folders stand.
-_EVENTS: dict[str, tuple[tuple[int, int | None], ...]] = {
-    "open": ((0, None),),
-    "os.chmod": ((0, 2),),
-    "os.chown": ((0, 3),),
-    "os.link": ((1, 3),),
-    "os.mkdir": ((0, 2),),
-    "os.remove": ((0, 1),),
-    "os.rename": ((0, 2), (1, 3)),
-    "os.rmdir": ((0, 1),),
-    "os.symlink": ((1, 2),),
-    "os.truncate": ((0, None),),
-    "os.utime": ((0, 3),),
-    "shutil.rmtree": ((0, None),),
-    "sqlite3.connect": ((0, None),),
-}
-_THROUGH_LINKS = ("open", "os.chmod", "os.chown", "os.truncate", "os.utime", "sqlite3.connect")
 
 
 class Outcome(NamedTuple):
     """How a command ended.
 
-    ``status`` is its exit status; negative: the signal that ended the process; None: it took too long. ``touched`` are
-    the paths that Python wrote, made, moved or removed, links on the way to them followed.
+    ``status`` is its exit status; negative: the signal that ended the process; None: it took too long.
     """
 
     status: int | None
-    out: str
-    err: str
-    touched: list[tuple[str, str]]
+    out: str = ""
+    err: str = ""
     value: Any = None
 
     @property
@@ -85,9 +64,9 @@ class Commands:
     """
 
     def __init__(self, **environment: str) -> None:
-        self._environment = environment
+        self._environment = {"COLUMNS": "200"} | environment
         self.limit_s = 600.0  # until the first commands have loaded and compiled what they need
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Any = None
 
     def __enter__(self) -> Commands:
         return self
@@ -98,7 +77,7 @@ class Commands:
     def close(self) -> None:
         if self._process is not None:
             self._process.kill()
-            self._process.communicate()
+            self._process.join()
             self._process = None
 
     def run(self, *arguments: object, picture: tuple[str, Path, Path] | None = None) -> Outcome:
@@ -109,43 +88,29 @@ class Commands:
             picture: a regular expression of "event path", a folder, and where to copy it the first time that Python is
                 about to do this: what is on disk then is what kill -9 would leave.
         """
-        return self._ask({"arguments": [str(one) for one in arguments], "picture": picture and [*map(str, picture)]})
+        return self._ask(None, [str(one) for one in arguments], picture)
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Outcome:
         """Call a function of this module; ``value`` is what it gives."""
-        return self._ask({"call": function.__name__, "arguments": [str(one) for one in arguments]})
+        return self._ask(function, [str(one) for one in arguments], None)
 
-    def _ask(self, question: dict[str, Any]) -> Outcome:
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(question).encode() + b"\n")
-        process.stdin.flush()
-        answer, deadline = b"", time.monotonic() + self.limit_s
-        while not answer.endswith(b"\n"):
-            ready, _, _ = select.select([process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                self.close()
-                return Outcome(None, "", "", [])
-            piece = os.read(process.stdout.fileno(), 1 << 20)
-            if not piece:
-                status = process.wait()
-                self.close()
-                return Outcome(status if status < 0 else _CRASHED, "", "the process ended", [])
-            answer += piece
-        told = json.loads(answer)
-        return Outcome(told["status"], told["out"], told["err"], [tuple(one) for one in told["touched"]], told["value"])
-
-    def _started(self) -> subprocess.Popen[bytes]:
+    def _ask(self, *question: Any) -> Outcome:
         if self._process is None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.commands"],
-                cwd=REPOSITORY,
-                env=os.environ | {"PYTHONPATH": str(REPOSITORY), "COLUMNS": "200"} | self._environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-        return self._process
+            spawn = multiprocessing.get_context("spawn")
+            self._here, there = spawn.Pipe()
+            self._process = spawn.Process(target=_serve, args=(there, self._environment))
+            self._process.start()
+            there.close()
+        self._here.send(question)
+        try:
+            if self._here.poll(self.limit_s):
+                return Outcome(*self._here.recv())
+            status = None
+        except EOFError:
+            self._process.join()
+            status = self._process.exitcode if self._process.exitcode < 0 else _CRASHED
+        self.close()
+        return Outcome(status, err="the process ended")
 
 
 # What the process can be asked besides commands
@@ -222,30 +187,22 @@ def _hash_of(frame: Any) -> str:
 # The process
 
 
-class _Watch:
-    """Notes what Python does to files, and can copy a folder in the middle of it."""
+class _Picture:
+    """Copies a folder in the middle of what Python does to it."""
 
     def __init__(self) -> None:
-        self.touched: list[tuple[str, str]] | None = None
-        self.picture: list[str] | None = None
+        self.wanted: tuple[str, Path, Path] | None = None
 
     def __call__(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if self.touched is None or event not in _EVENTS:
+        if self.wanted is None or not (event == "os.rename" or (event == "open" and (arguments[2] or 0) & _WRITES)):
             return
-        if event == "open" and not (arguments[2] or 0) & _WRITES:
-            return
-        touched, self.touched = self.touched, None  # what happens here is not noted
-        try:
-            for place, base in _EVENTS[event]:
-                path = _real(event, arguments[place], -1 if base is None else arguments[base])
-                if path is not None:
-                    touched.append((event, path))
-                    if self.picture and re.fullmatch(self.picture[0], f"{event} {path}"):
-                        _, folder, target = self.picture
-                        self.picture = None
-                        shutil.copytree(folder, target, symlinks=True, copy_function=_copy_if_there)
-        finally:
-            self.touched = touched
+        (pattern, folder, target), wanted = self.wanted, self.wanted
+        self.wanted = None  # what happens here is not looked at
+        named = zip(arguments[:2], arguments[2:], strict=True) if event == "os.rename" else [(arguments[0], -1)]
+        if any(re.fullmatch(pattern, f"{event} {_path(name, base)}") for name, base in named):
+            shutil.copytree(folder, target, symlinks=True, copy_function=_copy_if_there)
+        else:
+            self.wanted = wanted
 
 
 def _copy_if_there(source: str, target: str) -> None:
@@ -254,74 +211,48 @@ def _copy_if_there(source: str, target: str) -> None:
         shutil.copy2(source, target)
 
 
-def _real(event: str, name: Any, folder: Any) -> str | None:
-    """Resolve the links on the way to a file; the file itself too, unless it is the link that is changed."""
+def _path(name: Any, folder: int) -> str:
     if isinstance(name, int):
-        return None
-    path = Path(os.fsdecode(name))
-    if str(path).startswith(("file:", ":memory:")):
-        return None
-    if isinstance(folder, int) and folder >= 0:
-        path = Path(f"/proc/self/fd/{folder}").readlink() / path
-    path = path.absolute()
-    if event in _THROUGH_LINKS:
-        return os.path.realpath(path)
-    return str(Path(os.path.realpath(path.parent), path.name))
+        return ""
+    base = Path(f"/proc/self/fd/{folder}").readlink() if folder >= 0 else Path.cwd()
+    return str(base / os.fsdecode(name))
 
 
-def _serve() -> None:
+def _serve(asked: Connection, environment: dict[str, str]) -> None:
     import resource
 
+    os.environ.update(environment)
+    os.chdir(REPOSITORY)
     with suppress(ValueError, OSError):  # what is damaged may ask for any amount
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-    answers = os.fdopen(os.dup(1), "wb")
+    from sciscidata import SciSciDataError
     from sciscidata.cli.main import main
 
-    watch = _Watch()
-    sys.addaudithook(watch)
+    picture = _Picture()
+    sys.addaudithook(picture)
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         os.dup2(out.fileno(), 1)
         os.dup2(err.fileno(), 2)
-        for line in sys.stdin.buffer:
-            question: dict[str, Any] = json.loads(line)
-            arguments: list[str] = question["arguments"]
+        while True:
+            function, arguments, wanted = asked.recv()
             for file in (out, err):
                 os.ftruncate(file.fileno(), 0)
                 os.lseek(file.fileno(), 0, os.SEEK_SET)
-            watch.picture = question.get("picture")
-            touched: list[tuple[str, str]] = []
-            watch.touched = touched
-            status, value = _CRASHED, None
+            picture.wanted, status, value = wanted, _CRASHED, None
             try:
-                if "call" in question:
-                    value = _called(question["call"], arguments)
-                    status = 0 if value is not None else 1
+                if function:
+                    value, status = function(*arguments), 0
                 else:
                     status = main(arguments)
+            except SciSciDataError as error:  # of a function: told as a command tells it
+                sys.stderr.write(f"error: {error}\n")
+                status = 1
             except SystemExit as error:
                 status = error.code if isinstance(error.code, int) else 2
             except BaseException:
                 traceback.print_exc()
-            watch.touched = None
+            picture.wanted = None
             sys.stdout.flush()
             sys.stderr.flush()
-            told = {"status": status, "value": value, "touched": touched}
-            for name, file in (("out", out), ("err", err)):
-                told[name] = os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace")
-            answers.write(json.dumps(told).encode() + b"\n")
-            answers.flush()
-
-
-def _called(name: str, arguments: Iterable[str]) -> Any:
-    """Call one of the functions above; an error of the package is told as the command tells it."""
-    from sciscidata import SciSciDataError
-
-    try:
-        return globals()[name](*arguments)
-    except SciSciDataError as error:
-        sys.stderr.write(f"error: {error}\n")
-        return None
-
-
-if __name__ == "__main__":
-    _serve()
+            said = (os.pread(file.fileno(), 1 << 20, 0).decode(errors="replace") for file in (out, err))
+            asked.send((status, *said, value))

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import shutil
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -23,20 +21,6 @@ if any(name.lower() in ("http_proxy", "all_proxy") for name in os.environ):
         os.environ[name] = ",".join(filter(None, (os.environ.get(name), "127.0.0.1", "localhost")))
 
 REPOSITORY = Path(__file__).resolve().parent.parent
-#: The tests hold half of it at most.
-_DISK_BYTES = 1_000_000_000
-
-
-def pytest_configure(config: pytest.Config) -> None:
-    if config.getoption("numprocesses", None):
-        free = shutil.disk_usage(tempfile.gettempdir()).free
-        if free < _DISK_BYTES:
-            raise pytest.UsageError(
-                f"{tempfile.gettempdir()} has {free / 1e9:.2f} GB free, the tests need {_DISK_BYTES / 1e9:.0f} GB. "
-                "Free some disk space, or set TMPDIR to a folder on a larger disk."
-            )
-        if config.option.maxworkerrestart is None:
-            config.option.maxworkerrestart = "0"  # else what ends a worker is run by 16 others in turn
 
 
 def shared_data_folder() -> Path:

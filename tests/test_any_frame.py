@@ -242,7 +242,6 @@ def test_one_path_stands_for_a_list_of_one() -> None:
     ("module", "name", "where"),
     [
         (ssd, "compute_null_cd_index", "sciscidata.indicators.compute_null_cd_index"),
-        (ssd, "plot_windows", "sciscidata.plots.plot_windows"),
         (ssd, "compute_cd_indx", "sciscidata.compute_cd_index"),
         (ssd, "ConfigError", "sciscidata.errors.ConfigError"),
         (ssd, "Corpus", "sciscidata.schemas.Corpus"),

@@ -237,18 +237,13 @@ def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
     ("options", "message"),
     [
         ({"window_years": -1}, "window_years"),
-        ({"window_years": True}, "window_years"),
-        ({"window_years": 5.0}, "window_years"),
         ({"window_years": 10_000}, "window_years is 10000, needs a whole number from 0 to 9999, or None"),
-        ({"window_years": 2**31 - 1}, "from 0 to 9999"),
         ({"window_years": 0}, "holds no year"),
         ({"earlier_citers": True}, "same_year"),
         ({"focal_in_n_k": True}, "same_year"),
         ({"window_from": "cited"}, "same_year"),
         ({"window_from": "cited", "same_year": True, "focal_citers": "any"}, "focal_citers='any' has no effect"),
         ({"zero_references": "nan"}, "zero_references is 'nan', needs one of null, keep"),
-        ({"uncited": ["keep"]}, "uncited is ['keep'], needs one of keep, null, null_if_never"),
-        ({"focal_citers": None}, "focal_citers is None, needs one of window, any"),
     ],
 )
 def test_impossible_and_contradictory_options_are_refused(options, message):

@@ -325,7 +325,6 @@ def test_what_a_task_may_do_is_declared_and_its_errors_are_messages():
         ({"engine": "local", "slurm": "time=2h"}, "EngineConfig.slurm is given, but the engine is local"),
         ({"engine": "slurm", "slurm": "time=soon"}, "'soon', needs one like 90m"),
         ({"engine": "slurm", "slurm": "mem_gb"}, "needs NAME=VALUE"),
-        ({"engine": "slurm", "slurm": "mem_gb=many"}, "needs a number"),
         ({"engine": "slurm", "slurm": "cluster=big"}, "needs slurm, or local"),
     ],
 )

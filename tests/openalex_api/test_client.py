@@ -17,7 +17,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -38,7 +38,6 @@ from sciscidata.errors import (
     NotFoundError,
     OfflineError,
     SciSciDataError,
-    StorageError,
 )
 from sciscidata.openalex_api.answers import Answer, read_answer
 from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, Request, works_request
@@ -297,8 +296,6 @@ def test_an_unexplained_wait_of_hours_is_a_spent_day_too(server, store):
     [
         (429, "Plan upgrade required: from_updated_date", ApiError, "paid plan"),
         (400, "x is not a valid field. " + "Valid fields are: y. " * 300, ApiError, "not a valid field"),
-        (403, "no access", ApiError, "no access"),
-        (405, "no", ApiError, "405"),
         (404, "no such endpoint", ApiError, "no such endpoint"),
         (401, "API key not found", ApiKeyError, "openalex.org/settings/api"),
     ],
@@ -343,15 +340,6 @@ def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, sto
         assert client.fetch(works_request(1)) == {"id": 2}
         assert client.fetch(works_request(1)) == {"id": 2}
     assert server.asked == {"/works/W1": 1, "/works/W2": 1}
-
-
-def test_a_redirect_never_takes_the_key_to_another_host(server, store):
-    with serving(ScriptedServer()) as other:
-        for place in (f"{other.url}/works/W2", f"//127.0.0.1:{other.server_address[1]}/", "http://[", "ftp://x/y", ""):
-            server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
-            with client_of(server, store) as (client, _), pytest.raises(ApiError):
-                client.fetch(works_request(1))
-        assert other.asked == {}
 
 
 def test_a_refused_redirect_names_scheme_host_and_port_and_no_password(server, store):
@@ -477,9 +465,6 @@ def test_one_server_has_one_name():
     [
         ("ALL_PROXY", "socks5://user:pass-word@127.0.0.1:1"),
         ("HTTPS_PROXY", "garbage:::1"),
-        ("HTTPS_PROXY", "http://user:pass-word/x@host"),
-        ("https_proxy", "ftp://user:pass-word@host"),
-        ("SSL_CERT_FILE", "/nonexistent"),
         ("SSL_CERT_FILE", __file__),
     ],
 )
@@ -746,13 +731,6 @@ def test_an_answer_that_trickles_is_given_up_at_the_deadline(server, store):
     assert client.n_calls == 2
 
 
-def test_a_full_disk_stops_the_run_with_a_storage_error(server, store):
-    store._database.execute("PRAGMA max_page_count = 1")
-    server.script = lambda path, nth: Reply(body=os.urandom(50_000).hex().join(['{"a": "', '"}']).encode())
-    with client_of(server, store) as (client, _), pytest.raises(StorageError, match="Free some disk space"):
-        list(client.fetch_all(works_request(i) for i in range(20)))
-
-
 # Anything may come back.
 
 json_values = st.recursive(
@@ -816,31 +794,6 @@ def ask_anything(url: str) -> None:
 def test_any_answer_gives_a_result_or_a_clear_error(any_server, status, headers, body):
     any_server.script = lambda path, nth: Reply(status, body, headers)
     ask_anything(any_server.url)
-
-
-@given(st.binary(max_size=120), st.booleans())
-@example(b"HTTP/1.1 301 M\r\nLocation: http://\xff\xfe:99999999/\r\nContent-Length: 0\r\n", False)
-@example(b"HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{}", False)
-@example(b"\r\nRetry-After: \xff\x00\r\n", True)
-def test_any_bytes_on_the_wire_give_a_result_or_a_clear_error(garbage, begins_well):
-    content = b"HTTP/1.1 200 OK\r\n" * begins_well + garbage
-
-    def serve(listener: socket.socket) -> None:
-        while True:
-            try:
-                connection, _ = listener.accept()
-            except OSError:
-                return
-            with connection, suppress(OSError):  # a client that is gone
-                connection.recv(4096)
-                connection.sendall(content)
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve, args=(listener,), daemon=True)
-        thread.start()
-        ask_anything(f"http://127.0.0.1:{listener.getsockname()[1]}")
-        listener.shutdown(socket.SHUT_RDWR)
-    thread.join(5)
 
 
 # Killed in the middle.
@@ -1071,26 +1024,13 @@ def test_a_bad_file_is_named_and_not_quoted(home, content):
 @pytest.mark.parametrize(
     "options",
     [
-        {"base_url": "ftp://api.openalex.org"},
-        {"base_url": "api.openalex.org"},
-        {"base_url": "https://user:word@api.openalex.org"},
+        *({"base_url": url} for url in ("ftp://api.openalex.org", "https://user:word@api.openalex.org", "http://[::1")),
         {"base_url": "https://api.openalex.org?api_key=k"},
-        {"base_url": "https://"},
-        {"base_url": "https://host:port"},
-        {"base_url": "http://[::1"},
-        {"base_url": "http://" + "a" * 64 + ".org"},
-        {"base_url": "http://host:99999"},
         {"api_key": "two words"},
-        {"api_key": "clé"},
-        {"email": "nobody"},
         {"email": "a@b\r\nX: y"},
-        {"requests_per_second": 0},
         {"requests_per_second": float("nan")},
         {"timeout_s": -1},
-        {"max_sleep_s": float("inf")},
-        {"concurrency": 0},
         {"max_attempts": 1.5},
-        {"max_cost_usd": -0.1},
     ],
 )
 def test_an_impossible_option_is_refused_without_repeating_a_key(options):

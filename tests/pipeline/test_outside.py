@@ -1,8 +1,7 @@
 """Hostile JSON and hostile links: no command writes or removes a file outside its output, its cache and TMPDIR.
 
 A folder from somebody else names files of the user, or leads to them by a link. Whatever a command says about it, the
-files stay what they were, and it says one line or gives the right result. Two watches look: the whole tree of the
-victim before and after, and Python's audit events, which also see what was put back.
+files stay what they were, with their times, and it says one line or gives the right result.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from sciscidata.release.manifest import hash_manifest
-from tests.commands import LIMIT_S, REPOSITORY, Commands, Outcome
+from tests.commands import LIMIT_S, Commands
 from tests.pipeline import test_damage as damage
 from tests.pipeline.test_damage import Reader
 
@@ -111,7 +110,7 @@ class Site:
         self.fresh(kind)
         intact, self.intact = self.intact, None
         attack(self)
-        before, allowed = state_of(self.victim), self.allowed(reader)
+        before = state_of(self.victim)
         outcome, found = damage.Workplace(self.commands, None, self.home, self.home, self.home).read(reader)  # type: ignore[arg-type]
         after = state_of(self.victim)
         self.intact = after if intact == before == after else None
@@ -122,7 +121,6 @@ class Site:
                 "removed" if name not in after else "made" if name not in before else "changed" for name in changed
             ]
             wrong += [f"{verb} victim/{name}" for verb, name in zip(verbs, changed, strict=True)]
-        wrong += [f"{event} outside: {path}" for event, path in self.strays(allowed, outcome)]
         if outcome.verdict not in ("done", "named error"):
             wrong.append(f"{outcome.verdict}: {' // '.join(outcome.err.strip().splitlines()[-3:])}")
         shown = [how for how, _ in reader.shows if how != "printed"]
@@ -136,27 +134,6 @@ class Site:
             self.fresh(kind)
             _, _expected[key] = damage.Workplace(self.commands, None, self.home, self.home, self.home).read(reader)  # type: ignore[arg-type]
         return _expected[key]
-
-    def allowed(self, reader: Reader) -> tuple[str, ...]:
-        """Say what a command may touch: its output with the hidden folders beside it, its cache, temporary files."""
-        arguments = [str(one).replace("{W}", str(self.home)) for one in reader.arguments]
-        found = [str(self.room / "tmp"), str(self.room / "settings"), "/dev/null"]
-        for flag in ("--out", "--cache-dir"):
-            if flag in arguments:
-                out = Path(arguments[arguments.index(flag) + 1])
-                for path in (out, Path(os.path.realpath(out))):
-                    found += [str(path), str(path.parent / f".{path.name}.")]
-        if arguments[0] in ("graph", "cd", "novelty"):
-            found.append(os.path.realpath(self.home / "corpus") + "/cache")
-        return tuple(found)
-
-    def strays(self, allowed: tuple[str, ...], outcome: Outcome) -> Iterator[tuple[str, str]]:
-        """Name what Python touched beside what is allowed."""
-        for event, path in outcome.touched:
-            cached = "__pycache__" in path and path.startswith(str(REPOSITORY))
-            made_above = event == "os.mkdir" and Path(path).is_dir() and any(one.startswith(path) for one in allowed)
-            if not cached and not made_above and not path.startswith(allowed):
-                yield event, path.replace(str(self.room), "")
 
 
 _expected: dict[Any, Any] = {}
@@ -247,10 +224,8 @@ def hostile_names(victim: Path) -> dict[str, str]:
         "through a link, with a name of ours": "linked/part-000000.parquet",
         "a folder": "../../victim",
         "empty": "",
-        "dot": ".",
         "dots": "..",
         "null byte": "works/part\0.parquet",
-        "backslashes": "..\\..\\victim\\thesis.tex",
         "long": "works/" + "a" * 5_000,
         "control characters": "works/\x1b[2Jpart\n.parquet",
         "half a surrogate": "works/\ud800.parquet",
@@ -399,18 +374,14 @@ def test_the_sums_of_a_cache_name_a_file_elsewhere(site, inputs, name):
 # JSON of another shape
 
 
+#: One for each way in which reading can fail.
 SHAPES: dict[str, bytes] = {
-    "nothing": b"", "null": b"null", "number": b"5", "text": b'"x"', "list": b"[]", "object": b"{}",
-    "a list of numbers": b"[5, 6]", "deep": b"[" * 60_000, "deep object": b'{"parts":' * 20_000,
+    "nothing": b"", "a list of numbers": b"[5, 6]", "object": b"{}", "deep": b"[" * 60_000,
     "not UTF-8": b'{"a": "\xff"}',
-    "huge number": b'{"format_version": 1e999, "parts": 1' + b"0" * 5_000 + b"}", "zeros": bytes(300),
+    "huge number": b'{"format_version": 1e999, "parts": 1' + b"0" * 5_000 + b"}",
 }  # fmt: skip
 _PART_SHAPES: dict[str, Any] = {
-    "parts: a number": 5, "parts: of numbers": [5], "parts: empty ones": [{}], "parts: files a number": [{"files": 5}],
-    "parts: files a list": [{"files": ["works/part-000000.parquet"]}], "parts: null": None,
-    "parts: an object": {"a": 1},
-    "parts: facts a number": [{"files": {"works/part-000000.parquet": 5}}],
-    "parts: no facts": [{"files": {"works/part-000000.parquet": {}}}],
+    "parts: of numbers": [5], "parts: files a list": [{"files": ["works/part-000000.parquet"]}],
     "parts: wrong facts": [{"files": {"works/part-000000.parquet": {"bytes": "9", "sha256": 5}}}],
     "parts: unknown table": [{"files": {"music/part-000000.parquet": {"bytes": 9, "sha256": "0" * 64}}}],
 }  # fmt: skip
@@ -447,11 +418,7 @@ _JSON: dict[str, tuple[str, str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-#: The report of a corpus is tried with all shapes; these are one for each way in which reading can fail.
-_FEW_SHAPES = ("nothing", "a list of numbers", "object", "deep", "not UTF-8", "huge number")
-
-
-@pytest.mark.parametrize("shape", _FEW_SHAPES)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("which", _JSON)
 def test_any_other_json_of_another_shape(site, inputs, which, shape):
     kind, name, commands = _JSON[which]
@@ -478,7 +445,7 @@ def test_a_graph_that_claims_other_numbers(site, inputs, n_known):
     check(site, inputs, "world", attack, "describe corpus/cache/graph-*", "verify corpus/cache/graph-*")
 
 
-@pytest.mark.parametrize("shape", _FEW_SHAPES)
+@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("which", ["cd.parquet", "pairs.parquet"])
 def test_facts_in_a_parquet_file_of_another_shape(site, inputs, which, shape):
     def attack(site: Site) -> None:
@@ -593,7 +560,7 @@ def _leftover(out: str, entry: str, target: str, *, first: str = "") -> Callable
 @pytest.mark.parametrize(
     ("entry", "target"),
     [
-        *(("old", target) for target in ("thesis.tex", ".", "old", "empty", "none")),
+        *(("old", target) for target in ("thesis.tex", ".", "old")),
         ("new", "."),
         ("lock", "thesis.tex"),
     ],
@@ -602,8 +569,6 @@ def _leftover(out: str, entry: str, target: str, *, first: str = "") -> Callable
 def test_a_planted_leftover_leads_to_files_of_the_user(site, inputs, out, entry, target):
     commands = {"cd.parquet": ("cd", "cd over"), "slice": ("build",), "labelled": ("export",),
                 "pairs.parquet": ("background",)}[out]  # fmt: skip
-    if out == "slice" and target not in ("old", "."):
-        pytest.skip("as for the others, and slow")
     check(site, inputs, "world", _leftover(out, entry, target), *commands)
 
 
@@ -686,27 +651,20 @@ def _endless(folder: Path) -> Path | None:
 SPECIAL: dict[str, tuple[str, ...]] = {
     "corpus": ("describe corpus", "verify corpus", "cd", "ingest"),
     "corpus/corpus.json": ("describe corpus", "verify corpus", "cd", "ingest"),
-    "corpus/made_of.json": ("describe corpus", "verify corpus", "ingest"),
     "corpus/works/part-000000.parquet": ("describe corpus", "verify corpus", "cd", "ingest", "export"),
-    "corpus/removed.parquet": ("describe corpus", "verify corpus", "cd", "ingest"),
     "corpus/.lock": ("ingest",),
     "corpus/cache/corpus-*.json": ("cd", "graph"),
     "corpus/cache/graph-*": ("cd", "describe corpus/cache/graph-*", "verify corpus/cache/graph-*"),
     "corpus/cache/graph-*/refs.bin": ("cd", "describe corpus/cache/graph-*", "verify corpus/cache/graph-*"),
-    "corpus/cache/graph-*/graph.json": ("cd", "describe corpus/cache/graph-*", "verify corpus/cache/graph-*"),
-    "corpus/cache/graph-*/notes.txt": ("cd", "verify corpus/cache/graph-*"),
     "corpus/cache/graph-*/SHA256SUMS": ("cd", "verify corpus/cache/graph-*"),
     "corpus/cache/cd-*/00000-*.parquet": ("cd",),
     "cd.parquet": ("describe cd.parquet", "verify cd.parquet", "cd", "cd over"),
     "pairs.parquet": ("describe pairs.parquet", "verify pairs.parquet", "against", "background"),
     "slice": ("describe slice", "verify slice", "build"),
     "slice/manifest.json": ("describe slice", "verify slice", "build"),
-    "slice/train.parquet": ("describe slice", "verify slice"),
     "slice/test.jsonl": ("describe slice", "verify slice"),
-    "slice/notes.txt": ("verify slice",),
     "labelled": ("describe labelled", "verify labelled", "export"),
     "labelled/labelled.json": ("describe labelled", "verify labelled"),
-    "labelled/labelled.jsonl": ("describe labelled", "verify labelled"),
 }
 
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import chain, repeat
 from pathlib import Path
-from typing import NamedTuple
 
 import polars as pl
 import pytest
@@ -30,7 +27,6 @@ from tests.conftest import REPOSITORY
 from tests.servers.faulty_proxy import FAULTS, FaultyProxy
 from tests.servers.moto_server import KEYS, s3_server
 from tests.servers.serving import serving
-from tests.servers.store_server import AZURE, AZURE_KEY, StoreServer
 
 OUT = "s3://scores/field/cd.parquet"
 NAME = "field/cd.parquet"
@@ -82,52 +78,7 @@ def proxy(s3, nothing_set, monkeypatch):
         s3[1].delete_object(Bucket="scores", Key=found["Key"])
 
 
-class Bucket(NamedTuple):
-    """The bucket or container ``scores`` of one store, and a way to it around the proxy."""
-
-    scheme: str
-    proxy: FaultyProxy
-    put: Callable[[str, bytes], object]
-    read: Callable[[str], bytes]
-    remove: Callable[[str], object]
-    names: Callable[[], list[str]]
-
-    @property
-    def out(self):
-        return f"{self.scheme}://scores/{NAME}"
-
-
-@pytest.fixture(params=["s3", "gs", "az"])
-def bucket(request, nothing_set, monkeypatch, tmp_path):
-    if request.param == "s3":
-        (_, client), proxy = request.getfixturevalue("s3"), request.getfixturevalue("proxy")
-        yield Bucket(
-            "s3",
-            proxy,
-            lambda name, data: client.put_object(Bucket="scores", Key=name, Body=data),
-            lambda name: client.get_object(Bucket="scores", Key=name)["Body"].read(),
-            lambda name: client.delete_object(Bucket="scores", Key=name),
-            lambda: [found["Key"] for found in client.list_objects(Bucket="scores").get("Contents", ())],
-        )
-        return
-    with serving(StoreServer(tmp_path, {}, "scores")) as store, failing(store.url) as proxy:
-        (tmp_path / "account.json").write_text(json.dumps({**store.account, "gcs_base_url": proxy.url}))
-        monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(tmp_path / "account.json"))
-        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_NAME", AZURE[:-1])
-        monkeypatch.setenv("AZURE_STORAGE_ACCOUNT_KEY", AZURE_KEY)
-        monkeypatch.setenv("AZURE_STORAGE_ENDPOINT", f"{proxy.url}/{AZURE[:-1]}")
-        yield Bucket(
-            request.param,
-            proxy,
-            lambda name, data: store.keep(f"scores/{name}", data),
-            lambda name: store.objects[f"scores/{name}"].read_bytes(),
-            lambda name: store.objects.pop(f"scores/{name}"),
-            lambda: list(store.objects),
-        )
-        assert not store.refused
-
-
-def stored(s3, key="field/cd.parquet"):
+def stored(s3, key=NAME):
     return s3[1].get_object(Bucket="scores", Key=key)["Body"].read()
 
 
@@ -137,27 +88,27 @@ def writes(proxy, since=0):
 
 @pytest.mark.parametrize("size", [32 << 20, 4_096], ids=["in one request", "in parts"])
 def test_scores_in_a_failing_store_are_the_file_and_only_other_scores_are_replaced_when_asked(
-    bucket, size, world, tmp_path, caplog, monkeypatch
+    s3, proxy, size, world, tmp_path, caplog, monkeypatch
 ):
     monkeypatch.setattr(object_store, "_REQUEST_BYTES", size)
-    cache, proxy = world / "cache", bucket.proxy
-    assert write_cd_index(world / "world", bucket.out, cache_dir=cache) == bucket.out
-    assert bucket.read(NAME) == (world / "cd.parquet").read_bytes()
+    cache = world / "cache"
+    assert write_cd_index(world / "world", OUT, cache_dir=cache) == OUT
+    assert stored(s3) == (world / "cd.parquet").read_bytes()
     assert not list(cache.glob("upload-*"))
     before = len(proxy.asked)
     with caplog.at_level(logging.INFO):
-        write_cd_index(world / "world", bucket.out, cache_dir=world / "unused")
+        write_cd_index(world / "world", OUT, cache_dir=world / "unused")
     assert "holds these scores already (sha256 " in caplog.text
     assert not writes(proxy, before)
     assert not (world / "unused").exists()
     other = CDConfig(window_years=3)
     with pytest.raises(ReleaseExistsError, match=r"cd.parquet already exists. Choose another URL.*overwrite=True"):
-        write_cd_index(world / "world", bucket.out, other, cache_dir=world / "unused")
-    write_cd_index(world / "world", bucket.out, other, cache_dir=cache, overwrite=True)
+        write_cd_index(world / "world", OUT, other, cache_dir=world / "unused")
+    write_cd_index(world / "world", OUT, other, cache_dir=cache, overwrite=True)
     write_cd_index(world / "world", world / "three.parquet", other, cache_dir=cache)
-    store = Store(f"{bucket.scheme}://scores", Access({}, "out", "the environment"))
+    store = Store("s3://scores", Access({}, "out", "the environment"))
     store.download(store.list_below("field")[NAME], tmp_path / "back", lambda _: None)
-    assert (tmp_path / "back").read_bytes() == bucket.read(NAME) == (world / "three.parquet").read_bytes()
+    assert (tmp_path / "back").read_bytes() == stored(s3) == (world / "three.parquet").read_bytes()
     assert proxy.n_faults
 
 
@@ -165,38 +116,38 @@ def spoil(proxy, step, faults):
     """Answer the parts of an upload, or what puts them together, as ``faults`` say; all other requests as before."""
 
     def decide(address):
-        is_part = "comp=block&" in address or "partNumber=" in address
-        is_end = not is_part and ("comp=blocklist" in address or "uploadId=" in address)
+        is_part = "partNumber=" in address
+        is_end = not is_part and "uploadId=" in address
         return next(faults, None) if {"part": is_part, "end": is_end}[step] else None
 
     proxy.decide = decide
 
 
-def test_an_upload_that_fails_or_is_killed_shows_nothing_and_is_repeated(bucket, world, monkeypatch):
+def test_an_upload_that_fails_or_is_killed_shows_nothing_and_is_repeated(s3, proxy, world, monkeypatch):
     cache = world / "interrupted"
     monkeypatch.setattr(object_store, "_REQUEST_BYTES", 4_096)
-    spoil(bucket.proxy, "part", chain((None, None), repeat("503")))
+    spoil(proxy, "part", chain((None, None), repeat("503")))
     with pytest.raises(StorageError, match=r"cannot be written: .*kept in .*upload-\w+.parquet; the same") as error:
-        write_cd_index(world / "world", bucket.out, cache_dir=cache)
+        write_cd_index(world / "world", OUT, cache_dir=cache)
     assert "\n" not in str(error.value)
-    assert not bucket.names()
+    assert "Contents" not in s3[1].list_objects(Bucket="scores")
 
     def kill():
         yield from (None, None)
         run.kill()
         yield from repeat("no answer")
 
-    spoil(bucket.proxy, "part", kill())
-    words = ["cd", str(world / "world"), "--out", bucket.out, "--cache-dir", str(cache)]
+    spoil(proxy, "part", kill())
+    words = ["cd", str(world / "world"), "--out", OUT, "--cache-dir", str(cache)]
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY)}
     run = subprocess.Popen([sys.executable, "-c", IN_PARTS, *words], env=environment, stderr=subprocess.PIPE)
     printed = run.communicate()[1]
     assert run.returncode == -9, printed
-    assert not bucket.names()
-    spoil(bucket.proxy, "end", iter(["lost"]))
+    assert "Contents" not in s3[1].list_objects(Bucket="scores")
+    spoil(proxy, "end", iter(["lost"]))
     monkeypatch.setattr("sciscidata.stages.write_scores", None)
-    write_cd_index(world / "world", bucket.out, cache_dir=cache)  # nothing is scored again
-    assert bucket.read(NAME) == (world / "cd.parquet").read_bytes()
+    write_cd_index(world / "world", OUT, cache_dir=cache)  # nothing is scored again
+    assert stored(s3) == (world / "cd.parquet").read_bytes()
     assert not list(cache.glob("upload-*"))
 
 
@@ -217,21 +168,21 @@ def test_every_stage_writes_into_a_store_and_a_large_file_goes_in_parts(s3, prox
     assert not list(cache.glob("upload-*"))
 
 
-def test_what_this_package_has_not_written_stays_also_when_it_appears_meanwhile(bucket, world, monkeypatch):
-    bucket.put(NAME, b"a thesis")
+def test_what_this_package_has_not_written_stays_also_when_it_appears_meanwhile(s3, proxy, world, monkeypatch):
+    s3[1].put_object(Bucket="scores", Key=NAME, Body=b"a thesis")
     with pytest.raises(ReleaseExistsError, match=r"no file of scores that this package has uploaded"):
-        write_cd_index(world / "world", bucket.out, cache_dir=world / "unused", overwrite=True)
-    bucket.remove(NAME)
+        write_cd_index(world / "world", OUT, cache_dir=world / "unused", overwrite=True)
+    s3[1].delete_object(Bucket="scores", Key=NAME)
     cache = world / "apart"
 
     def appear(file):
-        bucket.put(NAME, b"a thesis")
+        s3[1].put_object(Bucket="scores", Key=NAME, Body=b"a thesis")
         return hash_file(file)
 
     monkeypatch.setattr(stored_scores, "hash_file", appear)
     with pytest.raises(StorageError, match=r"has changed in the store.*kept in .*upload-\w+.parquet; the same"):
-        write_cd_index(world / "world", bucket.out, cache_dir=cache, overwrite=True)
-    assert bucket.read(NAME) == b"a thesis"
+        write_cd_index(world / "world", OUT, cache_dir=cache, overwrite=True)
+    assert stored(s3) == b"a thesis"
 
 
 @pytest.mark.parametrize(
@@ -251,49 +202,28 @@ def test_a_wrong_place_is_one_clear_line_before_anything_is_scored(proxy, world,
     assert not (world / "unused").exists()
 
 
-def test_a_missing_bucket_is_one_clear_line_before_anything_is_scored(bucket, world):
-    out = f"{bucket.scheme}://no-such-bucket/cd.parquet"
-    with pytest.raises(
-        StorageError, match=rf"^{bucket.scheme}://no-such-bucket at http://127\S+ does not exist"
-    ) as raised:
+def test_a_missing_bucket_is_one_clear_line_before_anything_is_scored(proxy, world):
+    out = "s3://no-such-bucket/cd.parquet"
+    with pytest.raises(StorageError, match=r"^s3://no-such-bucket at http://127\S+ does not exist") as raised:
         write_cd_index(world / "world", out, cache_dir=world / "unused")
     assert "\n" not in str(raised.value)
     assert not (world / "unused").exists()
 
 
-@pytest.mark.parametrize("scheme", ["s3", "gs", "az"])
-def test_a_wrong_key_is_one_clear_line_that_does_not_show_it(scheme, nothing_set, world, tmp_path, monkeypatch):
-    (tmp_path / "other").mkdir()
-    with serving(StoreServer(tmp_path, {}, "scores")) as store, serving(StoreServer(tmp_path / "other", {})) as other:
-        secret = other.account["private_key"].splitlines()[1]
-        account = {**store.account, "private_key": other.account["private_key"]}
-        (tmp_path / "account.json").write_text(json.dumps(account))
-        environment = {
-            "AWS_ENDPOINT_URL": store.url,
-            **{name.upper(): value for name, value in KEYS.items()},
-            "GOOGLE_SERVICE_ACCOUNT": str(tmp_path / "account.json"),
-            "AZURE_STORAGE_ENDPOINT": f"{store.url}/{AZURE[:-1]}",
-            "AZURE_STORAGE_ACCOUNT_NAME": AZURE[:-1],
-            "AZURE_STORAGE_ACCOUNT_KEY": "c2VjcmV0",
-        }
-        for name, value in environment.items():
-            monkeypatch.setenv(name, value)
-        with pytest.raises(
-            InputNotFoundError, match=r"may not be looked at: HEAD .*40[13] \w+\. Check the cred"
-        ) as raised:
-            write_cd_index(world / "world", f"{scheme}://scores/cd.parquet", cache_dir=world / "unused")
-    assert store.refused
+def test_a_wrong_key_is_one_clear_line_that_does_not_show_it(proxy, world):
+    proxy.decide = lambda address: "403"
+    with pytest.raises(InputNotFoundError, match=r"may not be looked at: HEAD .*403 \w+\. Check the cred") as raised:
+        write_cd_index(world / "world", OUT, cache_dir=world / "unused")
     message = str(raised.value)
     assert "\n" not in message
-    assert not [word for word in (KEYS["aws_secret_access_key"], secret, "c2VjcmV0") if word in message]
+    assert KEYS["aws_secret_access_key"] not in message
     assert not (world / "unused").exists()
 
 
-def test_google_is_not_asked_to_write_without_credentials(nothing_set, world, tmp_path, monkeypatch):
-    with serving(StoreServer(tmp_path, {}, "open")) as store:
-        monkeypatch.setenv("GOOGLE_BASE_URL", store.url)
-        with pytest.raises(StorageError, match=r"^gs://open cannot be written without credentials\. Set GOOGLE_SERV"):
-            write_cd_index(world / "world", "gs://open/cd.parquet", cache_dir=world / "unused")
+def test_google_is_not_asked_to_write_without_credentials(s3, nothing_set, world, monkeypatch):
+    monkeypatch.setenv("GOOGLE_BASE_URL", s3[0])
+    with pytest.raises(StorageError, match=r"^gs://open cannot be written without credentials\. Set GOOGLE_SERV"):
+        write_cd_index(world / "world", "gs://open/cd.parquet", cache_dir=world / "unused")
 
 
 def test_the_command_takes_a_url_and_others_name_the_remedy(s3, proxy, world, capsys, tmp_path, monkeypatch):

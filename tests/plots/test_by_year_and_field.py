@@ -207,7 +207,6 @@ def test_equal_works_give_equal_bytes_in_every_format(tmp_path, reviews, suffix)
         ({"ax": Figure().subplots()}, "ax holds 1 Axes, this picture has 2 panels"),
         ({"data": 3}, "data is a int, needs a name, a Corpus or a Release"),
         ({"label": "disruptve"}, r"label is 'disruptve', needs one of .*Did you mean disruptive\?"),
-        ({"score": "cd"}, "score is 'cd', needs one of cd_index, "),
         ({"score": "", "label": ""}, "there is nothing to show"),
     ],
 )

@@ -296,12 +296,8 @@ def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
     [
         ({"n_train": -1}, "SplitConfig.n_train is -1, needs a whole number from 0 to 2,147,483,647"),
         ({"n_test": 2**31}, "n_test is 2147483648, needs a whole number from 0"),
-        ({"n_test": 0.5}, "n_test is 0.5"),
-        ({"n_test": True}, "n_test is True"),
         ({"n_train": 0, "n_test": 0}, "both 0"),
-        ({"seed": "0"}, "seed is '0', needs a whole number"),
         ({"balance": "both"}, "disruption, novelty, joint, pool, none"),
-        ({"balance": {"a": 1}}, "disruption, novelty, joint, pool, none"),
     ],
 )
 def test_impossible_options_are_refused_by_name(options: dict[str, Any], says: str) -> None:

@@ -1,11 +1,14 @@
-"""JSON by the letter of RFC 8259, read one character at a time: an independent judge for the contracts."""
+"""JSON by the letter of RFC 8259, read one token at a time: an independent judge for the contracts."""
 
 from __future__ import annotations
 
 import re
 from fractions import Fraction
 
-NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
+SPACE = "[ \t\n\r]*"
+STRING = r'"(?:[^"\\\x00-\x1f]|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*"'
+NUMBER = r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?"
+TOKEN = re.compile(rf"{SPACE}([{{}}\[\],:]|{STRING}|{NUMBER}|true|false|null|\Z){SPACE}")
 ESCAPES = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 WORDS = {"true": True, "false": False, "null": None}
 LABELS = ("disruptive", "consolidating", "neutral")
@@ -26,99 +29,64 @@ class Members(list):
 
 
 class Reader:
+    """Reads a token at a time; a text that goes on with no token is no JSON."""
+
     def __init__(self, text: str, max_depth: int) -> None:
-        self.text, self.at, self.left = text, 0, max_depth
+        self.text, self.at, self.left, self.token = text, 0, max_depth, ""
+        self.advance()
+
+    def advance(self) -> str:
+        """Step to the next token, "" at the end; return the one before."""
+        before, found = self.token, TOKEN.match(self.text, self.at)
+        if found is None:
+            raise NotJsonError
+        self.at, self.token = found.end(), found[1]
+        return before
 
     def document(self):
         value = self.value()
-        self.space()
-        if self.at != len(self.text):
+        if self.token:
             raise NotJsonError
         return value
 
-    def space(self):
-        while self.at < len(self.text) and self.text[self.at] in "\x20\x09\x0a\x0d":
-            self.at += 1
-
-    def take(self, expected):
-        if not self.text.startswith(expected, self.at):
-            raise NotJsonError
-        self.at += len(expected)
-
-    def peek(self):
-        return self.text[self.at : self.at + 1]
-
     def value(self):
-        self.space()
-        first = self.peek()
-        if first == "{":
-            return Members(self.items("{", "}", self.member))
-        if first == "[":
-            return self.items("[", "]", self.value)
-        if first == '"':
-            return self.string()
-        for word, meaning in WORDS.items():
-            if self.text.startswith(word, self.at):
-                self.at += len(word)
-                return meaning
-        number = NUMBER.match(self.text, self.at)
-        if number is None:
+        token = self.advance()
+        if token == "{":
+            return Members(self.items("}", self.member))
+        if token == "[":
+            return self.items("]", self.value)
+        if token[:1] == '"':
+            return unescape(token)
+        if token in WORDS:
+            return WORDS[token]
+        if token in "}],:":  # or nothing
             raise NotJsonError
-        self.at = number.end()
-        return float(number[0])
+        return float(token)
 
-    def items(self, opening, closing, read):
-        self.take(opening)
+    def items(self, closing, read):
         self.left -= 1
+        found = []
+        while self.token != closing and self.left >= 0:
+            found.append(read())
+            if self.token != closing and (self.advance() != "," or self.token == closing):
+                raise NotJsonError
         if self.left < 0:
             raise NotJsonError
-        found = []
-        self.space()
-        while self.peek() != closing:
-            if found:
-                self.take(",")
-            found.append(read())
-            self.space()
-            if self.peek() not in (",", closing):
-                raise NotJsonError
-        self.take(closing)
+        self.advance()
         self.left += 1
         return found
 
     def member(self):
-        self.space()
-        key = self.string()
-        self.space()
-        self.take(":")
-        return key, self.value()
-
-    def string(self):
-        self.take('"')
-        units = []
-        while self.peek() != '"':
-            letter = self.peek()
-            if letter == "" or letter < " ":
-                raise NotJsonError
-            self.at += 1
-            if letter == "\\":
-                letter = self.escape()
-            units.append(letter)
-        self.take('"')
-        # Pairs of escaped surrogates are one character; a half that is left over stays what it is.
-        return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-
-    def escape(self):
-        letter = self.peek()
-        self.at += 1
-        if letter == "u":
-            digits = self.text[self.at : self.at + 4]
-            if not re.fullmatch("[0-9a-fA-F]{4}", digits):
-                raise NotJsonError
-            self.at += 4
-            return chr(int(digits, 16))
-        if letter not in ESCAPES:
+        key = self.advance()
+        if key[:1] != '"' or self.advance() != ":":
             raise NotJsonError
-        return ESCAPES[letter]
+        return unescape(key), self.value()
+
+
+def unescape(token: str) -> str:
+    text = re.sub(r"\\(u([0-9a-fA-F]{4})|.)", lambda m: chr(int(m[2], 16)) if m[2] else ESCAPES[m[1]], token[1:-1])
+    # Pairs of escaped surrogates are one character; a half that is left over stays what it is.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
 
 
 def has_repeats(value) -> bool:

@@ -1,6 +1,7 @@
 """OpenAlex on 127.0.0.1: a real HTTP server over real records, with faults on demand and a log of what it cost.
 
-By hand::
+It answers what the client asks: a work by its id, and lists of works that are filtered, sampled, cut to some fields or
+counted by year. Anything else is answered with an error, never wrongly. By hand::
 
     python -m tests.servers.openalex_server --records works.jsonl.gz --port 8080
 
@@ -14,36 +15,67 @@ In a test::
 from __future__ import annotations
 
 import argparse
-import dataclasses
+import functools
 import hashlib
 import math
+import re
 import socket
 import struct
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from tests.servers.openalex_works import HTML, Answer, Params, Records, read_works
+import msgspec
+
+from sciscidata.sources.record_files import decompressed_chunks
 
 USD_PER_CREDIT = 0.0001
+MAX_VALUES, MAX_PER_PAGE, MAX_ROWS = 100, 200, 10_000
 #: The limit on the request line, counted after each | is written as %7C.
 MAX_REQUEST_LINE = 8_190
-
 #: Instead of the answer.
 REFUSALS = ("rate429", "daily429", "plan429", "500", "502", "503", "504")
 #: To the answer itself, which is paid for: the connection is reset half-way; the JSON ends half-way under a fitting
 #: Content-Length; it comes late; counts or rows are missing, as after a soft timeout of Elasticsearch.
 SPOILT = ("reset", "truncated", "slow", "partial")
 FAULTS = REFUSALS + SPOILT
+Params = list[tuple[str, str]]
+
+#: Crossref's words, which ``type`` held until 2023, and the ones it holds now.
+_TYPES = {
+    **{"journal-article": "article", "proceedings-article": "article", "posted-content": "preprint"},
+    **{"monograph": "book", "edited-book": "book", "reference-book": "book"},
+    **{"book-section": "book-chapter", "book-part": "book-chapter", "report-series": "report"},
+    **{"journal-issue": "paratext", "journal-volume": "paratext", "journal": "paratext", "proceedings": "paratext"},
+}
+_PARAMETERS = {"corpus", "filter", "group_by", "mailto", "page", "per_page", "sample", "seed", "select"}
+#: The fields that a list may be cut to, of those that OpenAlex has.
+_FIELDS = """
+    id doi title display_name publication_year publication_date ids language primary_location type is_retracted
+    cited_by_count primary_topic topics concepts referenced_works abstract_inverted_index updated_date created_date
+""".split()  # noqa: SIM905 - a list literal would fill 20 lines
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclass
+class Answer:
+    """What goes back."""
+
+    status: int
+    payload: Any
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def body(self) -> bytes:
+        return self.payload.encode() if isinstance(self.payload, str) else msgspec.json.encode(self.payload)
+
+
+@dataclass(frozen=True, kw_only=True)
 class LogEntry:
     """One exchange. ``request`` is the same for the same question: sorted parameters, no e-mail address."""
 
@@ -58,41 +90,173 @@ class LogEntry:
         return self.status == 200 and self.fault in (None, "slow")
 
 
-class Account:
-    """The day of one key, or of everybody without a key."""
-
-    def __init__(self, daily_credits: int, clock: Callable[[], float]) -> None:
-        self.daily_credits, self.clock = daily_credits, clock
-        self._lock = threading.Lock()
-        self._day, self._used = -1, 0
-
-    def admit(self, credits: int) -> Answer | None:
-        """Reserve the price; the refusal if the day is spent."""
-        with self._lock:
-            now = self.clock()
-            if now // 86_400 != self._day:
-                self._day, self._used = int(now // 86_400), 0
-            if self._used + credits > self.daily_credits:
-                return budget_spent(credits, self.daily_credits - self._used, now)
-            self._used += credits
-            return None
-
-    def give_back(self, credits: int) -> None:
-        with self._lock:
-            self._used = max(0, self._used - credits)
-
-    def headers(self, cost: int) -> dict[str, str]:
-        left = self.daily_credits - self._used
-        return {
-            "X-RateLimit-Remaining": str(left),
-            "X-RateLimit-Credits-Used": str(cost),
-            "X-RateLimit-Reset": str(seconds_to_midnight(self.clock())),
-            "X-RateLimit-Remaining-USD": usd(left),
-            "X-RateLimit-Cost-USD": usd(cost),
-        }
+# The works
 
 
-class OpenAlexServer:
+def short_id(text: str) -> str | None:
+    """``W123`` of a bare, lower-case or URL id; None for anything else."""
+    match = re.fullmatch(r"(?:https?://(?:api\.)?openalex\.org/(?:[a-z]+/)?)?([a-z]\d+)", text.strip(), re.IGNORECASE)
+    return match[1].upper() if match else None
+
+
+def _modern(record: dict[str, Any]) -> dict[str, Any]:
+    """Give a record of 2023 the shape that the API has now, and a language if it knows none."""
+    kind = record.get("type")
+    now = {"type": _TYPES.get(kind or "", kind), "language": record.get("language") or "en"}
+    return {"referenced_works": [], "topics": []} | record | now
+
+
+def _filtered_by(work: dict[str, Any]) -> dict[str, list[Any]]:
+    """Return what a work has under each field of a filter."""
+    source = (work.get("primary_location") or {}).get("source") or work.get("host_venue") or {}
+    subject = (work.get("primary_topic") or {}).get("field") or {}
+    references = [short_id(cited) or cited for cited in work["referenced_works"] or ()]
+    return {
+        "openalex": [short_id(work["id"])],
+        "cites": references,
+        "primary_location.source.id": [short_id(source.get("id") or "")],
+        "primary_topic.field.id": [str(subject.get("id") or "").rpartition("/")[2]],
+        "publication_year": [work.get("publication_year")],
+        "cited_by_count": [work.get("cited_by_count")],
+        "referenced_works_count": [len(references)],
+        "type": [work["type"]],
+        "language": [work["language"]],
+        "is_retracted": [str(bool(work.get("is_retracted"))).lower()],
+        "has_abstract": [str(bool(work.get("abstract_inverted_index"))).lower()],
+    }
+
+
+class Refused(Exception):
+    """OpenAlex answers this request with an error, or this server has not learnt to answer it."""
+
+
+class Works:
+    """All works, numbered in OpenAlex's order: most cited first, then by id."""
+
+    def __init__(self, records: Iterable[dict[str, Any]]) -> None:
+        self.works = sorted(map(_modern, records), key=lambda work: (-(work.get("cited_by_count") or 0), work["id"]))
+        self.ids = [short_id(work["id"]) or work["id"] for work in self.works]
+        self._samples: dict[str, list[int]] = {}
+        self._rows: dict[str, dict[Any, set[int]]] = defaultdict(lambda: defaultdict(set))
+        for row, work in enumerate(self.works):
+            for name, values in _filtered_by(work).items():
+                for value in values:
+                    self._rows[name][value].add(row)
+
+    def matching(self, text: str) -> set[int]:
+        """Return the works that satisfy every clause of a filter."""
+        rows = set(range(len(self.ids)))
+        for clause in text.split(",") if text else ():
+            name, _, value = clause.partition(":")
+            parts = value.removeprefix("!").split("|")
+            if name not in self._rows or len(parts) > MAX_VALUES or any(part.startswith("!") for part in parts):
+                message = f"The filter {name} is not served here, or has more than {MAX_VALUES} values."
+                raise Refused(message)
+            found = set[int]().union(*(self._holding(name, part) for part in parts))
+            rows = rows - found if value.startswith("!") else rows & found
+        return rows
+
+    def _holding(self, name: str, value: str) -> set[int]:
+        """Return the works that hold a value, or one within a range."""
+        rows = self._rows[name]
+        if name.endswith(("_year", "_count")):
+            bounds = re.fullmatch(r"(>?)(\d+)|(\d*)-(\d*)", value)
+            if not bounds:
+                message = f"Value for param {name} must be a number."
+                raise Refused(message)
+            above, number, low, high = bounds.groups()
+            first, last = (int(number) + bool(above), math.inf if above else int(number)) if number else (
+                int(low or 0), int(high) if high else math.inf)  # fmt: skip
+            return set[int]().union(*(rows[held] for held in list(rows) if held is not None and first <= held <= last))
+        if name in ("openalex", "cites", "primary_location.source.id"):
+            identifier = short_id(value)
+            if identifier is None:
+                message = f"'{value}' is not a valid OpenAlex ID."
+                raise Refused(message)
+            return rows.get(identifier, set())
+        return rows.get(value.rpartition("/")[2].lower(), set())
+
+    def answer(self, path: str, params: Params) -> Answer:
+        """Answer a GET."""
+        entity, _, identifier = path.strip("/").partition("/")
+        try:
+            asked = _checked(params)
+            if entity == "works" and not identifier:
+                return Answer(200, self._list(asked))
+        except (Refused, ValueError) as problem:
+            return Answer(400, {"error": "Invalid query parameters error.", "message": str(problem)})
+        for row in self._rows["openalex"].get(short_id(identifier), ()) if entity == "works" else ():
+            return Answer(200, _cut(self.works[row], asked.get("select")))
+        return Answer(404, "<h1>Not Found</h1>")
+
+    def _list(self, asked: dict[str, str]) -> dict[str, Any]:
+        group_by = asked.get("group_by")
+        page, per_page = int(asked.get("page", 1)), int(asked.get("per_page", MAX_PER_PAGE if group_by else 25))
+        if not 1 <= per_page <= MAX_PER_PAGE or page < 1 or page * per_page > MAX_ROWS:
+            message = f"A page has 1 to {MAX_PER_PAGE} results, and {MAX_ROWS} results are the last."
+            raise Refused(message)
+        rows = self.matching(asked.get("filter", ""))
+        meta = {"count": len(rows), "db_response_time_ms": 3, "page": page, "per_page": per_page}
+        if group_by:
+            groups = self._by_year(group_by, rows)[:per_page]
+            return {"meta": meta | {"groups_count": len(groups)}, "group_by": groups}
+        chosen = sorted(rows)
+        if "sample" in asked:
+            chosen = [row for row in self._shuffled(asked["seed"]) if row in rows][: int(asked["sample"])]
+            meta["count"] = len(chosen)
+        results = [_cut(self.works[row], asked.get("select")) for row in chosen[(page - 1) * per_page :][:per_page]]
+        return {"meta": meta | {"groups_count": None}, "results": results, "group_by": []}
+
+    def _shuffled(self, seed: str) -> list[int]:
+        if seed not in self._samples:
+            drawn = [hashlib.sha256(f":{seed}:{identifier}".encode()).digest() for identifier in self.ids]
+            self._samples[seed] = sorted(range(len(drawn)), key=drawn.__getitem__)
+        return self._samples[seed]
+
+    def _by_year(self, group_by: str, rows: set[int]) -> list[dict[str, Any]]:
+        name, _, option = group_by.partition(":")
+        if name != "publication_year" or option not in ("", "include_unknown"):
+            message = f"group_by={group_by} is not served here."
+            raise Refused(message)
+        counts = {year: len(held & rows) for year, held in self._rows[name].items() if option or year is not None}
+        groups = [{"key": "-111" if year is None else str(year), "count": n} for year, n in counts.items() if n]
+        named = [group | {"key_display_name": group["key"].replace("-111", "unknown")} for group in groups]
+        return sorted(named, key=lambda group: (-group["count"], group["key"]))
+
+
+def _checked(params: Params) -> dict[str, str]:
+    """Refuse what OpenAlex refuses to be asked together, or what is not served here."""
+    asked = {name.replace("-", "_"): value for name, value in params}
+    fields = asked["select"].split(",") if "select" in asked else []
+    for problem, is_so in (
+        ("parameters that are not served here", asked.keys() - _PARAMETERS or len(asked) < len(params)),
+        ("another corpus", asked.get("corpus", "core") != "core"),
+        ("sample does not work with group_by", {"sample", "group_by"} <= asked.keys()),
+        ("select does not work with group_by", {"select", "group_by"} <= asked.keys()),
+        ("a seed is required to page through samples", "sample" in asked and "seed" not in asked),
+        ("sample size must be at most 10,000", not 0 <= int(asked.get("sample", 0)) <= MAX_ROWS),
+        ("not a valid select field", not {*_FIELDS} >= {*fields}),
+    ):
+        if is_so:
+            message = f"{problem}: {', '.join(name for name, _ in params)}"
+            raise Refused(message)
+    return asked
+
+
+def _cut(work: dict[str, Any], select: str | None) -> dict[str, Any]:
+    return work if select is None else {name: work.get(name) for name in _FIELDS if name in select.split(",")}
+
+
+@functools.cache
+def _read_file(path: Path) -> Works:
+    lines = b"".join(decompressed_chunks(path)).split(b"\n")  # on \n only: titles hold U+2028
+    return Works(msgspec.json.decode(line) for line in lines if line.strip())
+
+
+# The server
+
+
+class OpenAlexServer(ThreadingHTTPServer):
     """Serves from entering the context to leaving it.
 
     Args:
@@ -108,9 +272,12 @@ class OpenAlexServer:
         clock: seconds since the epoch, for tests of midnight.
     """
 
+    daemon_threads = True
+    request_queue_size = 128
+
     def __init__(
         self,
-        records: Records,
+        records: Path | Iterable[dict[str, Any]],
         *,
         port: int = 0,
         key: str | None = None,
@@ -122,20 +289,19 @@ class OpenAlexServer:
         retry_after_s: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.api, self.clock = read_works(records), clock
-        self.accounts = {name: Account(daily_credits, clock) for name in {None, key}}
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.api = _read_file(records) if isinstance(records, Path) else Works(records)
         self.log: list[LogEntry] = []
+        self._keys, self._daily_credits, self._clock = {None, key}, daily_credits, clock
         self._fault_rate, self._fault_seed, self._most_in_a_row = fault_rate, fault_seed, max_consecutive_faults
         self._slow_s, self._retry_after_s = slow_s, retry_after_s
-        self._attempts: Counter[str] = Counter()
-        self._in_a_row: Counter[str] = Counter()
+        self._spent: Counter[tuple[str | None, int]] = Counter()  # by key and day
+        self._attempts, self._in_a_row = Counter[str](), Counter[str]()
         self._lock = threading.Lock()
-        self._http = _HttpServer(("127.0.0.1", port), self)
-        self._thread = threading.Thread(target=self._http.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self._http.server_address[1]}"
+        return f"http://127.0.0.1:{self.server_port}"
 
     @property
     def credits(self) -> int:
@@ -152,72 +318,76 @@ class OpenAlexServer:
         return {request: n for request, n in delivered.items() if n > 1}
 
     def __enter__(self) -> OpenAlexServer:
-        self._thread.start()
+        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._http.shutdown()
-        self._thread.join()
-        self._http.hang_up()
-        self._http.server_close()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of a client that went away."""
 
     def respond(self, path: str, params: Params, headers: Message, request: str) -> tuple[Answer, str | None, int]:
-        """The answer to a GET, the fault dealt to it, and its price."""
-        scheme, _, key = headers.get("Authorization", "").partition(" ")
-        account = self.accounts.get(key if scheme.lower() == "bearer" else None)
-        if account is None:
+        """Return the answer to a GET, the fault dealt to it, and its price."""
+        scheme, _, given = headers.get("Authorization", "").partition(" ")
+        key = given if scheme.lower() == "bearer" else None
+        if key not in self._keys:
             return Answer(401, {"error": "Invalid or missing API key", "message": "API key not found"}), None, 0
-        credits = 0 if path.startswith("/works/") else 1  # a single work is free
-        refused = account.admit(credits)
-        if refused is not None:
-            refused.headers |= account.headers(0)
-            return refused, None, 0
+        price = 0 if path.startswith("/works/") else 1  # a single work is free
+        now = self._clock()
+        day = (key, int(now // 86_400))
+        with self._lock:
+            if self._spent[day] + price > self._daily_credits:
+                return _refusal("daily429", now), None, 0
+            self._spent[day] += price
         fault = self._deal(request)
-        if fault is None or fault in SPOILT:
-            answer = self.api.answer(path, params)
-            if answer.status != 200:
-                fault = None
-            elif fault == "partial":
-                payload = self._partial(answer.payload, request)
-                answer.payload, fault = (answer.payload, None) if payload is None else (payload, fault)
-            elif fault == "slow":
-                time.sleep(self._slow_s)
-        else:
-            answer = refusal(fault, credits, self.clock())
+        if fault in REFUSALS:
+            answer = _refusal(fault, now)
             if self._retry_after_s is not None and fault in ("rate429", "503"):
                 answer.headers["Retry-After"] = str(self._retry_after_s)
-        cost = credits if answer.status == 200 else 0
-        account.give_back(credits - cost)
-        answer.headers = account.headers(cost) | answer.headers
-        if fault == "daily429":
-            answer.headers |= {"X-RateLimit-Remaining": "0", "X-RateLimit-Remaining-USD": "0"}
+        else:
+            answer = self.api.answer(path, params)
+            if fault == "slow":
+                time.sleep(self._slow_s)
+            if fault == "partial":
+                fault = fault if self._make_partial(answer, request) else None
+            fault = fault if answer.status == 200 else None
+        cost = price if answer.status == 200 else 0
+        with self._lock:
+            self._spent[day] -= price - cost
+        left = 0 if fault == "daily429" else (self._daily_credits - self._spent[day]) * USD_PER_CREDIT
+        stated = {"Cost-USD": f"{cost * USD_PER_CREDIT:.4f}", "Remaining-USD": f"{left:.4f}", "Credits-Used": str(cost)}
+        answer.headers |= {f"X-RateLimit-{name}": value for name, value in stated.items()}
         return answer, fault, cost
 
     def _deal(self, request: str) -> str | None:
         """Deal a fault, or none: a function of the seed, the request and how often it was asked."""
         with self._lock:
-            attempt = self._attempts[request]
+            share, kind = _draw(self._fault_seed, request, self._attempts[request])
             self._attempts[request] += 1
-            share, kind = _draw(self._fault_seed, request, attempt)
             if share >= self._fault_rate or self._in_a_row[request] >= self._most_in_a_row:
                 self._in_a_row[request] = 0
                 return None
             self._in_a_row[request] += 1
             return FAULTS[kind % len(FAULTS)]
 
-    def _partial(self, payload: Any, request: str) -> Any | None:
-        """The answer with something missing that its own numbers give away; None where nothing can be missing."""
-        meta = payload.get("meta")
+    def _make_partial(self, answer: Answer, request: str) -> bool:
+        """Take something away that the answer's own numbers give away; return False where nothing can be missing."""
+        payload: dict[str, Any] = answer.payload
+        meta = payload.get("meta") if answer.status == 200 else None
         if not meta or not meta["count"]:
-            return None
+            return False
         groups, rows = payload.get("group_by"), payload.get("results")
         if _draw("partial", self._fault_seed, request)[1] % 2 or not (groups or rows):
-            return payload | {"meta": meta | {"count": meta["count"] - max(1, meta["count"] // 3)}}
-        if groups:
+            answer.payload = payload | {"meta": meta | {"count": meta["count"] - max(1, meta["count"] // 3)}}
+        elif groups:
             fewer = [group | {"count": group["count"] - (group["count"] + 2) // 3} for group in groups]
             fewer = [group for group in fewer if group["count"]]
-            return payload | {"meta": meta | {"groups_count": len(fewer)}, "group_by": fewer}
-        return payload | {"results": rows[: len(rows) - (len(rows) + 2) // 3]}
+            answer.payload = payload | {"meta": meta | {"groups_count": len(fewer)}, "group_by": fewer}
+        else:
+            answer.payload = payload | {"results": rows[: len(rows) - (len(rows) + 2) // 3]}
+        return True
 
 
 def _draw(*key: Any) -> tuple[float, int]:
@@ -225,77 +395,29 @@ def _draw(*key: Any) -> tuple[float, int]:
     return int.from_bytes(digest[:8]) / 2**64, int.from_bytes(digest[8:16])
 
 
-def seconds_to_midnight(now: float) -> int:
-    return math.ceil(86_400 - now % 86_400)
-
-
-def usd(credits: int) -> str:
-    return f"{credits * USD_PER_CREDIT:.4f}".rstrip("0").rstrip(".")
-
-
-def budget_spent(credits: int, left: int, now: float) -> Answer:
-    wait = seconds_to_midnight(now)
-    message = (
-        f"Insufficient budget. This request costs ${usd(credits)} but you only have ${usd(left)} remaining. "
-        "Resets at midnight UTC. Need more? See https://openalex.org/pricing"
-    )
-    payload = {"error": "Rate limit exceeded", "message": message, "retryAfter": wait}
-    payload |= {"creditsRequired": credits, "creditsRemaining": left, "dailyRemainingUsd": float(usd(left))}
-    return Answer(429, payload, headers={"Retry-After": str(wait)})
-
-
-def refusal(kind: str, credits: int, now: float) -> Answer:
-    """The answer that stands in for the real one."""
-    page = "<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"
+def _refusal(kind: str, now: float) -> Answer:
+    """Return the answer that stands in for the real one."""
+    wait = str(math.ceil(86_400 - now % 86_400))
+    spent = {"error": "Rate limit exceeded", "message": "Insufficient budget. Resets at midnight UTC.",
+             "retryAfter": int(wait), "dailyRemainingUsd": 0}  # fmt: skip
     plan = {"error": "Plan upgrade required", "message": "from_updated_date needs a plan with the daily snapshot."}
     fast = {"error": "Rate limit exceeded", "message": "Rate limit exceeded: 30 requests per second.", "retryAfter": 1}
-    busy = {"error": "Service Unavailable", "message": "Please try again shortly."}
     return {
         "rate429": Answer(429, fast, headers={"Retry-After": "1"}),
-        "daily429": budget_spent(credits, 0, now),
+        "daily429": Answer(429, spent, headers={"Retry-After": wait, "X-RateLimit-Reset": wait}),
         "plan429": Answer(429, plan),
         "500": Answer(500, {"error": "Internal Server Error", "message": "Something went wrong."}),
-        "502": Answer(502, page, content_type=HTML),
-        "503": Answer(503, busy, headers={"Retry-After": "30"}),
+        "502": Answer(502, "<html><head><title>502 Bad Gateway</title></head><body>cloudflare</body></html>"),
+        "503": Answer(503, {"error": "Service Unavailable", "message": "Try again."}, headers={"Retry-After": "30"}),
         "504": Answer(504, {"error": "Gateway timeout", "reason": "query_timeout"}),
     }[kind]
-
-
-class _HttpServer(ThreadingHTTPServer):
-    """Threads per connection, and a way to end connections that clients keep open."""
-
-    daemon_threads = False  # so that closing waits for them
-    request_queue_size = 128
-
-    def __init__(self, address: tuple[str, int], openalex: OpenAlexServer) -> None:
-        self.openalex = openalex
-        self._open: set[socket.socket] = set()
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        self._open.add(request)
-        super().process_request(request, client_address)
-
-    def shutdown_request(self, request: Any) -> None:
-        self._open.discard(request)
-        super().shutdown_request(request)
-
-    def hang_up(self) -> None:
-        for connection in list(self._open):
-            try:
-                connection.shutdown(socket.SHUT_RDWR)
-            except OSError:
-                continue  # the client was quicker
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that went away."""
 
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16  # headers and body leave in one piece
-    server: _HttpServer
+    server: OpenAlexServer
 
     def do_GET(self) -> None:
         parts = urlsplit(self.path)
@@ -306,13 +428,12 @@ class _Handler(BaseHTTPRequestHandler):
         if len(self.requestline) + 2 * self.requestline.count("|") > MAX_REQUEST_LINE:
             answer = Answer(400, {"error": "Bad Request", "message": "Request Line is too large"})
         else:
-            answer, fault, credits = self.server.openalex.respond(parts.path, params, self.headers, request)
+            answer, fault, credits = self.server.respond(parts.path, params, self.headers, request)
         body = answer.body()
         sent = body[: len(body) // 2] if fault in ("reset", "truncated") else body
         entry = LogEntry(request=request, status=answer.status, fault=fault, credits=credits)
-        self.server.openalex.log.append(entry)  # first: a client that has its answer finds it in the log
+        self.server.log.append(entry)  # first: a client that has its answer finds it in the log
         self.send_response(answer.status)
-        self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(body if fault == "reset" else sent)))
         for name, value in answer.headers.items():
             self.send_header(name, value)

@@ -158,12 +158,9 @@ GOOD = predict(EVERY[0], EVERY[1], 0.5, "joint")
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"gold_novelty": "neutral"}, "1 of 1 predictions have an unknown gold label"),
         ({"gold_disruption": None}, "have an unknown gold label"),
-        ({"label_novelty": "disruptive"}, "have an unknown label"),
         ({"label_disruption": None}, "have a label or confidence without being valid, or are valid without"),
         ({"confidence": None}, "have a label or confidence without being valid, or are valid without"),
-        ({"confidence": 1.5}, "have a confidence outside 0 to 1"),
         ({"is_json": False}, "are valid but not JSON"),
         ({"reward_task_novelty": math.inf}, "have no finite reward"),
     ],

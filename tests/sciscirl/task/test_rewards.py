@@ -155,24 +155,16 @@ def test_a_paper_without_a_known_label_cannot_be_scored(gold):
     ("changes", "message"),
     [
         ({"correct": float("nan")}, "not finite"),
-        ({"class_weights": (("disruptive", float("inf")),)}, "not finite"),
         ({"class_weights": (("Neutral", 2.0),)}, "needs positive factors"),
-        ({"class_weights": (("neutral", 0.0),)}, "needs positive factors"),
         ({"class_weights": (("neutral", 2.0), ("neutral", 3.0))}, "needs positive factors"),
         ({"wrong": 1.0}, "rising values"),
-        ({"broken": -0.55}, "rising values"),
-        ({"not_json": -0.75}, "rising values"),
-        ({"correct": -0.6}, "rising values"),
         ({"wrong": 0.3, "class_weights": (("neutral", 0.25),)}, "rising values"),
         ({"think": 0.5}, "nothing above 0"),
         ({"adjacent": 1.0}, "rising values"),
-        ({"adjacent": -0.6}, "rising values"),
         ({"share_penalty": 0.2}, "rising values"),  # wrong, and said too often: as bad as broken
-        ({"share_penalty": -0.1}, "from 0"),
         ({"gold_weights": (("neutral", 1.0),)}, "not balanced"),
         ({"is_balanced": True, "gold_weights": (("neutral", 1.5),)}, "rising values"),
         ({"is_balanced": True, "adjacent": 0.2}, "would no longer earn the same"),
-        ({"is_balanced": True, "class_weights": (("neutral", 2.0),)}, "would no longer earn the same"),
     ],
 )
 def test_a_table_that_rewards_the_worse_case_is_refused(changes, message):
