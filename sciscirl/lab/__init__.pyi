@@ -12,6 +12,7 @@ from .grpo.train import describe_local_training as describe_local_training
 from .grpo.train import train_locally as train_locally
 from .label_scoring.probabilities import LabelScoring as LabelScoring
 from .label_scoring.probabilities import make_scoring as make_scoring
+from .models.chat_server import evaluate_on_chat_server as evaluate_on_chat_server
 from .models.fetch_model import find_model as find_model
 from .models.local_completer import ask_local_model as ask_local_model
 from .sft.peft_backend import describe_peft_training as describe_peft_training
