@@ -86,6 +86,11 @@ OUT_OPTION: Final = "folder: EvaluationConfig.out"
 _NAMES: Final = {**OF_EVALUATION, "batch_size": "", "seed": ""}
 #: Options that a server does not take.
 _LOCAL: Final = ("batch_size", "dtype", "n_threads")
+#: Options that a server of messages does not take.
+_NOT_IN_CHAT: Final = (
+    *("run", "local_model", "checkpoint", "base_url", "renderer", "group_size", "max_paper_tokens"),
+    *("prior_correction", "challenger", "judge", *_LOCAL),
+)
 _log = logging.getLogger(__name__)
 
 
@@ -108,6 +113,8 @@ class EvaluationConfig(TaskOptions):
             is the base model, or on a server the weights of ``load_checkpoint``.
         renderer: the chat format; None: the model's own, without thinking.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+        chat_url: an OpenAI-compatible server with the model, like http://127.0.0.1:8000/v1. It gets OPENAI_API_KEY.
+            The same command goes on where it stopped.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
         top_p: of sampling, from the most probable tokens with this share; None: the preset's.
         n_papers: evaluate only so many papers, each class in its share; None: all.
@@ -139,6 +146,7 @@ class EvaluationConfig(TaskOptions):
     step: Annotated[int, Meta(ge=0)] | None = None
     renderer: str | None = None
     base_url: str | None = None
+    chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
     n_papers: PositiveInt | None = None
@@ -162,6 +170,8 @@ class EvaluationConfig(TaskOptions):
             what = "run" if self.run is not None else "local_model"
             msg = f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
             raise SciSciRLError(msg)
+        if self.chat_url is not None:
+            _check_chat(self)
         if self.step is not None and self.run is None:
             msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
             raise SciSciRLError(msg)
@@ -187,6 +197,17 @@ class EvaluationConfig(TaskOptions):
         """The folder below which the results of the baselines go: all of a release go to one place."""
         is_named = self.out == self._default_out and (self.run or self.local_model or self.checkpoint or self.model)
         return self.out.parent if is_named else self.out
+
+
+def _check_chat(config: EvaluationConfig) -> None:
+    if config.model is None:
+        msg = "EvaluationConfig.chat_url needs the name of the model on that server: model=...."
+        raise SciSciRLError(msg)
+    given = [name for name in _NOT_IN_CHAT if getattr(config, name) is not None]
+    given += ["answers"] if config.answers == "logprobs" else []
+    if given:
+        msg = f"EvaluationConfig.{given[0]} has no effect: chat_url=... only sends messages. Leave one of them out."
+        raise SciSciRLError(msg)
 
 
 def _check_answers(config: EvaluationConfig, answers: AnswersBy) -> None:
@@ -223,6 +244,8 @@ async def evaluate_model(
 
     check_unused(config.out)
     subject = find_subject(config)
+    if config.chat_url is not None:
+        return await load_part("evaluate_on_chat_server")(config, subject, stated)
     _compare_releases(subject, config.release)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:

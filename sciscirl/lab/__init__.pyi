@@ -14,6 +14,7 @@ from .label_scoring.probabilities import make_scoring as make_scoring
 from .models.adapter_files import find_base_model as find_base_model
 from .models.adapter_files import find_broken as find_broken
 from .models.adapter_files import find_local_weights as find_local_weights
+from .models.chat_server import evaluate_on_chat_server as evaluate_on_chat_server
 from .models.chat_template import match_template as match_template
 from .models.chat_template import writes_as_template as writes_as_template
 from .models.fetch_model import find_model as find_model
