@@ -60,21 +60,16 @@ def write_corpus(
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
-    Files hold 65,536 works or 4,194,304 citations each, in the order of the frames. They appear one by one, each whole;
-    ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows. So the bytes
-    are the same in the end. A finished corpus is used as it is, after all SHA-256 were compared. When another corpus is
-    replaced, only files that this package has written are removed.
+    Files appear one by one, each whole; ``corpus.json`` is written last. A later run keeps files that hold the same
+    rows. A finished corpus is used as it is, after all SHA-256 were compared. Only files of this package are removed.
 
-    The frames have to give the same rows in the same order every time. ``inputs`` are the files that the corpus is read
-    from. When the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
-    made with other ``texts`` (titles and abstracts) or from changed ``inputs``. ``advance`` is called with numbers of
-    works and citations written or found. ``found`` holds more facts for the report; it may be filled while the frames
+    The frames have to give the same rows in the same order every time. When the size or time of one of ``inputs``
+    changes, it is another corpus. ``overwrite`` replaces another corpus, or this one made with other ``texts`` or
+    ``inputs``. ``advance`` gets numbers of rows. ``found``, more facts for the report, may be filled while the frames
     are read.
 
-    Raises SchemaMismatchError, when called, if a frame lacks a column or holds it in another dtype. Raises
-    ReleaseExistsError, when called, if the folder holds another corpus and not ``overwrite``. Raises EmptyInputError if
-    there is no work. Raises StorageError if the disk is full, or the folder cannot be written, holds something else
-    than a corpus, or is in use by another run.
+    Raises SchemaMismatchError for a frame, ReleaseExistsError for another corpus, EmptyInputError if there is no work,
+    and StorageError if the folder cannot be written, holds something else, or is in use.
     """
     out = Path(out)
     stage = "write_corpus"

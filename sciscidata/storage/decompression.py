@@ -22,8 +22,7 @@ _MOST_BYTES: Final = 1 << 20
 def decompress_gzip(chunks: Iterable[bytes], where: str = "") -> Iterator[bytes]:
     """Decompress members of gzip that follow each other, at most 4 MB at a time.
 
-    A CorruptRecordError says while reading that the data is damaged or cut
-    off, and names a place: ``where``, for example " here".
+    A CorruptRecordError says while reading that the data is damaged or cut off, and ``where``, for example " here".
     """
     decoder: Any = None  # of one member
     size = _FIRST_BYTES
