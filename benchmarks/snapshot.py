@@ -28,12 +28,12 @@ from benchmarks.make_snapshot import export_record, write_manifest, write_part
 from benchmarks.measure import cpu_seconds, in_own_process, report
 from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.record_files import decompressed_chunks, raw_chunks
-from sciscidata.storage.decompression import decompress, open_fast_gzip
+from sciscidata.storage.decompression import decompress_gzip
 
 
 def gunzip(parts: list[Path]) -> int:
     """Decompress as the snapshot source does, and nothing else."""
-    return sum(len(piece) for path in parts for piece in decompress(raw_chunks(path), open_fast_gzip))
+    return sum(len(piece) for path in parts for piece in decompress_gzip(raw_chunks(path)))
 
 
 def flatten(parts: list[Path]) -> int:

@@ -23,7 +23,11 @@ if TYPE_CHECKING:
 #: Stands for the sections of all sources that can be written as a corpus on disk.
 _INGESTED: Final = "ingested"
 _SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
-_SCORES_OUT: Final = "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://"
+#: What commands have in common that score a corpus.
+_SCORES: Final[dict[str, Any]] = {
+    **{"takes": "CORPUS", "cache": "CORPUS/cache", "to_store": True, "has_engine": True},
+    "writes": "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://",
+}
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
@@ -315,12 +319,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
             *("--out", "--window-years", "--window", "--time", "--compat", "--same-year", "--family"),
             *("--shard", "--engine", "--overwrite"),
         ),
-        takes="CORPUS",
-        writes=_SCORES_OUT,
-        to_store=True,
-        cache="CORPUS/cache",
+        **_SCORES,
         goes_on=True,
-        has_engine=True,
     ),
     "null-cd": Command(
         "compare the CD index of every work of a corpus with that of rewired citations",
@@ -331,11 +331,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         without=("family", "di_l"),
         arguments=("sciscidata.stages:write_null_cd_index", ("null", "n_draws", "seed")),
         main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--engine", "--overwrite"),
-        takes="CORPUS",
-        writes=_SCORES_OUT,
-        to_store=True,
-        cache="CORPUS/cache",
-        has_engine=True,
+        **_SCORES,
     ),
     "sweep": Command(
         "score every work of a corpus by its CD index in many windows and conventions, and draw it",
@@ -344,12 +340,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("out", "cache_dir", "overwrite"),
         arguments=("sciscidata.stages:write_cd_sweep", ("windows", "conventions", "n_draws", "seed")),
         main=("--out", "--window", "--convention", "--n-draws", "--seed", "--engine", "--overwrite"),
-        takes="CORPUS",
-        writes=_SCORES_OUT,
-        to_store=True,
-        cache="CORPUS/cache",
+        **_SCORES,
         goes_on=True,
-        has_engine=True,
     ),
     "novelty": Command(
         "score every work of a corpus by its venue pairs",
@@ -361,12 +353,8 @@ COMMANDS: Final[Mapping[str, Command]] = {
             *("--out", "--null", "--n-shuffles", "--novelty-seed", "--novelty-compat", "--score"),
             *("--years", "--background", "--engine", "--overwrite"),
         ),
-        takes="CORPUS",
-        writes=_SCORES_OUT,
-        to_store=True,
-        cache="CORPUS/cache",
+        **_SCORES,
         goes_on=True,
-        has_engine=True,
     ),
     "tasks": Command(
         "list the tasks of a stage that `--engine list` has left, or do one of them",

@@ -73,13 +73,9 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     """Read the settings of a release from its manifest, for ``merge`` and ``resolve``.
 
-    A manifest names no paths, so those of the source, of the background and of ``out`` are left to flags. Where
-    ``given`` (sections of flags and files) names another source, that one counts. An example is a corpus of the same
-    snapshot.
-
-    Raises:
-        InputNotFoundError, VerificationError: there is no manifest, or one that cannot be read.
-        ConfigError: it was drawn from a Corpus of Python, and ``given`` names no source.
+    A manifest names no paths, so flags give those. Where ``given`` (sections of flags and files) names another source,
+    that one counts. Errors are as of ``read_manifest``. A ConfigError says that it was drawn from a Corpus of Python,
+    and ``given`` names no source.
     """
     manifest = read_old_manifest(path)
     if "expression" in (manifest.get("label") or {}):
@@ -148,9 +144,7 @@ def read_old_manifest(path: Path) -> dict[str, Any]:
 def check_background(config: BuildConfig, path: Path) -> None:
     """Check that a repeated run scores novelty against what the release was scored against; warn of another file.
 
-    Raises:
-        ConfigError: it has no background.
-        BackgroundError, InputNotFoundError: as ``describe_background``.
+    A ConfigError says that it has no background; others are as of ``describe_background``.
     """
     stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
     if stated and config.background is None:

@@ -427,12 +427,9 @@ def _with_text(
 def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time = "publication_year") -> CitationGraph:
     """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
 
-    The graph lies under a hash of the corpus's content, so the corpus is not read again. Both the graph and the files
-    that it is built from are compared with their SHA-256.
-
-    Raises InputNotFoundError if there is no corpus, or an unfinished one, and EmptyInputError if it holds no citations.
-    Raises StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus, and what ``build_graph``
-    raises.
+    The graph lies under a hash of the corpus's content, so the corpus is not read again. All files are compared with
+    their SHA-256. Raises InputNotFoundError, EmptyInputError without citations, and StorageError for a damaged file or
+    a link.
     """
     refuse_linked_cache(folder, cache_dir)
     cache_dir, corpus = Path(cache_dir), scan_corpus(folder)

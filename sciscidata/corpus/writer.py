@@ -1,4 +1,4 @@
-"""Write any corpus into a folder of Parquet, text apart from structure; finished files of a killed run are kept."""
+"""Write any corpus into a folder of Parquet, text apart from structure."""
 
 from __future__ import annotations
 
@@ -60,21 +60,16 @@ def write_corpus(
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
-    Files hold 65,536 works or 4,194,304 citations each, in the order of the frames. They appear one by one, each whole;
-    ``corpus.json`` is written last. A later run keeps the files of a killed run that hold the same rows. So the bytes
-    are the same in the end. A finished corpus is used as it is, after all SHA-256 were compared. When another corpus is
-    replaced, only files that this package has written are removed.
+    Files appear one by one, each whole; ``corpus.json`` is written last. A finished corpus is used as it is, after
+    all SHA-256 were compared. Only files of this package are removed.
 
-    The frames have to give the same rows in the same order every time. ``inputs`` are the files that the corpus is read
-    from. When the size or time of one changes, it is another corpus. ``overwrite`` replaces another corpus, or this one
-    made with other ``texts`` (titles and abstracts) or from changed ``inputs``. ``advance`` is called with numbers of
-    works and citations written or found. ``found`` holds more facts for the report; it may be filled while the frames
+    The frames have to give the same rows in the same order every time. When the size or time of one of ``inputs``
+    changes, it is another corpus. ``overwrite`` replaces another corpus, or this one made with other ``texts`` or
+    ``inputs``. ``advance`` gets numbers of rows. ``found``, more facts for the report, may be filled while the frames
     are read.
 
-    Raises SchemaMismatchError, when called, if a frame lacks a column or holds it in another dtype. Raises
-    ReleaseExistsError, when called, if the folder holds another corpus and not ``overwrite``. Raises EmptyInputError if
-    there is no work. Raises StorageError if the disk is full, or the folder cannot be written, holds something else
-    than a corpus, or is in use by another run.
+    Raises SchemaMismatchError for a frame, ReleaseExistsError for another corpus, EmptyInputError if there is no work,
+    and StorageError if the folder cannot be written, holds something else, or is in use.
     """
     out = Path(out)
     stage = "write_corpus"
@@ -88,7 +83,7 @@ def write_corpus(
     refuse_foreign(out)
     with locked_folder(out):
         claim_folder(out, identity, overwrite=overwrite)
-        if (out / INDEX).exists() and not _remove_damaged(out):
+        if (out / INDEX).exists() and _is_whole(out):
             return scan_corpus(out)
         tables = ["works", "texts"] if texts else ["works"]
         columns = list(WORKS) if texts else TABLES["works"].names()
@@ -195,20 +190,16 @@ def locked_folder(out: Path) -> Generator[None]:
         yield
 
 
-def _remove_damaged(out: Path) -> bool:
-    """Remove damaged files from a finished corpus; return whether there were any."""
+def _is_whole(out: Path) -> bool:
+    """Whether a finished corpus is as it was written; else it is not finished any more."""
     try:
-        sums = recorded_sums(read_report(out)[0])
+        damaged = find_damaged(out, recorded_sums(read_report(out)[0]))
     except (InputNotFoundError, StorageError, UnsafeNameError):  # the report itself
-        damaged = [out / INDEX]
-    else:
-        damaged = [out / name for name in find_damaged(out, sums)]
+        damaged = [INDEX]
     if damaged:
-        logger.warning("%s is damaged; %s of its files are made again", out, f"{len(damaged):,}")
+        logger.warning("%s is damaged in %s of its files; it is made again", out, f"{len(damaged):,}")
         (out / INDEX).unlink(missing_ok=True)
-    for path in damaged:
-        path.unlink(missing_ok=True)
-    return bool(damaged)
+    return not damaged
 
 
 def _holds(path: Path, key: str) -> bool:
@@ -223,7 +214,7 @@ def _holds(path: Path, key: str) -> bool:
 def _write_parts(
     frame: pl.LazyFrame, out: Path, tables: Sequence[str], advance: Callable[[float], None] | None
 ) -> tuple[int, list[_Part]]:
-    """Write a frame in files of a fixed number of rows; files that already hold the same rows are kept.
+    """Write a frame in files of a fixed number of rows.
 
     The checksums for the report come from the bytes in memory, so that a failure of the disk shows.
     """
@@ -235,8 +226,7 @@ def _write_parts(
             own = [own for own in (ORIGINAL_ID, *DATES) if own in part.columns and name == "works"]
             rows = part.select(*TABLES[name], *own)
             write_parquet(rows, content, compression_level=1, row_group_size=ROWS_PER_GROUP[name])
-            if not _is_written(target, content.getbuffer()):
-                write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))
+            write_small(target, lambda path, content=content: path.write_bytes(content.getbuffer()))
             parts.append((stem, f"{name}/{target.name}", describe_part(content, name)))
         n_rows += part.height
         if advance is not None:
@@ -246,19 +236,6 @@ def _write_parts(
         if path not in written:  # it would count as a part
             path.unlink()
     return n_rows, parts
-
-
-def _is_written(path: Path, content: memoryview) -> bool:
-    """Whether an earlier run has written the same bytes; anything else is written again."""
-    if path.is_symlink() or not path.is_file():
-        return False
-    try:
-        if memoryview(path.read_bytes()) == content:
-            return True
-    except OSError as error:
-        raise storage_error(error, path) from error
-    logger.warning("%s is damaged, or of another run; it is made again", path)
-    return False
 
 
 def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:

@@ -142,19 +142,11 @@ def read_list(home: str | Path) -> list[Task]:
 
 
 def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
-    """List the tasks of a folder, or do one of them in this process, if it is not done.
+    """List the tasks of a folder, or do one of them in this process, if it is not done; return lines to print.
 
     Args:
         home: folder that the stage has printed.
         run: number of the task to do. None: list all tasks.
-
-    Returns:
-        Lines to print: number, whether it is done, and name.
-
-    Raises:
-        InputNotFoundError: as read_list.
-        ConfigError: there is no such number, or the folder was moved.
-        SciSciDataError: as the task raises.
     """
     tasks = read_list(home)
     if run is None:

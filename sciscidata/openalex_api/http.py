@@ -15,7 +15,7 @@ import httpx
 from sciscidata.errors import ApiError, ConfigError, CorruptRecordError
 from sciscidata.openalex_api.answers import Answer, TryAgainError
 from sciscidata.openalex_api.config import ApiConfig, is_loopback
-from sciscidata.storage.decompression import decompress, open_gzip
+from sciscidata.storage.decompression import decompress_gzip
 
 _MOST_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -167,7 +167,7 @@ def _decoded(response: httpx.Response, head: Answer) -> Iterator[bytes]:
         msg = f"the answer is compressed as {encoding[:40]!r}, which was not requested"
         raise TryAgainError(msg, answer=head)
     try:
-        yield from decompress(response.iter_raw(), open_gzip)
+        yield from decompress_gzip(response.iter_raw())
     except CorruptRecordError as error:
         raise TryAgainError(str(error), answer=head) from error
 

@@ -134,14 +134,12 @@ def write_labelled(
 ) -> dict[str, Any]:
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
-    ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``.
-    ``labelled.json`` is the report, with ``source`` in it, which is also returned. An own label of the works
-    (``label``) follows after the columns of EXAMPLE, and is described in the report. Both appear whole or not at all.
-    Texts pass through in batches. The bytes do not depend on ``n_threads``, or on ``parts``. With ``parts``, ``works``
-    are those of a corpus on disk, and the tasks of an engine write the lines of each of its parts.
+    ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``, and behind them
+    the own ``label``. ``labelled.json`` is the report, with ``source`` in it, which is also returned. With ``parts``,
+    the tasks of an engine write the lines of each part of the corpus that ``works`` are of. The bytes are the same.
 
-    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``index_labels``, a
-    ReleaseExistsError if ``folder`` holds anything, and a StorageError if it cannot be written.
+    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``index_labels``, and
+    ReleaseExistsError or StorageError for ``folder``.
     """
     check_threads(n_threads)
     folder = real_path(folder)

@@ -206,22 +206,16 @@ def write_release(
 ) -> Release:
     """Write a release folder, whole or not at all.
 
-    ``train.jsonl``, ``train.parquet``, ``test.jsonl``, ``test.parquet``, where ``n_dev`` asks for works ``dev.jsonl``
-    and ``dev.parquet``, with ``scores_file`` ``scores.parquet``, the documents ``README.md``, ``croissant.json`` and
-    ``CITATION.cff``, and, last, ``manifest.json``. The JSONL bytes are canonical. They are the same on every platform,
-    thread count, Polars engine and library version. Parquet bytes repeat within one environment only, since they name
-    their writer's version and follow its encoders.
+    The bytes of the JSON lines are the same everywhere. Those of Parquet repeat within one environment only, since they
+    name their writer's version and follow its encoders.
 
-    ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``. Missing novelty columns are
-    null, and so is what SCORES has and it lacks. Where ``manifest`` names ``cd`` or ``atypicality``, verification needs
-    the counts or z that the scores follow from. The texts of the drawn works are read from ``works`` (WORKS).
+    ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``. What SCORES and the novelty
+    columns have and it lacks is null. The texts of the drawn works are read from ``works`` (WORKS).
 
-    ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict`` of
-    LabelThresholds and SplitConfig), which verification needs, ``label`` (``OwnLabel.stated``) if ``drawn`` has an own
-    label to release, and anything else that should be on record; no absolute paths. ``overwrite`` replaces an existing
-    release, and keeps what Git has in it. No other folder is replaced. A link is in the way. So is a file that is
-    neither one of these nor of PICTURES, or not in its manifest. ``extra`` is called with the unfinished folder before
-    the manifest is written, to add files, for example a picture.
+    ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict``), ``label``
+    (``OwnLabel.stated``) if ``drawn`` has an own label, and what else should be on record; no absolute paths.
+    ``overwrite`` replaces a release, and keeps what Git has in it; nothing else is replaced. ``extra`` is called with
+    the unfinished folder, to add files.
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.
@@ -262,13 +256,10 @@ def write_release(
 
 
 def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
-    """Check before any work that a release could be written to ``folder``.
+    """Check before any work that a release could be written to ``folder``, and mend what a killed run left there.
 
-    Mend what a killed run left there.
-
-    A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or that it holds anything else. A
-    StorageError says that it cannot be read. ``overwrite`` must be a boolean: any text would be true. ``can_replace``
-    is False where the caller replaces nothing; anything there is in the way then.
+    A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or anything else. A StorageError
+    says that it cannot be read. Without ``can_replace`` anything there is in the way.
     """
     if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"overwrite is {overwrite!r}, needs true or false."

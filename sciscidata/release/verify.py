@@ -58,22 +58,17 @@ from sciscidata.terminal.messages import counted
 def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release:
     """Recompute everything that a manifest states, and everything that makes a folder a release.
 
-    The documents (README.md, croissant.json, CITATION.cff) may have been changed, and what hubs add may be there:
-    ``.gitattributes``, ``.git`` and ``.cache/huggingface``.
+    A VerificationError lists every difference. The documents may have been changed, and what hubs add may be there.
 
-    Of the manifest: its own SHA-256. Of the files: none missing or extra, size, SHA-256. Of the rows: schema, number,
-    ids and class counts. Parquet equals JSONL, and JSONL is canonical. Labels follow from scores and thresholds. The
-    order and the split follow from ids and seed. Without balance, the draw follows from all eligible works, which a
-    release does not hold. The class quotas are kept. No id and no normalised title is in two splits. The counts of
-    other works add up. A VerificationError lists every difference.
+    Labels follow from scores and thresholds, order and split from ids and seed. Class quotas are kept. No id and no
+    normalised title is in two splits. Parquet equals JSONL, which is canonical. Without balance, the draw follows from
+    all eligible works, which a release does not hold.
 
-    With ``scores.parquet``: it has the rows of the splits in their order. The CD index follows from its counts.
-    Sigmoids and Uzzi's labels follow from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
+    With ``scores.parquet``, the CD index follows from its counts, and sigmoids and Uzzi's labels from its z. Ranks have
+    the order of z. Without it, labels of Uzzi's rule are not derived again. ``list_recomputed`` says what this was.
 
-    Without it, a release stores scores, not z, so labels of Uzzi's rule are not derived again.
-
-    An own label is compared with its classes. Where it follows from the released columns of the same row, it is
-    computed again. The rule is the SQL of the manifest, or ``label``, the OwnLabel of the build given again.
+    An own label is computed again where it follows from released columns of the same row, by the SQL of the manifest or
+    by ``label``, the OwnLabel of the build.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))

@@ -29,7 +29,7 @@ from sciscidata.records.read_lines import (
 )
 from sciscidata.records.work_row import Work, parse_work
 from sciscidata.storage import expand_home, hash_file, real_path
-from sciscidata.storage.decompression import decompress, decompress_zstd, open_gzip, skip
+from sciscidata.storage.decompression import decompress_gzip, decompress_zstd, skip
 from sciscidata.storage.small_files import OTHER_ENCODING, name_encoding
 
 T = TypeVar("T")
@@ -315,13 +315,13 @@ def _decompressed(path: Path, advance: Callable[[float], None] | None) -> Iterat
         yield from read()
         return
     try:
-        for data in decompress(read(), open_gzip, " here") if is_gzip else decompress_zstd(read(), " here"):
+        for data in decompress_gzip(read(), " here") if is_gzip else decompress_zstd(read(), " here"):
             n_out += len(data)
             yield data
     except CorruptRecordError:
         # A decoder returns nothing of the chunk that holds the damage, so decode that one again, byte by byte.
         again = read_again()
-        exact = decompress(again, open_gzip, " here") if is_gzip else decompress_zstd(again, " here", exact_from=n_out)
+        exact = decompress_gzip(again, " here") if is_gzip else decompress_zstd(again, " here", exact_from=n_out)
         for data in exact:
             yield data[max(n_out, 0) :]
             n_out -= len(data)

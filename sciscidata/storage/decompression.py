@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import io
-import zlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, Protocol
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 import pyarrow as pa
 from isal import isal_zlib  # inflates twice as fast as zlib
@@ -19,31 +18,13 @@ PIECE_BYTES: Final = 4 << 20
 _FIRST_BYTES: Final = 4 << 10
 _MOST_BYTES: Final = 1 << 20
 
-_ERRORS: Final = (zlib.error, isal_zlib.error)
 
-
-class Decoder(Protocol):
-    """Decodes one member, like ``zlib.decompressobj``."""
-
-    @property
-    def eof(self) -> bool: ...  # noqa: D102
-    @property
-    def unused_data(self) -> bytes: ...  # noqa: D102
-    @property
-    def unconsumed_tail(self) -> bytes: ...  # noqa: D102
-    def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes: ...  # noqa: D102
-
-
-Opener = Callable[[], Decoder]
-
-
-def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iterator[bytes]:
+def decompress_gzip(chunks: Iterable[bytes], where: str = "") -> Iterator[bytes]:
     """Decompress members of gzip that follow each other, at most 4 MB at a time.
 
-    ``opener`` makes the decoder of one member. A CorruptRecordError says while reading that the data is damaged or cut
-    off, and names a place: ``where``, for example " here".
+    A CorruptRecordError says while reading that the data is damaged or cut off, and ``where``, for example " here".
     """
-    decoder: Decoder | None = None
+    decoder: Any = None  # of one member
     size = _FIRST_BYTES
     for chunk in chunks:
         view, at = memoryview(chunk), 0
@@ -52,14 +33,14 @@ def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iter
                 at = skip(chunk, at, b"\0")  # some tools fill the last block with zeros
                 if at == len(view):
                     break
-                decoder, size = opener(), _FIRST_BYTES
+                decoder, size = isal_zlib.decompressobj(wbits=31), _FIRST_BYTES
             piece: bytes | memoryview = view[at : at + size]
             at += len(piece)
             size = min(4 * size, _MOST_BYTES)
             while True:
                 try:
                     data = decoder.decompress(piece, PIECE_BYTES)
-                except _ERRORS as error:  # pyright: ignore[reportGeneralTypeIssues]  # a stub says Exception
+                except isal_zlib.error as error:  # pyright: ignore[reportGeneralTypeIssues]  # a stub says Exception
                     msg = f"the compressed data is damaged{where} ({error})"
                     raise CorruptRecordError(msg) from error
                 if data:
@@ -102,16 +83,6 @@ def skip(block: bytes, at: int, what: bytes | None = None) -> int:
     return at
 
 
-def open_gzip() -> Decoder:
-    """Make a decoder of one gzip member."""
-    return zlib.decompressobj(wbits=31)
-
-
-def open_fast_gzip() -> Decoder:
-    """Make a decoder of one gzip member that is twice as fast; its errors have other words."""
-    return isal_zlib.decompressobj(wbits=31)
-
-
 class _Chunks(io.RawIOBase):
     """A file of the chunks that it is made of."""
 
@@ -130,7 +101,7 @@ class _Chunks(io.RawIOBase):
 
 
 def decompress_zstd(chunks: Iterable[bytes], where: str = "", *, exact_from: int | None = None) -> Iterator[bytes]:
-    """Decompress frames of Zstandard as ``decompress`` does members; a frame may need 128 MB of memory.
+    """Decompress frames of Zstandard as ``decompress_gzip`` does members; a frame may need 128 MB of memory.
 
     From ``exact_from`` on it gives single bytes, so that none before a damage is lost.
     """

@@ -22,7 +22,6 @@ from sciscidata.storage.small_files import read_json as read_any_json
 SUMS: Final = "SHA256SUMS"
 #: Folders whose files stand in the list of the folder above, so that none can be taken from another run.
 _PARTS: Final = ("predictions", "cells")
-_KINDS: Final = (".json", ".jsonl", ".parquet", ".csv")
 _log = logging.getLogger(__name__)
 
 
@@ -59,7 +58,7 @@ def check_sealed(path: Path, *, grows: bool = False) -> None:
     """Compare a file with SHA256SUMS; a ChangedFileError if it differs or is not listed.
 
     A file that ``grows`` is compared up to its end at entry. It may be missing in the list. A folder without a list is
-    older, or another program's: one warning says so.
+    another program's: one warning says so.
     """
     home, name = _place(path)
     listed = _read(home)
@@ -128,22 +127,9 @@ def _read(home: Path) -> dict[str, list[str]] | None:
 def _enter(path: Path, *sums: str) -> None:
     home, name = _place(path)
     with errors_about(path), one_at_a_time(home):
-        before = _read(home)
-        listed = {**(_list_older(home) if before is None else before), name: [*sums]}
+        listed = {**(_read(home) or {}), name: [*sums]}
         with whole_when_done(home / SUMS) as new:
             new.write_text("".join(f"{one}  {each}\n" for each in sorted(listed) for one in listed[each]), "utf-8")
-
-
-def _list_older(home: Path) -> dict[str, list[str]]:
-    """List what lies in a run that began before there were lists, as it is now."""
-    if not any((home / mark).is_file() for mark in ("run.json", "sweep.json")):
-        return {}
-    paths = (path for place in (".", *_PARTS) for path in sorted((home / place).glob("*")))
-    return {
-        path.relative_to(home).as_posix(): [hash_file(path)]
-        for path in paths
-        if path.suffix in _KINDS and path.is_file()
-    }
 
 
 @cache

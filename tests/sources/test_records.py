@@ -121,7 +121,7 @@ DAMAGED = {
     "bytes that are not text": (b"\xff\xfe\0\n" + LINES, 1, "not JSON"),
     "gzip cut off": (gzip.compress(LINES + random.Random(0).randbytes(99).hex().encode())[:-30], 3, "cut off"),
     "gzip without its check sum": (gzip.compress(LINES)[:-8], 3, "cut off"),
-    "gzip with other bytes behind": (gzip.compress(LINES) + b"rubbish", 3, "damaged"),
+    "gzip with other bytes behind": (gzip.compress(LINES) + b"rubbish" * 9, 3, "damaged"),
     "zstd cut off": (ZSTD.compress(LINES) + ZSTD.compress(LINES * 50)[:-20], None, "cut off"),
     "a page with one bad result": (json.dumps({"results": [ONE, {"id": None}, TWO]}).encode(), 1, "result 2"),
 }

@@ -38,7 +38,7 @@ from sciscidata.records.work_columns import (
 )
 from sciscidata.sources.record_files import raw_chunks
 from sciscidata.sources.snapshot.layout import Part
-from sciscidata.storage.decompression import decompress, open_fast_gzip
+from sciscidata.storage.decompression import decompress_gzip
 
 Advance = Callable[[float], None]
 #: Works in memory together; also the row group of the written files.
@@ -191,7 +191,7 @@ def line_blocks(
                 advance(len(chunk))
             yield chunk
 
-    pieces = decompress(read(), open_fast_gzip) if path.suffix == ".gz" else read()
+    pieces = decompress_gzip(read()) if path.suffix == ".gz" else read()
     return whole_lines(pieces, limits, gap or Gap(limits), _BLOCK_BYTES, spare)
 
 

@@ -6,6 +6,8 @@ import os
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -13,9 +15,8 @@ from urllib.parse import quote
 
 import httpx
 
-from sciscidata.errors import CorruptRecordError
-from sciscidata.hubs.exchange import open_answer, read_limited
-from sciscidata.storage.decompression import decompress, open_gzip
+from sciscidata.errors import CorruptRecordError, HubError
+from sciscidata.storage.decompression import decompress_gzip
 from sciscidata.storage.paths import is_plain_name
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.folder import ADAPTER_FILES
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 _SECONDS: Final = 300.0
+_REDIRECTS: Final = 5
 _MOST_BYTES: Final = 16 << 30  # of an archive; adapters of the largest models have a few GB
 _MOST_TIMES: Final = 16  # weights shrink to a half at best
 _SMALL_BYTES: Final = 1 << 20
@@ -76,13 +78,13 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
     key = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
     with tempfile.TemporaryFile() as archive, tempfile.TemporaryFile() as unpacked:
         try:
-            with open_answer(asked, key, seconds=_SECONDS) as answer:
+            with _open_answer(asked, key) as answer:
                 answer.raise_for_status()
-                for part in read_limited(answer, _MOST_BYTES):
+                for part in _read_limited(answer, _MOST_BYTES):
                     archive.write(part)
             left = _MOST_TIMES * archive.tell() + _SMALL_BYTES
             archive.seek(0)
-            for part in decompress(iter(partial(archive.read, _SMALL_BYTES), b""), open_gzip):
+            for part in decompress_gzip(iter(partial(archive.read, _SMALL_BYTES), b"")):
                 left -= len(part)
                 if left < 0:
                     raise tarfile.ReadError(_TOO_LARGE)
@@ -110,3 +112,36 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
         except (tarfile.TarError, CorruptRecordError) as error:
             msg = f"the archive of {path} from {url} is damaged ({error}). Download it again."
             raise SciSciRLError(msg) from error
+
+
+@contextmanager
+def _open_answer(url: str, key: Mapping[str, str]) -> Generator[httpx.Response]:
+    """Open what lies at an address, or where it leads.
+
+    ``key`` goes to the scheme, host and port of ``url`` alone.
+    """
+    at = home = httpx.URL(url)
+    # A proxy has no way back to this machine.
+    with httpx.Client(timeout=_SECONDS, trust_env=home.scheme != "http") as client:
+        for _ in range(_REDIRECTS):
+            secret = key if (at.scheme, at.netloc) == (home.scheme, home.netloc) else {}
+            # Compressed once more, a small answer could be a large one.
+            with client.stream("GET", at, headers={"Accept-Encoding": "identity", **secret}) as answer:
+                if not answer.has_redirect_location:
+                    yield answer
+                    return
+                at = at.join(answer.headers["Location"])
+    msg = f"{home.host} leads to more than {_REDIRECTS} other addresses"
+    raise HubError(msg)
+
+
+def _read_limited(answer: httpx.Response, most_bytes: int) -> Generator[bytes]:
+    """Give a body in pieces; a HubError as soon as it is longer than ``most_bytes``."""
+    n_bytes = 0
+    for piece in answer.iter_raw():
+        n_bytes += len(piece)
+        if n_bytes > most_bytes:
+            where = f"{answer.url.host}{answer.url.path}"
+            msg = f"{where} sends more than the {most_bytes:,} bytes that it may have. Check the address."
+            raise HubError(msg)
+        yield piece

@@ -29,15 +29,7 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import (
-    begin_run,
-    find_checkpoint,
-    note_test_look,
-    open_store,
-    read_facts,
-    read_rows,
-    write_json,
-)
+from sciscirl.runs.folder import begin_run, find_checkpoint, open_store, read_facts, read_rows, write_json
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))
@@ -277,18 +269,6 @@ def test_answers_of_steps_that_are_taken_again_are_dropped(tmp_path):
     (tmp_path / "checkpoints.jsonl").write_text(json.dumps(row) + "\n")
     assert begin_run(tmp_path, release, {"seed": 0}, resume=True) == 1
     assert [path.name for path in tmp_path.glob("iteration_*")] == ["iteration_000000"]
-
-
-def test_a_run_of_an_older_version_gets_a_list_when_something_is_written(tmp_path):
-    _make_run(tmp_path / "run", 0)
-    (tmp_path / "run" / SUMS).unlink()
-    expected = read_run(tmp_path / "run", "run")
-    note_test_look(tmp_path / "run", step=4)
-    assert read_run(tmp_path / "run", "run").problems == expected.problems == ()
-    assert set(verify(tmp_path / "run").counts) == {"lists"}
-    (tmp_path / "run" / "run.json").write_text("{}")
-    with pytest.raises(SciSciDataError, match=r"run\.json"):
-        read_run(tmp_path / "run", "run")
 
 
 STRANGE = {
