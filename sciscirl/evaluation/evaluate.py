@@ -7,8 +7,6 @@ terminal. Baselines are in the lab.
 
 from __future__ import annotations
 
-import json
-import logging
 import re
 import tempfile
 from collections.abc import Mapping
@@ -59,7 +57,7 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
-from sciscirl.runs.lineage import render_start
+from sciscirl.runs.lineage import render_start, warn_of_other_release
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -86,7 +84,6 @@ OUT_OPTION: Final = "folder: EvaluationConfig.out"
 _NAMES: Final = {**OF_EVALUATION, "batch_size": "", "seed": ""}
 #: Options that a server does not take.
 _LOCAL: Final = ("batch_size", "dtype", "n_threads")
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,7 +220,7 @@ async def evaluate_model(
 
     check_unused(config.out)
     subject = find_subject(config)
-    _compare_releases(subject, config.release)
+    warn_of_other_release(subject.trained_on, config.release, config.run)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
         base = load_part("find_base_model")(subject.local_model)
@@ -290,13 +287,6 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
     asked: dict[str, Any] = {"target": rules.target, "n_papers": n_train, "n_held_out": n_held_out}
     papers = read_part(release, "train", **asked, with_chances=rules.is_weighed)
     return rules.fitted(papers)
-
-
-def state_target(rules: TaskRules) -> dict[str, Any]:
-    """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
-    target = rules.target
-    own = {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
-    return {"hide": [*rules.hide], **own}
 
 
 def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
@@ -458,16 +448,6 @@ def _find_weights(folder: Path, step: int) -> str:
         msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
         raise SciSciRLError(msg)
     return kept[step]
-
-
-def _compare_releases(subject: Subject, release: Path) -> None:
-    here = describe_run(release, {})["release"]["manifest_sha256"]
-    if subject.trained_on not in {None, here}:
-        _log.warning(
-            "the run was trained on another release than %s. If its splits were drawn in another way, papers that the "
-            "run was trained on may be among those that judge it.",
-            release,
-        )
 
 
 def measure(predictions: pl.DataFrame, ceiling: Mapping[str, float] | None = None) -> dict[str, float]:

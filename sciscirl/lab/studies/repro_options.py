@@ -162,7 +162,8 @@ class ReproConfig:
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
-        load_plugin(self.plugin)
+        if self.plugin is not None:
+            load_plugin(self.plugin)
         if (self.local_model is None) == (self.model is None):
             msg = "a sweep needs one model: set local_model=... (a folder) or model=... (a name on a server)."
             raise SciSciRLError(msg)

@@ -116,7 +116,7 @@ def test_a_run_that_was_trained_on_another_slice_is_warned_of(toy_slice, tmp_pat
             pytest.raises(SciSciRLError, match="no Tinker server"),
         ):
             ask(EvaluationConfig(release=release, out=out, run=run, base_url=NOBODY))
-        said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.evaluation.evaluate"]
+        said = [record.getMessage() for record in caplog.records if record.name == "sciscirl.runs.lineage"]
         assert len(said) == n_warnings
         assert all("trained on another release" in text for text in said)
 
