@@ -40,6 +40,14 @@ _Positive = Annotated[float, Meta(gt=0)]
 #: Of the base model, under an adapter that is trained.
 Quantization = Literal["nf4", "none"]
 Precision = Literal["bfloat16", "float16", "float32"]
+#: Weights on a server.
+Weights = Annotated[
+    str,
+    Meta(
+        pattern=r"^tinker://[^/]+/.+",
+        description="a path as checkpoints.jsonl of a run has them: tinker://MODEL/CHECKPOINT",
+    ),
+]
 #: How answers are found: the model writes them, or its probabilities of the labels are compared.
 AnswersBy = Literal["sampled", "logprobs"]
 #: By which papers a model's own bias for a label is measured.

@@ -38,6 +38,7 @@ from sciscirl.options import (
     TaskOptions,
     Threads,
     TopP,
+    Weights,
     resolve_preset,
 )
 from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, recall_preset
@@ -130,7 +131,7 @@ class EvaluationConfig(TaskOptions):
     split: PartName | None = None
     preset: str | None = None
     model: str | None = None
-    checkpoint: str | None = None
+    checkpoint: Weights | None = None
     local_model: Path | None = None
     run: Path | None = None
     step: Annotated[int, Meta(ge=0)] | None = None
@@ -162,10 +163,6 @@ class EvaluationConfig(TaskOptions):
         if self.step is not None and self.run is None:
             msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
             raise SciSciRLError(msg)
-        if self.checkpoint is not None:
-            from sciscirl.runs.server_checks import check_weights  # loads the SDK, which judging a file need not
-
-            check_weights(checkpoint=self.checkpoint)
         if self.answers is not None or self.run is None:
             _check_answers(self, self.answers or "sampled")
         if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet

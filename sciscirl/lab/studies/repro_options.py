@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.options import PluginFile, Threads
+from sciscirl.options import PluginFile, Threads, Weights
 from sciscirl.presets import SamplingTemperature
 from sciscirl.task.papers import SplitName
 from sciscirl.task.registry import load_plugin
@@ -143,7 +143,7 @@ class ReproConfig:
     out: Path
     local_model: Path | None = None
     model: str | None = None
-    checkpoint: str | None = None
+    checkpoint: Weights | None = None
     base_url: str | None = None
     preset: str = "baseline"
     target: str | None = None
@@ -170,7 +170,3 @@ class ReproConfig:
         if self.local_model is not None and (self.checkpoint is not None or self.base_url is not None):
             msg = "ReproConfig.local_model needs no server. Leave checkpoint=... and base_url=... out."
             raise SciSciRLError(msg)
-        if self.checkpoint is not None:
-            from sciscirl.runs.server_checks import check_weights  # loads the SDK
-
-            check_weights(checkpoint=self.checkpoint)

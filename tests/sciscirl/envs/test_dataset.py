@@ -134,7 +134,7 @@ def test_too_few_papers_for_a_batch_is_said(toy_slice, toy_model):
 
 @pytest.mark.parametrize("options", [{"batch_size": 0}, {"group_size": 0}, {"group_size": True}])
 def test_impossible_sizes_are_refused(toy_renderer, options):
-    with pytest.raises(SciSciRLError, match="needs a whole number of at least 1"):
+    with pytest.raises(SciSciRLError, match="needs a whole number from 1"):
         LabelDataset([], TaskRules(), toy_renderer, **{"batch_size": 1, "group_size": 1} | options)
 
 
