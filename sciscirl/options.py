@@ -40,6 +40,14 @@ _Positive = Annotated[float, Meta(gt=0)]
 #: Of the base model, under an adapter that is trained.
 Quantization = Literal["nf4", "none"]
 Precision = Literal["bfloat16", "float16", "float32"]
+#: Weights on a server.
+Weights = Annotated[
+    str,
+    Meta(
+        pattern=r"^tinker://[^/]+/.+",
+        description="a path as checkpoints.jsonl of a run has them: tinker://MODEL/CHECKPOINT",
+    ),
+]
 #: How answers are found: the model writes them, or its probabilities of the labels are compared.
 AnswersBy = Literal["sampled", "logprobs"]
 #: By which papers a model's own bias for a label is measured.
@@ -109,7 +117,8 @@ class TaskOptions:
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
-        load_plugin(self.plugin)
+        if self.plugin is not None:
+            load_plugin(self.plugin)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -451,7 +460,7 @@ def resolve_run(options: _Options) -> Run[_Options]:
     if isinstance(options, SftOptions):
         preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer
     folder = expand_home(options.log_path or f"runs/{kind}{preset.name}")
-    if isinstance(options, TrainOptions):
+    if isinstance(options, TrainOptions) and options.load_checkpoint is not None:
         is_local = isinstance(options, HardwareOptions)
         adapter = {name: getattr(options, name) for name in OF_ADAPTER} if is_local else None
         begun_from = find_start(options.load_checkpoint, folder, preset, adapter)

@@ -418,14 +418,6 @@ def find_alias(name: str) -> str:
     return next((alias for alias, known in ALIASES.items() if known == name), "")
 
 
-def _flatten(preset: Preset) -> dict[str, object]:
-    own: dict[str, object] = {one.name: getattr(preset, one.name) for one in fields(Preset) if one.name != "rules"}
-    own |= {name: getattr(preset.rules, name) for name in _OF_RULES}
-    own |= {"target": str(preset.rules.target), "hide": [*preset.rules.hide]}
-    own["loss_fn_config"] = dict(preset.loss_fn_config)
-    return own | {"adversarial": preset.adversarial and asdict(preset.adversarial)}
-
-
 def describe(preset: Preset) -> dict[str, object]:
     """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides.
 
@@ -433,10 +425,10 @@ def describe(preset: Preset) -> dict[str, object]:
         >>> describe(PRESETS["exp5"])["reward"]
         'disruptive_x3'
     """
-    flat = _flatten(preset)
-    if preset.adversarial is None:
-        del flat["adversarial"]
-    return flat | {name: value for name, value in describe_rules(preset.rules).items() if name not in flat}
+    own: dict[str, object] = {name: getattr(preset, name) for name in ("name", "base", *_OF_PRESET)}
+    own["loss_fn_config"] = dict(preset.loss_fn_config)
+    challenge = {} if preset.adversarial is None else {"adversarial": asdict(preset.adversarial)}
+    return own | challenge | describe_rules(preset.rules)
 
 
 def describe_rules(rules: TaskRules) -> dict[str, object]:
@@ -493,8 +485,6 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
     own = {key: value for key in (*_OF_PRESET, "base") if (value := settings.get(key)) is not None}
-    if "eval_temperature" not in own and "temperature" in own:  # of runs before it was stated
-        own["eval_temperature"] = own["temperature"]
     if isinstance(own.get("loss_fn_config"), Mapping):
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
     preset = replace(preset, **own, rules=recall_rules(settings))

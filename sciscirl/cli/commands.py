@@ -177,7 +177,8 @@ def presets(*, plugin: str | None = None) -> None:
     from sciscirl.presets import render_presets
     from sciscirl.task.registry import load_plugin
 
-    load_plugin(plugin)
+    if plugin is not None:
+        load_plugin(plugin)
     show(render_presets())
 
 

@@ -12,7 +12,6 @@ from typing import Any, Final
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels
 from sciscirl.task.rewards import RewardTable
-from sciscirl.task.rules import check_positive
 
 _UNIT: Final = 10**6  # shares are added up as whole millionths, so the order of answers cannot change a sum
 
@@ -87,7 +86,6 @@ class ShareTracker:
     def __init__(
         self, class_counts: Iterable[tuple[str, int]], window: int = SHARE_WINDOW, target: Target | None = None
     ) -> None:
-        check_positive(window=window)
         self.target = target
         is_own = isinstance(target, OwnTarget)
         self._vocabularies = (list_labels(target) if is_own else VOCABULARIES).values()

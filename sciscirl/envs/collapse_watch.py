@@ -6,7 +6,9 @@ from pathlib import Path
 
 import polars as pl
 
-from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig, check_action
+from sciscidata.options.checks import check_value
+from sciscirl.errors import SciSciRLError
+from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import prediction_schema
 from sciscirl.runs.folder import find_rollouts, open_store, seal_new
@@ -32,7 +34,7 @@ class TrainingWatch:
     ) -> None:
         self.run = run
         self.target: Target = target
-        self.action: CollapseAction = check_action(action)
+        self.action: CollapseAction = check_value("collapse", action, CollapseAction, SciSciRLError)
         self.config = config or CollapseConfig()
         self.n_batches = -(-self.config.n_papers // batch_size)
 

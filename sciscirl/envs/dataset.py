@@ -16,7 +16,8 @@ from chz.mungers import if_none
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
-from sciscirl.envs.class_share_penalty import SHARE_WINDOW, ShareTracker
+from sciscidata.options.checks import PositiveInt, check_value
+from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
@@ -41,7 +42,7 @@ from sciscirl.task.papers import (
 )
 from sciscirl.task.prompts import render_record
 from sciscirl.task.rewards import RewardTable
-from sciscirl.task.rules import TaskRules, Weight, check_positive
+from sciscirl.task.rules import TaskRules, Weight
 from sciscirl.task.templates import PromptTemplate
 
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
@@ -153,7 +154,8 @@ class LabelDataset(RLDataset):
     make_group: Callable[..., LabelGroupBuilder] = LabelGroupBuilder  # or another with its arguments
 
     def __post_init__(self) -> None:
-        check_positive(batch_size=self.batch_size, group_size=self.group_size)
+        for name in ("batch_size", "group_size"):
+            check_value(name, getattr(self, name), PositiveInt, SciSciRLError)
 
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
         """Return the groups of one step; the watch may raise CollapseError because of the batches before it."""
@@ -217,7 +219,6 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
         interleave: as in ``order_papers``.
         n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop (``sampling.py``).
-        share_window: as ``window`` in ShareTracker, for a reward with a batch term only.
         run: the folder of the run; the answers of earlier steps are read back from its rollouts.
         first_step: the step at which the run begins or continues.
         collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.
@@ -247,7 +248,6 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     n_epochs: int = 1
     interleave: bool = False
     n_spares: int = 0
-    share_window: int = SHARE_WINDOW
     run: str | None = None
     first_step: int = 0
     collapse: CollapseAction = "off"
@@ -304,7 +304,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             ReleaseError: the release is missing or was altered.
             SciSciRLError: it has too few papers for one batch.
         """
-        check_positive(n_epochs=self.n_epochs)
+        check_value("n_epochs", self.n_epochs, PositiveInt, SciSciRLError)
         papers = self.read("train")
         if len(papers) < self.batch_size:
             what, more = f"{self.release} has {len(papers):,} training papers", "build a larger release"
@@ -328,7 +328,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         return self.read(self.eval_split)
 
     def _tracker(self, rules: TaskRules) -> ShareTracker:
-        tracker = ShareTracker(rules.class_counts, self.share_window, rules.target)
+        tracker = ShareTracker(rules.class_counts, target=rules.target)
         if self.run is not None:
             store = open_store(self.run)
             tracker.recall(
@@ -352,12 +352,6 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             )
             raise SciSciRLError(msg)
         rules, renderer, make_group = self.rules(), self.renderer(), self.group_maker()
-        if self.share_window != SHARE_WINDOW and not rules.table.share_penalty:
-            msg = (
-                f"share_window is {self.share_window}, and reward {self.reward!r} has no batch term. "
-                "Leave share_window out, or choose a reward with a share_penalty, such as balanced_shares."
-            )
-            raise SciSciRLError(msg)
         papers = self.train_papers()
         check_fit(papers, rules, renderer)
         watch = None

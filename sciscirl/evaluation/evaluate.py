@@ -7,8 +7,6 @@ terminal. Baselines are in the lab.
 
 from __future__ import annotations
 
-import json
-import logging
 import re
 import tempfile
 from collections.abc import Mapping
@@ -40,6 +38,7 @@ from sciscirl.options import (
     TaskOptions,
     Threads,
     TopP,
+    Weights,
     resolve_preset,
 )
 from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, recall_preset
@@ -59,7 +58,7 @@ from sciscirl.runs.folder import (
     refuse_release,
     write_json,
 )
-from sciscirl.runs.lineage import render_start
+from sciscirl.runs.lineage import render_start, warn_of_other_release
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -91,7 +90,6 @@ _NOT_IN_CHAT: Final = (
     *("run", "local_model", "checkpoint", "base_url", "renderer", "group_size", "max_paper_tokens"),
     *("prior_correction", "challenger", "judge", *_LOCAL),
 )
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +138,7 @@ class EvaluationConfig(TaskOptions):
     split: PartName | None = None
     preset: str | None = None
     model: str | None = None
-    checkpoint: str | None = None
+    checkpoint: Weights | None = None
     local_model: Path | None = None
     run: Path | None = None
     step: Annotated[int, Meta(ge=0)] | None = None
@@ -175,10 +173,6 @@ class EvaluationConfig(TaskOptions):
         if self.step is not None and self.run is None:
             msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
             raise SciSciRLError(msg)
-        if self.checkpoint is not None:
-            from sciscirl.runs.server_checks import check_weights  # loads the SDK, which judging a file need not
-
-            check_weights(checkpoint=self.checkpoint)
         if self.answers is not None or self.run is None:
             _check_answers(self, self.answers or "sampled")
         if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
@@ -246,7 +240,7 @@ async def evaluate_model(
     subject = find_subject(config)
     if config.chat_url is not None:
         return await load_part("evaluate_on_chat_server")(config, subject, stated)
-    _compare_releases(subject, config.release)
+    warn_of_other_release(subject.trained_on, config.release, config.run)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
         base = load_part("find_base_model")(subject.local_model)
@@ -313,13 +307,6 @@ def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_hel
     asked: dict[str, Any] = {"target": rules.target, "n_papers": n_train, "n_held_out": n_held_out}
     papers = read_part(release, "train", **asked, with_chances=rules.is_weighed)
     return rules.fitted(papers)
-
-
-def state_target(rules: TaskRules) -> dict[str, Any]:
-    """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
-    target = rules.target
-    own = {"target": str(target), "own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
-    return {"hide": [*rules.hide], **own}
 
 
 def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
@@ -481,16 +468,6 @@ def _find_weights(folder: Path, step: int) -> str:
         msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
         raise SciSciRLError(msg)
     return kept[step]
-
-
-def _compare_releases(subject: Subject, release: Path) -> None:
-    here = describe_run(release, {})["release"]["manifest_sha256"]
-    if subject.trained_on not in {None, here}:
-        _log.warning(
-            "the run was trained on another release than %s. If its splits were drawn in another way, papers that the "
-            "run was trained on may be among those that judge it.",
-            release,
-        )
 
 
 def measure(predictions: pl.DataFrame, ceiling: Mapping[str, float] | None = None) -> dict[str, float]:

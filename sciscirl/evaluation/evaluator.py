@@ -27,7 +27,7 @@ from sciscirl.errors import CollapseError, ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
-from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
+from sciscirl.metrics.predictions import collect_predictions, write_predictions
 from sciscirl.options import Run, RunOptions, SftOptions
 from sciscirl.runs.folder import find_rollouts, open_store
 from sciscirl.task.papers import Paper, Target, open_release
@@ -98,8 +98,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.renderer = renderer
         self.target: Target = rules.target
         self.contract = rules.contract
-        make_schema = prediction_schema if opponents is None else load_part("adversarial_schema")
-        self.schema: pl.Schema = make_schema(rules.target)
+        self.schema: pl.Schema | None = load_part("adversarial_schema")(rules.target) if opponents else None
         self.temperature = temperature
         self.top_p = top_p
         self.folder = folder

@@ -6,9 +6,9 @@ import logging
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Final, Literal, cast, get_args
+from typing import Final, Literal
 
-from sciscidata.options.checks import PositiveInt, Share, check_fields
+from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.metrics.bootstrap import wilson_interval
 from sciscirl.metrics.predictions import INVALID
@@ -140,7 +140,7 @@ class CollapseAlarm:
     ) -> None:
         self.config = config
         self.watched = watched
-        self.action = check_action(action)
+        self.action: CollapseAction = check_value("collapse", action, CollapseAction, SciSciRLError)
         self._signs = [find_signs(metrics, config) for metrics in history]
 
     def __call__(self, metrics: Mapping[str, float], step: int | None = None) -> dict[str, float]:
@@ -170,14 +170,6 @@ class CollapseAlarm:
                 raise CollapseError(msg, metrics={**metrics, **more}, step=step)
             _log.warning(what)
         return more
-
-
-def check_action(action: str) -> CollapseAction:
-    """Return an action on collapse, checked (SciSciRLError)."""
-    if action not in get_args(CollapseAction):
-        msg = f"collapse is {action!r}, needs one of {', '.join(get_args(CollapseAction))}."
-        raise SciSciRLError(msg)
-    return cast("CollapseAction", action)
 
 
 def _count_answers(metrics: Mapping[str, float], prefix: str) -> tuple[float, float] | None:

@@ -93,7 +93,8 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
     evaluator.end_step = min(options.max_steps, len(batches))
     warn_of_renderer(preset.model, options.renderer)
     with locked_folder(folder):
-        warn_of_other_release(run.begun_from, Path(options.release))
+        start = run.begun_from or {}
+        warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings = list_settings(run, builder_of(config))
         step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=run.begun_from)
         builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)

@@ -8,7 +8,6 @@ import re
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
-from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +18,7 @@ from tinker_cookbook.exceptions import ConfigurationError, RendererError
 from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
+from sciscidata.terminal.messages import find_close
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
 
@@ -50,20 +50,17 @@ def choose_renderer(model_name: str) -> str:
         is_folder = Path(model_name).is_dir()
         if is_folder and (found := load_part("match_template")(load_tokenizer(model_name))):
             return found
-        keys = {key: name for name in list_known_models() for key in (name.lower(), name.rpartition("/")[2].lower())}
-        near = ", ".join(dict.fromkeys(keys[key] for key in get_close_matches(model_name.lower(), keys, cutoff=0.7)))
         if is_folder:
-            told = (
-                f"the cookbook knows no chat format for {model_name!r}, and none writes a prompt as its chat template "
-                "does."
-            )
+            unlike = "none writes a prompt as its chat template does."
+            why = f"the cookbook knows no chat format for {model_name!r}, and {unlike}"
         else:
-            told = (
-                f"{model_name!r} is neither a known model name nor a folder.{f' Did you mean {near}?' if near else ''}"
-            )
-            told += " Another model of the hub needs its chat format."
+            names = {key: name for name in list_known_models() for key in (name, name.rpartition("/")[2])}
+            close = find_close(model_name, names)
+            near = f" Did you mean {names[close]}?" if close else ""
+            why = f"{model_name!r} is neither a known model name nor a folder.{near}"
+            why += " Another model of the hub needs its chat format."
         msg = (
-            f"{told} Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
+            f"{why} Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
             "tinker_cookbook.renderers.get_renderer."
         )
         raise SciSciRLError(msg) from error

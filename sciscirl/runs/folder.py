@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-import logging
 import os
 import platform
 import re
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 
-_log = logging.getLogger(__name__)
 _DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
 
 
@@ -151,18 +149,10 @@ def begin_run(
         taken = row.get("step")
         return taken is None or (isinstance(taken, int | float) and taken < step)
 
-    kept = keep_rows(folder / METRICS_FILE, is_kept)
+    keep_rows(folder / METRICS_FILE, is_kept)
     for answers in folder.glob("iteration_*"):
         if answers.name >= f"iteration_{step:06d}":
             remove_folder(answers)
-    # The cookbook saves a checkpoint before it logs the step.
-    if step and all(row.get("step") != step - 1 for row in kept):
-        _log.warning(
-            "%s has no line for step %d: the run ended between its checkpoint and that line. The run itself lacks "
-            "nothing.",
-            folder / METRICS_FILE,
-            step - 1,
-        )
     return step
 
 

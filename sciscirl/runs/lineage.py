@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sciscidata.release.release import MANIFEST
-from sciscidata.storage import real_path
+from sciscidata.storage import hash_file, real_path
 from sciscidata.storage.small_files import read_whole
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import Preset
@@ -32,8 +32,8 @@ _WANTED_HERE = "the folder of a run that was trained on your own hardware"
 
 
 def find_start(
-    load_checkpoint: str | None, log_path: Path, preset: Preset, own: Mapping[str, object] | None = None
-) -> dict[str, Any] | None:
+    load_checkpoint: str, log_path: Path, preset: Preset, own: Mapping[str, object] | None = None
+) -> dict[str, Any]:
     """Find the weights that a run starts from, and describe them as ``run.json`` does under ``begun_from``.
 
     Args:
@@ -44,8 +44,7 @@ def find_start(
 
     Returns:
         ``path`` of the weights. A folder has also its name (``name_run``), kind (rl or sft), and ``run_sha256`` of its
-        ``run.json``. It has ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any. None:
-        the base model.
+        ``run.json``. It has ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any.
 
     Raises:
         SciSciRLError: there are no such weights, or training cannot start from them.
@@ -59,8 +58,6 @@ def find_start(
         only samples. Give the state_path of the same checkpoint, 'tinker://run/weights/000040', or the folder of
         its run.
     """
-    if load_checkpoint is None:
-        return None
     if own is None and "/sampler_weights/" in load_checkpoint:
         state = load_checkpoint.replace("/sampler_weights/", "/weights/")
         msg = (
@@ -120,14 +117,13 @@ def find_start(
     return described | ({"begun_from": older} if older else {})
 
 
-def warn_of_other_release(begun_from: Mapping[str, Any] | None, release: Path) -> None:
-    """Warn if the weights were trained on another release, whose training papers may be held-out papers of this one."""
-    theirs = (begun_from or {}).get("manifest_sha256")
-    if theirs is not None and theirs != hashlib.sha256(read_whole(release / MANIFEST)).hexdigest():
+def warn_of_other_release(trained_on: str | None, release: Path, name: object) -> None:
+    """Warn if weights were trained on another release, whose training papers may be held-out papers of this one."""
+    if trained_on not in (None, hash_file(release / MANIFEST)):
         _log.warning(
-            "%s was trained on another release: its training papers may be among the held-out papers of %s. Train both "
-            "on the same release, or judge on papers that neither has seen.",
-            (begun_from or {}).get("folder"),
+            "%s was trained on another release: its training papers may be among the held-out papers of %s. Train and "
+            "judge on one release, or judge on papers that it has not seen.",
+            name,
             release,
         )
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import os
-import re
 from collections.abc import AsyncGenerator, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Literal
@@ -18,7 +17,6 @@ from tinker.lib.base_url import resolve_base_url
 from sciscidata.remote.urls import check_address, show_address
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
-from sciscirl.runs.folder import CHECKPOINTS_FILE
 from sciscirl.runs.prices import PRICES
 from sciscirl.task.adversarial_rules import BY_RULES, AdversarialRules
 
@@ -63,16 +61,6 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     url = find_server(base_url)
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
-
-
-def check_weights(**paths: str | None) -> None:
-    """Refuse what cannot be a path of weights on a server; None is allowed."""
-    for name, path in paths.items():
-        if path is not None and not re.fullmatch(r"tinker://[^/]+/.+", path):
-            msg = (
-                f"{name} is {path!r}, needs a path as {CHECKPOINTS_FILE} of a run has them: tinker://MODEL/CHECKPOINT."
-            )
-            raise SciSciRLError(msg)
 
 
 def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:

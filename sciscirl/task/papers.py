@@ -137,10 +137,7 @@ def choose_target(name: str, release_folder: str | Path) -> Target:
         return cast("TargetName", name)
     if name == PAIRS:
         return PAIRS
-    try:
-        label = stated_label(read_release(release_folder).manifest)
-    except (SciSciDataError, OSError) as error:
-        raise ReleaseError(str(error)) from error
+    label = stated_label(open_release(release_folder).manifest)
     names = [*TARGETS, PAIRS, *([] if label is None else [short_name(label.name)])]
     if label is None or name not in ("label", label.name, short_name(label.name)):
         msg = (
@@ -297,14 +294,13 @@ def read_split(
     if split not in get_args(SplitName):
         msg = f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}."
         raise ReleaseError(msg)
-    path = Path(release_folder) / f"{split}.parquet"
+    path, release = Path(release_folder) / f"{split}.parquet", open_release(release_folder)
+    if split not in release.splits:
+        msg = f"{release_folder} has no development split. Build a release with SplitConfig.n_dev."
+        raise ReleaseError(msg)
     try:
-        release = read_release(release_folder)
-        if split not in release.splits:
-            msg = f"{release_folder} has no development split. Build a release with SplitConfig.n_dev."
-            raise ReleaseError(msg)
         found = hash_file(path)
-    except (SciSciDataError, OSError) as error:
+    except OSError as error:
         raise ReleaseError(str(error)) from error
     stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")
     if found != stated:

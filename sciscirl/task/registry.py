@@ -33,10 +33,10 @@ def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, erro
         raise error(msg)
 
 
-def load_plugin(path: str | None) -> None:
+def load_plugin(path: str) -> None:
     """Run a Python file that calls ``register_preset``, ``register_reward`` or ``register_prompt``, once in a process.
 
-    SciSciRLError if it cannot be read, or fails; the message names the line. None: there is no file.
+    SciSciRLError if it cannot be read, or fails; the message names the line.
 
     Example:
         >>> load_plugin("no-such.py")
@@ -44,8 +44,6 @@ def load_plugin(path: str | None) -> None:
         ...
         sciscirl.errors.SciSciRLError: plugin no-such.py cannot be read: No such file or directory. Check the path.
     """
-    if path is None:
-        return
     file = Path(path)
     try:
         code = read_whole(file, SETTINGS_BYTES)

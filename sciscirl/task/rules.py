@@ -248,11 +248,3 @@ def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | Non
             f"the contract {rules.contract}, {answer}, with the end of its turn{who}."
         )
         raise SciSciRLError(msg)
-
-
-def check_positive(**values: object) -> None:
-    """Refuse a value that is not a whole number of at least 1 (SciSciRLError)."""
-    for name, value in values.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-            msg = f"{name} is {value!r}, needs a whole number of at least 1."
-            raise SciSciRLError(msg)

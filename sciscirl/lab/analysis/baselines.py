@@ -26,10 +26,9 @@ from sciscirl.evaluation.evaluate import (
     find_subject,
     read_asked,
     save_evaluation,
-    state_target,
 )
 from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
-from sciscirl.presets import recall_rules
+from sciscirl.presets import describe_rules, recall_rules
 from sciscirl.runs.folder import locked_folder
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
@@ -196,6 +195,12 @@ def run_baseline(
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
 
 
+def _state_target(rules: TaskRules) -> dict[str, object]:
+    """State the hidden fields and an own label. The preset or the predictions tell the other tasks."""
+    described = describe_rules(rules)
+    return {name: described[name] for name in ("hide", *(("target", "own_label") if "own_label" in described else ()))}
+
+
 def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     """Judge the same papers by each baseline, and write one folder each. Return metrics by name."""
     subject = find_subject(config)
@@ -213,7 +218,7 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     asked = read_asked(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
-    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **state_target(rules)}
+    settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
         return {
             name: save_evaluation(

@@ -75,7 +75,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     evaluator = make_evaluator(run, builder)  # what is wrong with the held-out papers is said first
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
-        warn_of_other_release(begun_from, Path(options.release))
+        start = begun_from or {}
+        warn_of_other_release(start.get("manifest_sha256"), Path(options.release), start.get("folder"))
         settings, release = list_own_settings(run, builder), Path(options.release)
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint

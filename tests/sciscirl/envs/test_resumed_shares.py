@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 import chz
@@ -12,6 +13,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
+from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.options import TrainOptions
 from sciscirl.rl.train import train_preset
@@ -53,8 +55,11 @@ def builder_of(toy_slice, toy_model, kind, **options) -> LabelDatasetBuilder:
 
 @pytest.mark.parametrize("kind", KINDS, ids="-".join)
 @pytest.mark.parametrize("window", [9, 1000])
-def test_a_resumed_run_reads_answers_of_earlier_steps_back_and_no_others(toy_slice, toy_model, tmp_path, kind, window):
-    builder = builder_of(toy_slice, toy_model, kind, share_window=window)
+def test_a_resumed_run_reads_answers_of_earlier_steps_back_and_no_others(
+    toy_slice, toy_model, tmp_path, kind, window, monkeypatch
+):
+    monkeypatch.setattr("sciscirl.envs.dataset.ShareTracker", partial(ShareTracker, window=window))
+    builder = builder_of(toy_slice, toy_model, kind)
     dataset, _ = asyncio.run(builder())
     store = TrainingRunStore(storage_from_uri(str(tmp_path)))
     for batch in range(N_STEPS):

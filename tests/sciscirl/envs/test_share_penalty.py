@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscirl.envs.class_share_penalty import ShareTracker
-from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import VOCABULARIES
 
@@ -83,8 +82,3 @@ def test_a_tracker_that_was_sent_elsewhere_knows_nothing():
     copy = pickle.loads(pickle.dumps(tracker))
     assert (copy.class_counts, copy.window, copy.count_answers(1)) == (COUNTS, 7, 0)
     assert set(copy.find_excess(1).values()) == {0.0}
-
-
-def test_an_impossible_window_is_refused():
-    with pytest.raises(SciSciRLError, match="window is 0"):
-        ShareTracker(COUNTS, 0)

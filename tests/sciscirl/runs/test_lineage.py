@@ -109,7 +109,6 @@ def test_training_starts_there_and_the_record_and_report_say_so(options, supervi
 def test_a_path_of_weights_is_taken_as_it_is(tmp_path):
     path = "tinker://run:train:0/weights/000040"
     assert find_start(path, tmp_path, PRESET) == {"path": path}
-    assert find_start(None, tmp_path, PRESET) is None
     assert render_start({"path": path}) == path
     assert render_start(None) is None
 
@@ -151,8 +150,8 @@ def test_weights_of_another_model_or_rank_are_refused(supervised, tmp_path, name
 
 def test_another_release_is_a_warning_because_its_papers_may_be_held_out_here(supervised, toy_slice, tmp_path, caplog):
     start = find_start(str(supervised), tmp_path / "rl", PRESET)
-    warn_of_other_release(start, toy_slice)
-    warn_of_other_release(None, toy_slice)
+    warn_of_other_release(start["manifest_sha256"], toy_slice, "sft-tinker-exp4")
+    warn_of_other_release(None, toy_slice, None)
     assert not caplog.records
-    warn_of_other_release(start, make_slice(tmp_path / "other", n_train=12))
+    warn_of_other_release(start["manifest_sha256"], make_slice(tmp_path / "other", n_train=12), "sft-tinker-exp4")
     assert "sft-tinker-exp4 was trained on another release" in caplog.text

@@ -269,7 +269,7 @@ def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
 @pytest.mark.parametrize("path", ["runs/exp4", "tinker://", "tinker://x", "tinker://x/", "https://x/y"])
 def test_what_is_no_path_of_weights_is_refused_before_a_server_is_asked(options, tmp_path, path):
     known = {"release": tmp_path, "out": tmp_path / "out", "model": "a/b"}
-    with pytest.raises(SciSciRLError, match=r"^checkpoint is .* needs a path as checkpoints\.jsonl"):
+    with pytest.raises(SciSciRLError, match=r"^EvaluationConfig\.checkpoint is .* needs a path as checkpoints\.jsonl"):
         EvaluationConfig(**known, checkpoint=path)
     with pytest.raises(SciSciRLError, match=r"^load_checkpoint is "):
         make_config(resolve_run(TrainOptions(**options, load_checkpoint=path)))

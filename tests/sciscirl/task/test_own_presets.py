@@ -14,7 +14,6 @@ from sciscirl.presets import (
     PRESETS,
     REWARD_NAMES,
     Preset,
-    _flatten,
     describe,
     find_alias,
     find_preset,
@@ -247,11 +246,10 @@ def list_changes(preset):
     """What a preset changes of its base, by name; {} if it has none."""
     if preset.base is None:
         return {}
-    own, before = (_flatten(one) for one in (preset, find_preset(preset.base)))
-    named = {"name", "base", "change"}
-    changes = {name: value for name, value in own.items() if value != before[name] and name not in named}
-    rules, others = (flat["adversarial"] or {} for flat in (own, before))
-    if rules and others:
+    own, before = (describe(one) for one in (preset, find_preset(preset.base)))
+    silent = {"name", "base", "change", "prompt", "prompt_sha256", "reward_table", "own_label"}
+    changes = {name: value for name, value in own.items() if value != before.get(name) and name not in silent}
+    if (rules := own.get("adversarial")) and (others := before.get("adversarial")):
         changes |= {"adversarial": {name: value for name, value in rules.items() if value != others[name]}}
     return {name: value for name, value in changes.items() if value != {} or own[name] == {}}
 
@@ -281,11 +279,6 @@ def test_a_base_and_its_changes_make_up_each_preset():
         rules = changes.pop("adversarial", None)
         made = make_preset(preset.name, base=preset.base, **changes, **({"adversarial": rules} if rules else {}))
         assert replace(made, change=preset.change) == preset
-
-
-def test_a_run_before_evaluations_had_a_temperature_is_judged_at_that_of_training():
-    stated = describe(PRESETS["exp6"]) | {"temperature": 0.7, "eval_temperature": None}
-    assert recall_preset(stated).eval_temperature == 0.7
 
 
 def test_adversarial_rules_can_be_changed_by_a_file(tmp_path):
