@@ -4,9 +4,9 @@ from .adversarial.env import AdversarialDatasetBuilder as AdversarialDatasetBuil
 from .adversarial.env import AdversarialGroupBuilder as AdversarialGroupBuilder
 from .adversarial.env import count_second_turn as count_second_turn
 from .adversarial.env import make_opponents as make_opponents
+from .adversarial.env import play_challenge as play_challenge
 from .adversarial.metrics import adversarial_schema as adversarial_schema
 from .adversarial.metrics import measure_flips as measure_flips
-from .adversarial.play import play_challenge as play_challenge
 from .analysis.baselines import evaluate_baselines as evaluate_baselines
 from .grpo.train import describe_local_training as describe_local_training
 from .grpo.train import train_locally as train_locally

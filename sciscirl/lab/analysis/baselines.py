@@ -47,15 +47,7 @@ Labels = tuple[str, ...] | None
 def predict_majority(
     train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
 ) -> Verdicts:
-    """Always give the most common label of the training split (the first of several). The forecast is its shares.
-
-    Example:
-        >>> from sciscirl.task.papers import Gold, PaperView
-        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
-        >>> train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
-        >>> predict_majority(train, train[:1], "disruption_label")
-        [('disruptive', {'disruptive': 0.5, 'consolidating': 0.0, 'neutral': 0.5})]
-    """
+    """Always give the most common label of the training split (the first of several). The forecast is its shares."""
     share = _shares(train, column, labels)
     return [(most_probable(share, [*share]), share)] * len(test)
 

@@ -71,14 +71,7 @@ def _find_facts(file: Path) -> dict[str, Any]:
 
 
 def check_slices(slices: Mapping[str, str | None]) -> None:
-    """Refuse predictions of different releases: the same papers may have other labels or texts.
-
-    Example:
-        >>> check_slices({"a": "0f" * 32, "b": None, "c": "1e" * 32})
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PredictionsError: a is of release 0f0f0f0f0f0f, c of 1e1e1e1e1e1e. Evaluate both on one release.
-    """
+    """Refuse predictions of different releases: the same papers may have other labels or texts."""
     known = [(name, stated) for name, stated in slices.items() if stated is not None]
     for name, stated in known[1:]:
         if stated != known[0][1]:
