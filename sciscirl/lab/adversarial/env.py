@@ -10,14 +10,7 @@ from typing import cast
 import chz
 from tinker_cookbook.completers import MessageCompleter
 from tinker_cookbook.renderers import Message, Renderer, get_text_content
-from tinker_cookbook.rl.types import (
-    Action,
-    ActionExtra,
-    Env,
-    Metrics,
-    StepResult,
-    StopReason,
-)
+from tinker_cookbook.rl.types import Action, ActionExtra, Env, Metrics, StepResult, StopReason
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 

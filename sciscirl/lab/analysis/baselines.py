@@ -220,15 +220,8 @@ def run_baselines(
 ) -> dict[str, pl.DataFrame]:
     """Let every baseline judge the papers of a run or an evaluation, to stand beside it. Return predictions by name.
 
-    Args:
-        release: the folder of its release.
-        asked: its predictions.
-        settings: those of its ``run.json``: the task, which papers judged, how many training papers were kept out.
-        seed: of the random baseline.
-
-    Raises:
-        ReleaseError: the release is missing or was altered, or does not have these papers.
-        SciSciRLError: as ``run_baseline``; or the papers are training papers, which the baselines know.
+    ``asked`` are its predictions, ``settings`` those of its ``run.json``. ReleaseError if the release is missing or was
+    altered, or lacks these papers. SciSciRLError as ``run_baseline``; or the papers are training papers.
     """
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     if part == "train":

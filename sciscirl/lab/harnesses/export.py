@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.release.release import check_target
@@ -47,12 +47,8 @@ def export_task(config: ExportConfig) -> Path:
     samples as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
     in training.
 
-    Returns:
-        The folder. It appears whole or not at all.
-
-    Raises:
-        SciSciRLError: there is no such preset, it is adversarial, or the release has no such label.
-        ReleaseExistsError: something lies at ``config.out``.
+    The folder appears whole or not at all. SciSciRLError if there is no such preset, it is adversarial, or the release
+    has no such label. ReleaseExistsError if something lies at ``config.out``.
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:
@@ -112,7 +108,7 @@ def _write(path: Path, text: str) -> None:
 
 
 def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str, str]:
-    """Write what Inspect reads, by path."""
+    """Write what Inspect and people read, by path."""
     words = {
         "NAME": name,
         "MAX_TOKENS": str(preset.max_tokens),
@@ -120,63 +116,7 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
         "TOP_P": str(preset.eval_top_p),
         "SPLIT": "test" if "test" in splits else splits[0],
     }
-    texts = {
-        "README.md": _README,
-        "inspect_task.py": _INSPECT,
-    }
+    texts = {path.stem: path.read_text("utf-8") for path in Path(__file__).parent.glob("*.template")}
     for word, value in words.items():
         texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
     return texts
-
-
-_README: Final = """
-# @NAME@
-
-Predict a label of a paper from its record. Each answer is judged by sciscirl: its contract, its reward, and an answer
-that is not valid is wrong. `@NAME@/task.json` has the rules, `@NAME@/*.jsonl` the prompts and labels. No score is in
-them. Inspect asks once, with these messages, no tools, and the sampling of the preset's evaluations:
-max_tokens @MAX_TOKENS@, temperature @TEMPERATURE@, top_p @TOP_P@.
-
-It needs sciscidata beside it, without its extras: `pip install FOLDER_OF_ITS_REPOSITORY`.
-
-- Inspect: `inspect eval inspect_task.py --model MODEL`
-- others: `@NAME@/*.jsonl` has `messages`, `target` (the label) and `labels` (by column). Judge an answer as the files
-  here do: `target` stands inside the JSON of a right answer, and perhaps in a wrong one.
-"""
-_INSPECT: Final = '''
-"""The task for Inspect: inspect eval inspect_task.py --model MODEL [-T split=dev]."""
-
-from pathlib import Path
-
-from inspect_ai import Task, task
-from inspect_ai.dataset import Sample, json_dataset
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig
-from inspect_ai.scorer import Score, Target, mean, scorer, stderr
-from inspect_ai.solver import TaskState, generate
-from sciscirl.lab.harnesses.score import read_rules, score
-
-HERE = Path(__file__).parent / "@NAME@"
-METRICS = [mean(), stderr()]
-SAMPLING = GenerateConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@)
-
-
-def read_row(row):
-    system, user = (message["content"] for message in row["messages"])
-    messages = [ChatMessageSystem(content=system), ChatMessageUser(content=user)]
-    return Sample(id=row["id"], input=messages, target=row["target"], metadata={"labels": row["labels"]})
-
-
-@scorer(metrics={"reward": METRICS, "correct": METRICS, "valid": METRICS})
-def contract():
-    async def judge(state: TaskState, target: Target) -> Score:
-        text = state.output.completion
-        return Score(value=score(text, state.metadata["labels"], read_rules(HERE))._asdict(), answer=text)
-
-    return judge
-
-
-@task
-def @NAME@(split: str = "@SPLIT@"):
-    papers = json_dataset(str(HERE / f"{split}.jsonl"), read_row)
-    return Task(dataset=papers, solver=generate(), scorer=contract(), config=SAMPLING)
-'''

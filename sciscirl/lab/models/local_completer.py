@@ -243,15 +243,7 @@ def score_here(
     """Return the log-probability of each ending after each prompt, summed over the tokens that count.
 
     Each prompt is read once; the endings share its cache. Models with linear attention read it once for each ending.
-
-    Args:
-        model: a PreTrainedModel or PeftModel, asked in the mode in which it is.
-        prompts: tokens.
-        endings: they differ, and none begins another.
-        batch_size: prompts in one pass.
-
-    Returns:
-        For each prompt a number for each ending, without the tokens that all endings begin with.
+    Endings differ, and none begins another. What all of them begin with is left out of the numbers.
     """
     n_shared, n_endings = count_shared(endings), len(endings)
     rests = [ending.tokens[n_shared:] for ending in endings]

@@ -127,10 +127,10 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
         ]
         for name, scores in comparison.scores.items()
     ]
-    over = " over papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else ""
+    over = "papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else "seeds and papers"
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
-    lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals{over}", *tops]), ""]
+    lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
     lines += _columns([["", "seeds", *MEASURED, *ways], *rows])
     return "\n".join([*lines, *(["", *_columns([PAIRS_HEAD, *show_pairs(comparison)])] if comparison.pairs else [])])
 

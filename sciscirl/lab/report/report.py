@@ -20,14 +20,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
 from sciscirl.lab.report.runs import Run, read_runs
-from sciscirl.lab.report.views import (
-    view_answers,
-    view_classes,
-    view_cost,
-    view_curves,
-    view_examples,
-    view_runs,
-)
+from sciscirl.lab.report.views import view_answers, view_classes, view_cost, view_curves, view_examples, view_runs
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html.jinja")
 
