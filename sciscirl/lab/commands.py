@@ -288,7 +288,7 @@ def sweep_repro(
 
 
 def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
-    """Write the task for other harnesses: Inspect, lm-evaluation-harness.
+    """Write the task for Inspect and other harnesses.
 
     Example:
         sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import resource
 import shlex
-import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,11 +11,11 @@ from typing import Final
 import msgspec
 
 from sciscidata.storage import atomic_file
-from sciscidata.terminal.messages import align_columns, printable
+from sciscidata.terminal.messages import printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.folder import RUN_FILE, locked_folder
 
-#: What was done, in which seconds, in the folder of the demonstration.
+#: The commands that were done, in the folder of the demonstration.
 STEPS_FILE: Final = "steps.json"
 #: The label of synthetic papers: the part of science that a paper is from. Its title shows it, and its main field,
 #: which neither prompt nor baseline sees.
@@ -57,12 +54,6 @@ class Step:
         """The command as a shell reads it."""
         return " ".join(f'"{word}"' if word == "$MODEL" or ("'" in word and not set(word) & set('"$`\\!'))
                         else shlex.quote(word) for word in self.words)  # fmt: skip
-
-
-class _Done(msgspec.Struct):
-    words: list[str]
-    seconds: float
-    cpu_seconds: float
 
 
 def plan_demo(
@@ -184,7 +175,7 @@ def run_demo(
     programs: Mapping[str, Callable[[Sequence[str]], None]],
     show: Callable[[str], None],
 ) -> None:
-    """Run the commands that are not done yet, and note what each took.
+    """Run the commands that are not done yet.
 
     Raises:
         SciSciRLError: the folder holds another demonstration, or a command failed.
@@ -196,42 +187,23 @@ def run_demo(
             if number <= len(done) and step.folder.exists():
                 show("(done before)")
                 continue
-            began, cpu = time.monotonic(), time.process_time()
             is_begun = step.resumes and (step.folder / RUN_FILE).exists()
             programs[step.words[0]]([*step.words[1:], *(["--resume"] if is_begun else [])])
-            seconds, cpu_seconds = time.monotonic() - began, time.process_time() - cpu
-            done = [*done[: number - 1], _Done([*step.words], round(seconds, 1), round(cpu_seconds, 1))]
+            done = [*done[: number - 1], [*step.words]]
             with atomic_file(out / STEPS_FILE) as path:
                 path.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1))
-        show(f"\n{render_done(steps, done)}")
 
 
-def check_demo(steps: Sequence[Step], out: Path) -> list[_Done]:
-    """Return what was done in a folder; SciSciRLError if it holds another demonstration."""
-    done = _read_done(out)
-    if any(one.words != [*step.words] for one, step in zip(done, steps, strict=False)):
-        msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
-        raise SciSciRLError(msg)
-    return done
-
-
-def _read_done(out: Path) -> list[_Done]:
+def check_demo(steps: Sequence[Step], out: Path) -> list[list[str]]:
+    """Return the commands that were done in a folder; SciSciRLError if it holds another demonstration."""
     try:
-        return msgspec.json.decode((out / STEPS_FILE).read_bytes(), type=list[_Done])
+        done = msgspec.json.decode((out / STEPS_FILE).read_bytes(), type=list[list[str]])
     except FileNotFoundError:
-        return []
+        done = []
     except (msgspec.DecodeError, OSError) as error:
         msg = f"{out / STEPS_FILE} cannot be read: {printable(str(error))}. Remove it, or choose another --out."
         raise SciSciRLError(msg) from error
-
-
-def render_done(steps: Sequence[Step], done: Sequence[_Done]) -> str:
-    """Tell what each step took, and the most memory that this process held."""
-    rows = [["step", "minutes", "CPU minutes"]]
-    for step, one in zip(steps, done, strict=True):
-        rows.append([step.title, *(f"{value / 60:.1f}" for value in (one.seconds, one.cpu_seconds))])
-    both = (sum(one.seconds for one in done), sum(one.cpu_seconds for one in done))
-    rows.append(["all", *(f"{value / 60:.1f}" for value in both)])
-    unit = 1 if sys.platform == "darwin" else 1024
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
-    return "\n".join([*align_columns(rows), f"most memory: {most / 1e9:.1f} GB"])
+    if any(words != [*step.words] for words, step in zip(done, steps, strict=False)):
+        msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
+        raise SciSciRLError(msg)
+    return done

@@ -27,19 +27,8 @@ async def judge_finally(
     last one is judged, too. Its result lies in ``last``. What has a result is not judged again. Evaluations, and runs
     that were judged by test all along, are passed over. Of the latter, test has chosen the checkpoint.
 
-    Args:
-        runs: folders of runs.
-        release: the folder of the release that they were trained on.
-        metric: of the selection (``select_checkpoint``).
-        base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
-
-    Returns:
-        The folders of the results.
-
-    Raises:
-        RunFolderError: no run was judged by dev or held-out papers, or one was trained on another release. It comes
-            before any run is judged.
-        SciSciRLError: as ``select_checkpoint`` and ``evaluate_model``.
+    Returns the folders of the results. RunFolderError, before any run is judged, if none was judged by dev or held-out
+    papers, or one was trained on another release. SciSciRLError as ``select_checkpoint`` and ``evaluate_model``.
     """
     chosen_by_others: list[Path] = []
     for run in runs:

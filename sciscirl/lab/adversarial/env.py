@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
 from typing import cast
 
 import chz
 from tinker_cookbook.completers import MessageCompleter
-from tinker_cookbook.renderers import Message, Renderer
-from tinker_cookbook.rl.types import (
-    Action,
-    ActionExtra,
-    Env,
-    Metrics,
-    StepResult,
-    StopReason,
-)
+from tinker_cookbook.renderers import Message, Renderer, get_text_content
+from tinker_cookbook.rl.types import Action, ActionExtra, Env, Metrics, StepResult, StopReason
 from tinker_cookbook.utils import logtree
 from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_episode, measure_answer, show_view
-from sciscirl.lab.adversarial.metrics import flip_metrics, make_adversarial_prediction
+from sciscirl.lab.adversarial.metrics import PARTS, flip_metrics, make_adversarial_prediction
 from sciscirl.lab.adversarial.opponents import (
     MAX_TOKENS,
     RuleBasedChallenger,
@@ -35,6 +28,7 @@ from sciscirl.lab.adversarial.opponents import (
 )
 from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode, Reasoning, judge_by_rubric, score_episode
 from sciscirl.metrics.predictions import INVALID
+from sciscirl.presets import Preset
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, PaperView, TargetName
@@ -88,9 +82,7 @@ class AdversarialEnv(LabelEnv):
         return await self._score(episode, end)
 
     async def _meet(self, answer: Answer, text: str) -> StepResult:
-        if answer.is_valid:
-            seen = Seen(self.view, text, cast("TargetName", self.rules.target))  # no own label: TaskRules refuses it
-            self._challenge = await ask_challenger(self.opponents.challenger, seen)
+        self._challenge = await challenge_answer(self.opponents, answer, self.view, text, self.rules)
         conversation = self._converse(escape_markup(text), self._challenge)
         return StepResult(
             reward=0.0,
@@ -106,14 +98,7 @@ class AdversarialEnv(LabelEnv):
 
     async def _score(self, episode: Episode, end: StopReason) -> StepResult:
         gold = self.paper.labels(self.rules.target)
-        rubric = judge_by_rubric(episode)
-        n_steps: int | None = rubric.n_steps
-        metrics: Metrics = {}
-        if self.opponents.judge is not None and episode.final.is_valid:
-            n_steps = await ask_judge(self.opponents.judge, episode)
-            metrics["judge_invalid"] = float(n_steps is None)
-        reward = score_episode(episode, gold, self.opponents.rules, n_steps or 0)
-        metrics |= _reward_metrics(reward, rubric) | {"challenged": float(bool(episode.challenge))}
+        reward, metrics = await judge_episode(self.opponents, episode, gold)
         metrics |= measure_answer(episode.final, gold) | end_episode(end)
         metrics |= flip_metrics(gold, episode.first.labels, episode.final.labels)
         self._show_episode(episode, gold, reward)
@@ -139,11 +124,52 @@ class AdversarialEnv(LabelEnv):
             logtree.table_from_dict({"gold": ", ".join(gold.values()), **said, **parts})
 
 
-def _reward_metrics(reward: AdversarialParts, rubric: Reasoning) -> Metrics:
-    parts = {part.name: getattr(reward, part.name) for part in fields(AdversarialParts) if part.name != "total"}
-    return {f"reward/{name}": value for name, value in parts.items()} | {
-        f"rubric/{criterion.name}": float(getattr(rubric, criterion.name)) for criterion in fields(Reasoning)
-    }
+async def challenge_answer(opponents: Opponents, answer: Answer, view: PaperView, text: str, rules: TaskRules) -> str:
+    """Return the objection to a first answer; "" to an invalid one."""
+    if not answer.is_valid:
+        return ""
+    # no own label: TaskRules refuses it
+    return await ask_challenger(opponents.challenger, Seen(view, text, cast("TargetName", rules.target)))
+
+
+async def judge_episode(
+    opponents: Opponents, episode: Episode, gold: dict[str, str]
+) -> tuple[AdversarialParts, Metrics]:
+    """Return the reward of an episode, and what is measured of it: parts, rubric, judge."""
+    rubric = judge_by_rubric(episode)
+    n_steps: int | None = rubric.n_steps
+    metrics: Metrics = {f"rubric/{one.name}": float(getattr(rubric, one.name)) for one in fields(Reasoning)}
+    if opponents.judge is not None and episode.final.is_valid:
+        n_steps = await ask_judge(opponents.judge, episode)
+        metrics["judge_invalid"] = float(n_steps is None)
+    reward = score_episode(episode, gold, opponents.rules, n_steps or 0)
+    metrics |= {f"reward/{name}": getattr(reward, name) for name in PARTS}
+    return reward, metrics | {"challenged": float(bool(episode.challenge))}
+
+
+async def play_challenge(
+    paper: Paper,
+    preset: Preset,
+    policy: Callable[[list[Message]], Awaitable[Message]],
+    opponents: Opponents | None,
+    turns: list[Message],
+    first_text: str,
+) -> tuple[list[Message], float, dict[str, float]]:
+    """Challenge a first answer in text and score the last one: all turns, the reward and its parts."""
+    rules, view = preset.rules, cast("PaperView", preset.rules.see(paper.view))
+    if opponents is None:
+        opponents = make_opponents(preset.adversarial or AdversarialRules(), preset.model, None)
+    first = rules.parse(first_text)
+    challenge = await challenge_answer(opponents, first, view, first_text, rules)
+    turns = continue_conversation(turns, escape_markup(first_text), challenge, rules)
+    final_text = get_text_content(await policy(turns))
+    episode = Episode(
+        view=view, first=first, first_text=first_text, challenge=challenge, final=rules.parse(final_text),
+        final_text=final_text,
+    )  # fmt: skip
+    reward, _ = await judge_episode(opponents, episode, paper.labels(rules.target))
+    parts = {name: getattr(reward, name) for name in PARTS}
+    return [*turns, Message(role="assistant", content=final_text)], reward.total, parts
 
 
 @dataclass(frozen=True)

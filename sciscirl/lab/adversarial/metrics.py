@@ -14,7 +14,8 @@ from sciscirl.metrics.predictions import column_ends, make_prediction, predictio
 from sciscirl.task.papers import Target, short_name
 from sciscirl.task.rewards import RewardParts
 
-_PARTS: Final = ("correctness", "reasoning", "adaptation")
+#: Of the reward.
+PARTS: Final = ("correctness", "reasoning", "adaptation")
 
 
 def adversarial_schema(target: Target) -> pl.Schema:
@@ -33,7 +34,7 @@ def adversarial_schema(target: Target) -> pl.Schema:
     return pl.Schema(
         {
             **kept,
-            **{f"reward_{part}": pl.Float64() for part in _PARTS},
+            **{f"reward_{part}": pl.Float64() for part in PARTS},
             "text": text,
             **{f"first_label{end}": pl.String() for end in column_ends(target).values()},
             "first_is_valid": pl.Boolean(),
@@ -51,7 +52,7 @@ def make_adversarial_prediction(
     total = RewardParts(0.0, 0.0, 0.0, 0.0, reward.total)  # an episode has parts of its own
     target = episode.final.target
     row = make_prediction(openalex_id, gold, episode.final, total, episode.final_text)
-    row |= {f"reward_{part}": getattr(reward, part) for part in _PARTS}
+    row |= {f"reward_{part}": getattr(reward, part) for part in PARTS}
     row |= {f"first_label{end}": episode.first.labels.get(column) for column, end in column_ends(target).items()}
     row["first_is_valid"], row["first_problem"] = episode.first.is_valid, episode.first.problem
     row["first_text"], row["challenge"] = episode.first_text, episode.challenge or None
@@ -72,11 +73,6 @@ def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mappi
     - ``first/label_match``, ``first/invalid``: of the first answer. In the joint task the mean of both labels, and each
       as ``first/disruption/label_match`` and so on.
     - in the joint task, the flips of each label too: ``disruption/flip/right_to_wrong`` and so on.
-
-    Example:
-        >>> flips = flip_metrics({"novelty_label": "novel"}, {"novelty_label": "balanced"}, {"novelty_label": "novel"})
-        >>> flips["flip/wrong_to_right"], flips["flip/kept_right"], flips["flip_rate/wrong_to_right"]
-        (1.0, 0.0, 1.0)
     """
     metrics = _flips(gold, first, final)
     hits = {short_name(column): float(first.get(column) == label) for column, label in gold.items()}
@@ -91,13 +87,7 @@ def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mappi
 
 
 def measure_flips(predictions: pl.DataFrame, target: Target) -> dict[str, float]:
-    """Average ``flip_metrics`` over a table with columns of ``adversarial_schema``; without first answers, nothing.
-
-    Example:
-        >>> rows = {"gold": ["novel"] * 2, "first_label": ["novel"] * 2, "label": ["novel", None]}
-        >>> measure_flips(pl.DataFrame(rows), "novelty")["flip_rate/right_to_wrong"]
-        0.5
-    """
+    """Average ``flip_metrics`` over a table with columns of ``adversarial_schema``; without first answers, nothing."""
     ends = column_ends(target)
     if not {f"first_label{end}" for end in ends.values()} <= set(predictions.columns):
         return {}

@@ -222,12 +222,7 @@ async def ask_judge(judge: MessageCompleter, episode: Episode) -> int | None:
 
 
 def read_points(text: str) -> int | None:
-    """Read a judge's answer: one JSON object with the one key ``points``, a whole number from 0 to 3.
-
-    Example:
-        >>> read_points('{"points": 2}'), read_points('{"points": true}'), read_points("2")
-        (2, None, None)
-    """
+    """Read a judge's answer: one JSON object with the one key ``points``, a whole number from 0 to 3."""
     value, _ = read_json(text)
     if not isinstance(value, dict) or [*cast("dict[str, Any]", value)] != ["points"]:
         return None

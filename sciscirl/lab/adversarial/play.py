@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import cast
 
 from tinker_cookbook.renderers import Message, get_text_content
 
-from sciscirl.lab.adversarial.env import Opponents, continue_conversation, make_opponents
-from sciscirl.lab.adversarial.opponents import Seen, ask_challenger, ask_judge
-from sciscirl.lab.adversarial.rewards import Episode, judge_by_rubric, score_episode
+from sciscirl.lab.adversarial.env import Opponents, play_challenge
 from sciscirl.presets import Preset
-from sciscirl.task.papers import Paper, PaperView, TargetName
-from sciscirl.task.prompts import escape_markup
+from sciscirl.task.papers import Paper
 from sciscirl.task.rewards import score_answer
 
 
@@ -59,34 +55,11 @@ async def play_episode(
         {'parse': 0.0, 'contract': 0.05, 'task': 1.0, 'think': 0.0}
     """
     rules, gold = preset.rules, paper.labels(preset.rules.target)
-    shown = rules.see(paper.view)
-    turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(shown)]
+    turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(rules.see(paper.view))]
     first_text = get_text_content(await policy(turns))
-    first = rules.parse(first_text)
     if preset.adversarial is None:
-        named = score_answer(first, gold, rules.table, rules.weigh(paper)).named()
+        named = score_answer(rules.parse(first_text), gold, rules.table, rules.weigh(paper)).named()
         turns.append(Message(role="assistant", content=first_text))
         return PlayedEpisode(turns, named.pop("total"), named)
-    if opponents is None:
-        opponents = make_opponents(preset.adversarial, preset.model, None)
-    challenge, view = "", cast("PaperView", shown)  # no pairs, as no own label
-    if first.is_valid:
-        seen = Seen(view, first_text, cast("TargetName", rules.target))
-        challenge = await ask_challenger(opponents.challenger, seen)
-    turns = continue_conversation(turns, escape_markup(first_text), challenge, rules)
-    final_text = get_text_content(await policy(turns))
-    episode = Episode(
-        view=view,
-        first=first,
-        first_text=first_text,
-        challenge=challenge,
-        final=rules.parse(final_text),
-        final_text=final_text,
-    )
-    n_steps: int | None = judge_by_rubric(episode).n_steps
-    if opponents.judge is not None and episode.final.is_valid:
-        n_steps = await ask_judge(opponents.judge, episode)
-    reward = score_episode(episode, gold, opponents.rules, n_steps or 0)
-    turns = [*turns, Message(role="assistant", content=final_text)]
-    parts = {name: getattr(reward, name) for name in ("correctness", "reasoning", "adaptation")}
-    return PlayedEpisode(turns, reward.total, parts)
+    turns, reward, parts = await play_challenge(paper, preset, policy, opponents, turns, first_text)
+    return PlayedEpisode(turns, reward, parts)

@@ -46,15 +46,7 @@ Labels = tuple[str, ...] | None
 def predict_majority(
     train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
 ) -> Verdicts:
-    """Always give the most common label of the training split (the first of several). The forecast is its shares.
-
-    Example:
-        >>> from sciscirl.task.papers import Gold, PaperView
-        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
-        >>> train = [Paper("W1", view, Gold("neutral", None)), Paper("W2", view, Gold("disruptive", None))]
-        >>> predict_majority(train, train[:1], "disruption_label")
-        [('disruptive', {'disruptive': 0.5, 'consolidating': 0.0, 'neutral': 0.5})]
-    """
+    """Always give the most common label of the training split (the first of several). The forecast is its shares."""
     share = _shares(train, column, labels)
     return [(most_probable(share, [*share]), share)] * len(test)
 
@@ -233,15 +225,8 @@ def run_baselines(
 ) -> dict[str, pl.DataFrame]:
     """Let every baseline judge the papers of a run or an evaluation, to stand beside it. Return predictions by name.
 
-    Args:
-        release: the folder of its release.
-        asked: its predictions.
-        settings: those of its ``run.json``: the task, which papers judged, how many training papers were kept out.
-        seed: of the random baseline.
-
-    Raises:
-        ReleaseError: the release is missing or was altered, or does not have these papers.
-        SciSciRLError: as ``run_baseline``; or the papers are training papers, which the baselines know.
+    ``asked`` are its predictions, ``settings`` those of its ``run.json``. ReleaseError if the release is missing or was
+    altered, or lacks these papers. SciSciRLError as ``run_baseline``; or the papers are training papers.
     """
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     if part == "train":

@@ -52,9 +52,8 @@ def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) ->
     Writes predictions, metrics and ``run.json`` into ``out``, as an evaluation does; None: the folder ``calibrated``
     in ``evaluation``. Labels stay, so every metric of them does.
 
-    Raises:
-        PredictionsError: a folder holds no evaluation; the two share papers, or are of other models or ways of asking.
-        SciSciRLError: ``out`` holds a result already.
+    PredictionsError if a folder holds no evaluation, or the two share papers, or are of other models or ways of asking.
+    SciSciRLError if ``out`` holds a result already.
     """
     out = out or evaluation / "calibrated"
     check_unused(out, "out=...")
@@ -120,11 +119,7 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
     between being right and being wrong. Its name is ``confidence``. Answers that are not valid have no probabilities,
     and are left out here, but in no metric.
 
-    Returns:
-        Temperatures by the name of the label.
-
-    Raises:
-        PredictionsError: there are no predictions, or no valid answer.
+    Returns temperatures by the name of the label. PredictionsError without any valid answer.
 
     Source: Guo et al. 2017, arXiv:1706.04599, section 4.2; the minimum is found by ``scipy.optimize.minimize_scalar``.
 

@@ -35,16 +35,7 @@ _NO_LIMIT: Final = 1e9
 
 
 def refuse_options(run: Run[LocalTrainOptions]) -> None:
-    """Refuse what TRL's loop does not do, by name (SciSciRLError).
-
-    Example:
-        >>> from sciscirl.options import resolve_run
-        >>> refuse_options(resolve_run(LocalTrainOptions(preset="exp4", num_substeps=4)))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: num_substeps is 4, which backend=local cannot do: a step of TRL is one update of
-        the weights. Set num_substeps=1, or train on a server: backend=tinker.
-    """
+    """Refuse what TRL's loop does not do, by name (SciSciRLError)."""
     options, preset = run.options, run.preset
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:

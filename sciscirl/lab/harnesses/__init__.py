@@ -1,4 +1,4 @@
-"""The task for other harnesses: verifiers, Inspect and lm-evaluation-harness.
+"""The task for other harnesses: an export that Inspect runs, and a benchmark of the cookbook.
 
-Read first: ``export.py`` writes a folder with the papers and a file for each tool. These files call ``score.py``.
+Read first: ``export.py`` writes a folder with the papers and the file of Inspect, which calls ``score.py``.
 """

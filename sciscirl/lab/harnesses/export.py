@@ -1,4 +1,4 @@
-"""Write the task for other harnesses: papers and rules once, and a file for each tool that reads them."""
+"""Write the task for Inspect and other harnesses: papers and rules, and the file that Inspect reads."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.release.release import check_target
@@ -41,18 +41,14 @@ class ExportConfig:
 
 
 def export_task(config: ExportConfig) -> Path:
-    """Write a folder that Inspect and lm-evaluation-harness can run.
+    """Write a folder that Inspect can run.
 
-    Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. The tools
-    sample as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
+    Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. Inspect
+    samples as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
     in training.
 
-    Returns:
-        The folder. It appears whole or not at all.
-
-    Raises:
-        SciSciRLError: there is no such preset, it is adversarial, or the release has no such label.
-        ReleaseExistsError: something lies at ``config.out``.
+    The folder appears whole or not at all. SciSciRLError if there is no such preset, it is adversarial, or the release
+    has no such label. ReleaseExistsError if something lies at ``config.out``.
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:
@@ -112,125 +108,15 @@ def _write(path: Path, text: str) -> None:
 
 
 def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str, str]:
-    """Write what each tool reads, by path."""
+    """Write what Inspect and people read, by path."""
     words = {
         "NAME": name,
         "MAX_TOKENS": str(preset.max_tokens),
         "TEMPERATURE": str(preset.eval_temperature),
         "TOP_P": str(preset.eval_top_p),
-        "SAMPLES": str(preset.eval_temperature > 0).lower(),
         "SPLIT": "test" if "test" in splits else splits[0],
     }
-    texts = {
-        "README.md": _README,
-        "inspect_task.py": _INSPECT,
-        f"lm_eval/{name}.yaml": _LM_EVAL,
-        "lm_eval/utils.py": _LM_EVAL_UTILS,
-    }
+    texts = {path.stem: path.read_text("utf-8") for path in Path(__file__).parent.glob("*.template")}
     for word, value in words.items():
         texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
     return texts
-
-
-_README: Final = """
-# @NAME@
-
-Predict a label of a paper from its record. Each answer is judged by sciscirl: its contract, its reward, and an answer
-that is not valid is wrong. `@NAME@/task.json` has the rules, `@NAME@/*.jsonl` the prompts and labels. No score is in
-them. Each tool asks once, with these messages, no tools, and the sampling of the preset's evaluations:
-max_tokens @MAX_TOKENS@, temperature @TEMPERATURE@, top_p @TOP_P@.
-
-The tools need sciscidata beside them, without its extras: `pip install FOLDER_OF_ITS_REPOSITORY`.
-
-- Inspect: `inspect eval inspect_task.py --model MODEL`
-- lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`
-- others: `@NAME@/*.jsonl` has `messages`, `target` (the label) and `labels` (by column). Judge an answer as the files
-  here do: `target` stands inside the JSON of a right answer, and perhaps in a wrong one.
-"""
-_INSPECT: Final = '''
-"""The task for Inspect: inspect eval inspect_task.py --model MODEL [-T split=dev]."""
-
-from pathlib import Path
-
-from inspect_ai import Task, task
-from inspect_ai.dataset import Sample, json_dataset
-from inspect_ai.model import ChatMessageSystem, ChatMessageUser, GenerateConfig
-from inspect_ai.scorer import Score, Target, mean, scorer, stderr
-from inspect_ai.solver import TaskState, generate
-from sciscirl.lab.harnesses.score import read_rules, score
-
-HERE = Path(__file__).parent / "@NAME@"
-METRICS = [mean(), stderr()]
-SAMPLING = GenerateConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@)
-
-
-def read_row(row):
-    system, user = (message["content"] for message in row["messages"])
-    messages = [ChatMessageSystem(content=system), ChatMessageUser(content=user)]
-    return Sample(id=row["id"], input=messages, target=row["target"], metadata={"labels": row["labels"]})
-
-
-@scorer(metrics={"reward": METRICS, "correct": METRICS, "valid": METRICS})
-def contract():
-    async def judge(state: TaskState, target: Target) -> Score:
-        text = state.output.completion
-        return Score(value=score(text, state.metadata["labels"], read_rules(HERE))._asdict(), answer=text)
-
-    return judge
-
-
-@task
-def @NAME@(split: str = "@SPLIT@"):
-    papers = json_dataset(str(HERE / f"{split}.jsonl"), read_row)
-    return Task(dataset=papers, solver=generate(), scorer=contract(), config=SAMPLING)
-'''
-_LM_EVAL: Final = """
-task: @NAME@
-custom_dataset: !function utils.load
-test_split: @SPLIT@
-output_type: generate_until
-description: "{{messages[0].content}}"
-doc_to_text: !function utils.ask
-doc_to_target: "{{target}}"
-process_results: !function utils.judge
-generation_kwargs:
-  until: []
-  max_gen_toks: @MAX_TOKENS@
-  do_sample: @SAMPLES@
-  temperature: @TEMPERATURE@
-  top_p: @TOP_P@
-metric_list:
-  - metric: reward
-    aggregation: mean
-    higher_is_better: true
-  - metric: correct
-    aggregation: mean
-    higher_is_better: true
-  - metric: valid
-    aggregation: mean
-    higher_is_better: true
-metadata:
-  version: 1.0
-"""
-_LM_EVAL_UTILS: Final = '''
-"""What lm-evaluation-harness calls for @NAME@."""
-
-from pathlib import Path
-
-import datasets
-from sciscirl.lab.harnesses.score import read_rules, score
-
-HERE = Path(__file__).parent.parent / "@NAME@"
-
-
-def load(**_):
-    return datasets.load_dataset("json", data_files={path.stem: str(path) for path in HERE.glob("*.jsonl")})
-
-
-def ask(doc):
-    return doc["messages"][1]["content"]
-
-
-def judge(doc, results):
-    return score(results[0], doc["labels"], read_rules(HERE))._asdict()
-'''

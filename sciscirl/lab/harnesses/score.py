@@ -28,11 +28,7 @@ class Score(NamedTuple):
 
 @cache
 def read_rules(folder: Path) -> TaskRules:
-    """Read the rules of an exported task, with the class counts of its training papers; a SciSciRLError if it cannot.
-
-    Args:
-        folder: where ``task.json`` lies.
-    """
+    """Read the rules of the exported task in a folder, with the class counts of its training papers (SciSciRLError)."""
     try:
         facts: Any = read_json(folder / FACTS)
         counts = tuple((str(label), int(n)) for label, n in facts["class_counts"])
@@ -43,12 +39,7 @@ def read_rules(folder: Path) -> TaskRules:
 
 
 def score(text: str, labels: Mapping[str, str], rules: TaskRules) -> Score:
-    """Score one answer, as it was sampled.
-
-    Args:
-        text: the whole answer.
-        labels: the gold label of each label column.
-        rules: of the task.
+    """Score one whole answer, as it was sampled; ``labels`` has the gold label of each label column.
 
     Example:
         >>> from sciscirl.presets import PRESETS

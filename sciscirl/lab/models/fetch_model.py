@@ -5,16 +5,13 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import logging
-import os
 import tempfile
 import zipfile
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
-from unittest.mock import patch
 
 import platformdirs
 
@@ -196,16 +193,11 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
     more: dict[str, Any] = {"quantization_config": choice(dequantize=True)} if choice else {}
     logger.warning("reading %s, once", file.name)
     try:
-        with _parsed_once():
-            tokenizer = read_tokenizer(file)
-            model = transformers.AutoModelForCausalLM.from_pretrained(
-                str(file.parent),
-                gguf_file=file.name,
-                dtype=getattr(torch, dtype),
-                local_files_only=True,
-                trust_remote_code=False,
-                **more,
-            )
+        tokenizer = read_tokenizer(file)
+        model = transformers.AutoModelForCausalLM.from_pretrained(
+            str(file.parent), gguf_file=file.name, dtype=getattr(torch, dtype), local_files_only=True,
+            trust_remote_code=False, **more,
+        )  # fmt: skip
     except SciSciRLError:
         raise
     except Exception as error:
@@ -223,24 +215,17 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
     tokenizer.save_pretrained(folder)
 
 
-@contextmanager
-def _parsed_once() -> Generator[None]:
-    """Let a GGUF file be parsed once: Transformers parses it twice more, and makes one table 400 times.
+def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
+    """Make the tokenizer of a GGUF file from its own fields.
 
-    For SmolLM2 that takes 11 of 19 s.
+    Transformers would take the class of the architecture, which for a Llama with the tokenizer of GPT-2 is another one.
     """
     import gguf
     import numpy as np
+    from tokenizers import AddedToken, Tokenizer, decoders, models
+    from transformers import PreTrainedTokenizerFast
 
     class Reader(gguf.GGUFReader):
-        @property
-        def data(self) -> Any:  # noqa: ANN401
-            return self._data
-
-        @data.setter
-        def data(self, mapped: Any) -> None:  # noqa: ANN401
-            self._data = np.asarray(mapped)  # pieces of an np.memmap take four times as long to make
-
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:  # noqa: ANN401
             n_entries = self._get(orig_offs + 4, np.uint64) if raw_type == gguf.GGUFValueType.ARRAY else [0]
             if len(n_entries) != 1 or n_entries[0] > _MOST_ENTRIES:
@@ -248,29 +233,7 @@ def _parsed_once() -> Generator[None]:
                 raise ValueError(msg)
             return super()._get_field_parts(orig_offs, raw_type)
 
-    readers: dict[str, Reader] = {}
-
-    def read(path: str | Path) -> Reader:
-        name = os.path.realpath(path)
-        if name not in readers:
-            readers[name] = Reader(path)
-        return readers[name]
-
-    table = cache(gguf.get_tensor_name_map)
-    with patch.object(gguf, "GGUFReader", read), patch.object(gguf, "get_tensor_name_map", table):
-        yield
-
-
-def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
-    """Make the tokenizer of a GGUF file from its own fields.
-
-    Transformers would take the class of the architecture, which for a Llama with the tokenizer of GPT-2 is another one.
-    """
-    from gguf import GGUFReader
-    from tokenizers import AddedToken, Tokenizer, decoders, models
-    from transformers import PreTrainedTokenizerFast
-
-    fields = GGUFReader(file).fields
+    fields = Reader(file).fields
 
     def read(key: str, default: Any = None) -> Any:  # noqa: ANN401
         return fields[f"tokenizer.{key}"].contents() if f"tokenizer.{key}" in fields else default
@@ -289,18 +252,16 @@ def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
     made.decoder = decoders.ByteLevel()
     kinds = read("ggml.token_type", [1] * len(words))
     # The order is that of their numbers, so that none gets a new one.
-    made.add_special_tokens([AddedToken(w, special=True, normalized=False) for w in _of_kind(words, kinds, _CONTROL)])
-    made.add_tokens([AddedToken(w, normalized=False) for w in _of_kind(words, kinds, _USER_DEFINED)])
-    named = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
-    numbers = {name: read(f"ggml.{key}_token_id") for name, key in named.items()}
+    for wanted in (_CONTROL, _USER_DEFINED):
+        named = [word for word, kind in zip(words, kinds, strict=True) if kind == wanted]
+        add = made.add_special_tokens if wanted == _CONTROL else made.add_tokens
+        add([AddedToken(word, special=wanted == _CONTROL, normalized=False) for word in named])
+    roles = {"bos": "bos", "eos": "eos", "pad": "padding", "unk": "unknown"}
+    numbers = {name: read(f"ggml.{key}_token_id") for name, key in roles.items()}
     tokens = {f"{name}_token": words[number] for name, number in numbers.items() if number is not None}
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=made, clean_up_tokenization_spaces=False, **tokens)
     tokenizer.chat_template = read("chat_template")
     return tokenizer
-
-
-def _of_kind(words: Sequence[str], kinds: Sequence[int], wanted: int) -> list[str]:
-    return [word for word, kind in zip(words, kinds, strict=True) if kind == wanted]
 
 
 def _splitter(name: str) -> Any:  # noqa: ANN401

@@ -6,8 +6,7 @@ import asyncio
 import copy
 import hashlib
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -16,107 +15,14 @@ import tinker
 import torch
 from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWithLogprobs
 from tinker_cookbook.tokenizer_utils import Tokenizer
-from transformers import AttentionInterface, AttentionMaskInterface
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, LinearAttentionCacheLayerMixin
-from transformers.masking_utils import sdpa_mask
 
 from sciscirl.lab.label_scoring.endings import Ending, count_shared
 from sciscirl.lab.models.local_model import count_threads, load_local_model
-from sciscirl.lab.models.shared_prompts import SHARED
 
 if TYPE_CHECKING:
     from sciscirl.evaluation.evaluate import EvaluationConfig
     from sciscirl.evaluation.evaluator import LabelEvaluator
-
-#: PyTorch's attention without copies of keys and values for every head of a group.
-_GROUPED = "sdpa_grouped"
-
-
-def _attend(
-    module: torch.nn.Module,
-    query: torch.Tensor,
-    key: torch.Tensor,
-    value: torch.Tensor,
-    attention_mask: torch.Tensor | None,
-    scaling: float | None = None,
-    **_: object,
-) -> tuple[torch.Tensor, None]:
-    """Attend as Transformers' ``sdpa``, which copies keys where there is a mask, because kernels of GPUs need that."""
-    attended = torch.nn.functional.scaled_dot_product_attention(
-        query,
-        key,
-        value,
-        attn_mask=attention_mask,
-        scale=scaling,
-        is_causal=query.shape[2] > 1 and attention_mask is None,
-        enable_gqa=query.shape[1] != key.shape[1],
-    )
-    return attended.transpose(1, 2).contiguous(), None
-
-
-AttentionInterface.register(_GROUPED, _attend)
-AttentionMaskInterface.register(_GROUPED, sdpa_mask)
-
-
-@contextmanager
-def _grouped_attention(model: Any) -> Generator[None]:  # noqa: ANN401
-    """On a CPU, attend without copies while the block runs; a kernel that was chosen stays."""
-    config = getattr(model, "config", None)
-    chosen = config is not None and torch.device(model.device).type == "cpu" and config._attn_implementation
-    is_meant = chosen in ("sdpa", SHARED)
-    if is_meant:
-        model.set_attn_implementation(_GROUPED)
-    try:
-        yield
-    finally:
-        if is_meant:
-            model.set_attn_implementation(chosen)
-
-
-def _put_together(parts: Sequence[torch.Tensor], rows: Sequence[torch.Tensor], width: int, n_more: int) -> torch.Tensor:
-    n_heads, size = parts[0].shape[1], parts[0].shape[3]
-    room = parts[0].new_empty((sum(map(len, rows)), n_heads, width + n_more, size))
-    row = 0
-    for part, taken in zip(parts, rows, strict=True):
-        end, n_padded = row + len(taken), width - part.shape[2]
-        room[row:end, :, :n_padded] = 0  # what is masked must still be a number
-        room[row:end, :, n_padded:width] = part[taken]
-        row = end
-    return room
-
-
-class _RoomyLayer(DynamicLayer):
-    """Keys and values of a layer, with room for tokens to come. Transformers' own copies everything at each token."""
-
-    keys: torch.Tensor
-    values: torch.Tensor
-
-    def __init__(self, parts: Sequence[Any], rows: Sequence[torch.Tensor], n_more: int) -> None:
-        """Put the ``rows`` of like layers of several caches below each other, so that all end together."""
-        super().__init__()
-        self.dtype, self.device, self.is_initialized = parts[0].dtype, parts[0].device, True
-        width = max(part.keys.shape[2] for part in parts)
-        keys, values = [part.keys for part in parts], [part.values for part in parts]
-        self._rooms = [_put_together(states, rows, width, n_more) for states in (keys, values)]
-        self._show(width)
-
-    def _show(self, length: int) -> None:
-        self.keys, self.values = (room[:, :, :length] for room in self._rooms)
-
-    def update(
-        self, key_states: torch.Tensor, value_states: torch.Tensor, *_: object, **__: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Add tokens, and return all so far."""
-        begin = self.keys.shape[2]
-        for room, new in zip(self._rooms, (key_states, value_states), strict=True):
-            room[:, :, begin : begin + new.shape[2]] = new
-        self._show(begin + key_states.shape[2])
-        return self.keys, self.values
-
-    def batch_select_indices(self, indices: torch.Tensor) -> None:
-        """Keep some rows."""
-        self._rooms = [room[indices] for room in self._rooms]
-        self._show(self.keys.shape[2])
 
 
 @dataclass(slots=True, kw_only=True)
@@ -135,6 +41,8 @@ class LocalCompleter(TokenCompleter):
     What all their prompts begin with is read once, and so is a prompt with several answers. Prompts of similar length
     are in one batch. The weights may change between rounds of requests, not within one.
 
+    Not ``generate`` of Transformers, which reads every prompt for every answer: on a CPU it takes six times as long.
+
     Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
     hardware or batches add numbers in another order, which can still tip a tie.
     """
@@ -147,7 +55,6 @@ class LocalCompleter(TokenCompleter):
     top_p: float = 1.0  # of the most probable tokens, those that together have this share; the last one counts too
     seed: int = 0
     batch_size: int = 32  # answers in one pass, at most
-    batch_tokens: int = 32_768  # of prompts, answers and padding in one pass: their keys and values take the memory
 
     def __post_init__(self) -> None:
         self._asked: Counter[tuple[int, ...]] = Counter()
@@ -202,9 +109,9 @@ class LocalCompleter(TokenCompleter):
             self._waiting = []
             try:
                 begin = self._read_beginning([request.prompt for request in asked])
-                for batch in self._split(asked):
-                    with _grouped_attention(self.model):
-                        answers = self._complete(batch, begin)
+                for start in range(0, len(asked), self.batch_size):
+                    batch = asked[start : start + self.batch_size]
+                    answers = self._complete(batch, begin)
                     for request, answer in zip(batch, answers, strict=True):
                         request.answer.set_result(answer)
                     await asyncio.sleep(0)
@@ -214,17 +121,6 @@ class LocalCompleter(TokenCompleter):
                         request.answer.set_exception(error)
                 self._waiting = []
                 return
-
-    def _split(self, asked: Sequence[_Request]) -> Iterator[Sequence[_Request]]:
-        """Split requests, sorted by length, into batches of ``batch_size`` and ``batch_tokens`` at most."""
-        start = 0
-        for end in range(1, len(asked) + 1):
-            if end < len(asked):
-                width = len(asked[end].prompt) + max(request.n_tokens for request in asked[start : end + 1])
-                if end - start < self.batch_size and (end + 1 - start) * width <= self.batch_tokens:
-                    continue
-            yield asked[start:end]
-            start = end
 
     @torch.no_grad()
     def _read_beginning(self, prompts: Sequence[list[int]]) -> tuple[int, Cache | None]:
@@ -237,67 +133,40 @@ class LocalCompleter(TokenCompleter):
         if not self._is_plain or not n_shared or prompts[0] == prompts[-1]:
             return 0, None
         tokens = torch.tensor([whole[0][:n_shared]], device=self.model.device)
-        with _grouped_attention(self.model):
-            cache = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
+        cache = self.model(input_ids=tokens, use_cache=True, logits_to_keep=1).past_key_values
         return n_shared, cache
 
     def _read(
-        self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None], n_more: int
-    ) -> tuple[Any, torch.Tensor, torch.Tensor]:
-        """Read prompts that are sorted by length: their cache, scores of the next token and mask, a row for each.
-
-        A prompt with several answers is read once, and prompts of about one length together. Padding costs as much as
-        text. The cache has room for ``n_more`` tokens.
-        """
-        n_begin, _ = begin
-        if not self._is_plain:
-            return self._read_part(prompts, begin)
-        distinct = [prompt for place, prompt in enumerate(prompts) if place == 0 or prompt != prompts[place - 1]]
-        parts: list[tuple[Any, torch.Tensor, torch.Tensor]] = []
-        rows: list[torch.Tensor] = []
-        start = 0
-        for end in range(1, len(distinct) + 1):
-            if end < len(distinct) and (len(distinct[end]) - n_begin) * 8 <= (len(distinct[start]) - n_begin) * 9:
-                continue
-            part = distinct[start:end]
-            parts.append(self._read_part(part, begin))
-            taken = [row for row, prompt in enumerate(part) for _ in range(prompts.count(prompt))]
-            rows.append(torch.tensor(taken, device=self.model.device))
-            start = end
-        width = max(mask.shape[1] for *_, mask in parts)
-        scores = torch.cat([part[1][taken] for part, taken in zip(parts, rows, strict=True)])
-        masks = [torch.nn.functional.pad(mask, (width - mask.shape[1], 0)) for *_, mask in parts]
-        mask = torch.cat([mask[taken] for mask, taken in zip(masks, rows, strict=True)])
-        cache = parts[0][0]
-        cache.layers = [
-            _RoomyLayer([part[0].layers[number] for part in parts], rows, n_more) for number in range(len(cache.layers))
-        ]
-        return cache, scores, mask
-
-    def _read_part(
         self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None]
     ) -> tuple[Any, torch.Tensor, torch.Tensor]:
+        """Read prompts that are sorted: their cache, scores of the next token and mask, a row for each.
+
+        A prompt with several answers is read once.
+        """
+        is_new = [not self._is_plain or n == 0 or prompt != prompts[n - 1] for n, prompt in enumerate(prompts)]
+        distinct = [prompt for prompt, new in zip(prompts, is_new, strict=True) if new]
         n_begin, cache = begin
-        tokens, mask, positions = pad_left([prompt[n_begin:] for prompt in prompts], self.model.device)
+        tokens, mask, positions = pad_left([prompt[n_begin:] for prompt in distinct], self.model.device)
         if cache is not None:
             cache = copy.deepcopy(cache)
-            cache.batch_repeat_interleave(len(prompts))
-            mask = torch.cat([mask.new_ones((len(prompts), n_begin)), mask], dim=1)
+            cache.batch_repeat_interleave(len(distinct))
+            mask = torch.cat([mask.new_ones((len(distinct), n_begin)), mask], dim=1)
         output = self.model(
-            input_ids=tokens,
-            attention_mask=mask,
-            position_ids=positions + n_begin,
-            past_key_values=cache,
-            use_cache=True,
-            logits_to_keep=1,
-        )
-        return output.past_key_values, output.logits[:, -1], mask
+            input_ids=tokens, attention_mask=mask, position_ids=positions + n_begin, past_key_values=cache,
+            use_cache=True, logits_to_keep=1,
+        )  # fmt: skip
+        cache, scores = output.past_key_values, output.logits[:, -1]
+        if len(distinct) < len(prompts):
+            rows = torch.tensor(is_new, device=mask.device).cumsum(0) - 1
+            cache.batch_select_indices(rows)
+            scores, mask = scores[rows], mask[rows]
+        return cache, scores, mask
 
     @torch.no_grad()
     def _complete(self, batch: Sequence[_Request], begin: tuple[int, Cache | None]) -> list[TokensWithLogprobs]:
         answers = [TokensWithLogprobs(tokens=[], maybe_logprobs=[], stop_reason="length") for _ in batch]
         n_most = max(request.n_tokens for request in batch)
-        cache, scores, mask = self._read([request.prompt for request in batch], begin, n_most - 1)
+        cache, scores, mask = self._read([request.prompt for request in batch], begin)
         positions = mask.sum(dim=1, keepdim=True) - 1
         open_ = [*range(len(batch))]  # answers without an end, in the order of the rows
         for place in range(n_most):
@@ -374,15 +243,7 @@ def score_here(
     """Return the log-probability of each ending after each prompt, summed over the tokens that count.
 
     Each prompt is read once; the endings share its cache. Models with linear attention read it once for each ending.
-
-    Args:
-        model: a PreTrainedModel or PeftModel, asked in the mode in which it is.
-        prompts: tokens.
-        endings: they differ, and none begins another.
-        batch_size: prompts in one pass.
-
-    Returns:
-        For each prompt a number for each ending, without the tokens that all endings begin with.
+    Endings differ, and none begins another. What all of them begin with is left out of the numbers.
     """
     n_shared, n_endings = count_shared(endings), len(endings)
     rests = [ending.tokens[n_shared:] for ending in endings]

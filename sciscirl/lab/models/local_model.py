@@ -66,11 +66,7 @@ def set_threads(folder: Path, *, resume: bool) -> int:
 
 
 def load_base_model(
-    name: str,
-    *,
-    quantize: Quantization = "none",
-    dtype: Precision | None = None,
-    device: str | None = None,
+    name: str, *, quantize: Quantization = "none", dtype: Precision | None = None, device: str | None = None
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
     """Load a causal language model, from the Hugging Face hub or a folder.
 

@@ -71,14 +71,7 @@ def _find_facts(file: Path) -> dict[str, Any]:
 
 
 def check_slices(slices: Mapping[str, str | None]) -> None:
-    """Refuse predictions of different releases: the same papers may have other labels or texts.
-
-    Example:
-        >>> check_slices({"a": "0f" * 32, "b": None, "c": "1e" * 32})
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PredictionsError: a is of release 0f0f0f0f0f0f, c of 1e1e1e1e1e1e. Evaluate both on one release.
-    """
+    """Refuse predictions of different releases: the same papers may have other labels or texts."""
     known = [(name, stated) for name, stated in slices.items() if stated is not None]
     for name, stated in known[1:]:
         if stated != known[0][1]:
@@ -134,10 +127,10 @@ def render_comparison(comparison: Comparison, split: str = "") -> str:
         ]
         for name, scores in comparison.scores.items()
     ]
-    over = " over papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else ""
+    over = "papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else "seeds and papers"
     papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
-    lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals{over}", *tops]), ""]
+    lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals over {over}", *tops]), ""]
     lines += _columns([["", "seeds", *MEASURED, *ways], *rows])
     return "\n".join([*lines, *(["", *_columns([PAIRS_HEAD, *show_pairs(comparison)])] if comparison.pairs else [])])
 

@@ -16,10 +16,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
-from sciscidata.plots import COLOURS
 from sciscidata.terminal.messages import printable
 from sciscirl.lab.analysis.compare import Estimate
-from sciscirl.metrics.predictions import INVALID
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,7 +27,6 @@ _LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00
 _DASHES: Final = ("-", "--", ":", "-.")
 _MARKERS: Final = ("o", "s", "^", "D", "v", "P", "X", "*", "<", ">")
 _WIDTH: Final = 4.4  # inches; of a phone's screen, it leaves letters of about eleven pixels
-_LEAST_WRITTEN: Final = 0.12  # of a bar, for letters to fit in
 _LOOK: Final[dict[Any, Any]] = {
     "text.parse_math": False,  # names hold dollars
     "font.family": "DejaVu Sans",  # comes with matplotlib, so that every machine has it
@@ -37,9 +34,9 @@ _LOOK: Final[dict[Any, Any]] = {
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.axisbelow": True,
+    "axes.grid": True,
     "axes.titlesize": 10.5,
     "grid.color": "#DDDDDD",
-    "hatch.linewidth": 0.6,
     "legend.frameon": False,
     "legend.fontsize": 8.5,
 }
@@ -55,9 +52,7 @@ class Series:
     highs: Sequence[float] = ()
 
 
-def plot_lines(
-    lines: Mapping[str, Series], *, title: str, x_label: str = "training step", y_label: str = "", is_share: bool = True
-) -> bytes:
+def plot_lines(lines: Mapping[str, Series], *, title: str, is_share: bool = True) -> bytes:
     """Plot values over steps, a line for each run, with intervals; ``is_share``: the axis is 0 to 1."""
     with _look():
         figure, (axes,) = _canvas([2.5 + 0.19 * ((len(lines) + 1) // 2)])
@@ -66,40 +61,14 @@ def plot_lines(
                 line.steps, line.values, _reach(line.values, line.lows, line.highs) if line.lows else None,
                 color=_LINES[number % len(_LINES)], linestyle=_DASHES[number // len(_LINES) % len(_DASHES)], lw=1.5,
                 marker=_MARKERS[number % len(_MARKERS)], markersize=4.5, markevery=max(1, len(line.steps) // 12),
-                elinewidth=0.8, capsize=2, label=_short(name, 26),
+                elinewidth=0.8, capsize=2, label=_short(name),
             )  # fmt: skip
         if is_share:
             axes.set_ylim(-0.03, 1.03)
-        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=x_label == "training step"))
-        axes.set(title=_fit(title), xlabel=x_label, ylabel=y_label)
+        axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+        axes.set(title="\n".join(textwrap.wrap(printable(title), 46)), xlabel="training step")
         if len(lines) > 1:
             figure.legend(loc="outside lower center", ncols=2)
-        return _to_png(figure)
-
-
-def plot_shares(shares: Mapping[str, Mapping[str, float]], *, title: str) -> bytes:
-    """Plot the share of each label (summing to 1), a bar for each run or for gold."""
-    with _look(grid=False):
-        figure, (axes,) = _canvas([1.4 + 0.34 * len(shares)])
-        rows, lefts = np.arange(len(shares)), np.zeros(len(shares))
-        for number, label in enumerate(dict.fromkeys(label for row in shares.values() for label in row)):
-            widths = np.array([row.get(label, 0.0) for row in shares.values()])
-            is_invalid = label == INVALID
-            bars = axes.barh(
-                rows, widths, left=lefts, height=0.72, linewidth=0.7, label=label, hatch="////" if is_invalid else None,
-                color="white" if is_invalid else COLOURS.get(label, _LINES[number % len(_LINES)]),
-                edgecolor="#111111" if is_invalid else "white",
-            )  # fmt: skip
-            written = [f"{width:.0%}" if width >= _LEAST_WRITTEN else "" for width in widths]
-            box = {"facecolor": "white", "edgecolor": "none", "pad": 1}
-            for text in axes.bar_label(bars, written, label_type="center", fontsize=8):
-                text.set(
-                    color="#111111" if is_invalid else "white", bbox=box if is_invalid and text.get_text() else None
-                )
-            lefts += widths
-        axes.set_yticks(rows, [_short(name) for name in shares])
-        axes.set(xlim=(0, 1), ylim=(len(shares) - 0.5, -0.5), xlabel="share of all answers", title=_fit(title))
-        figure.legend(loc="outside lower center", ncols=2)
         return _to_png(figure)
 
 
@@ -133,17 +102,17 @@ def plot_estimates(
                 panel.axvline(value, color="#444444", lw=1, ls=_DASHES[number % len(_DASHES)], label=name)
             if metric in lines:
                 panel.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=3)
-            panel.set_yticks(range(len(rows)), [_short(name, 26) for name in rows], fontsize=8)
+            panel.set_yticks(range(len(rows)), [_short(name) for name in rows], fontsize=8)
             panel.set(xlabel=metric, ylim=(len(rows) - 0.5, -0.5), **({"xlim": (-0.03, 1.03)} if is_share else {}))
         return _to_png(figure)
 
 
 @contextmanager
-def _look(*, grid: bool = True) -> Generator[None]:
+def _look() -> Generator[None]:
     """Plot with this look, whatever the user's own settings are."""
     with mpl.rc_context():
         mpl.rcdefaults()
-        mpl.rcParams.update({**_LOOK, "axes.grid": grid})
+        mpl.rcParams.update(_LOOK)
         yield
 
 
@@ -159,15 +128,10 @@ def _reach(values: Sequence[float], lows: Sequence[float], highs: Sequence[float
     return np.clip(np.nan_to_num(np.stack([middle - np.asarray(lows), np.asarray(highs) - middle])), 0, None)
 
 
-def _short(name: str, n: int = 17) -> str:
+def _short(name: str, n: int = 26) -> str:
     text = printable(name)
     text = text if len(text) <= n else f"\u2026{text[-(n - 1) :]}"
     return f" {text}" if text.startswith("_") else text  # matplotlib leaves such names out of legends
-
-
-def _fit(title: str) -> str:
-    """Break a title that is wider than the picture."""
-    return "\n".join(textwrap.wrap(printable(title), 46))
 
 
 def _to_png(figure: Figure) -> bytes:

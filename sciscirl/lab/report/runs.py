@@ -176,13 +176,6 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
 
     The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it.
-
-    Example:
-        >>> read_runs([Path("no-such-run")])
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.RunFolderError: no-such-run is not the folder of a run: it has no run.json. Give the log_path of
-        a training run, or the folder of an evaluation.
     """
     folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}

@@ -12,7 +12,7 @@ import polars as pl
 
 from sciscidata.terminal.messages import counted
 from sciscirl.lab.report.answer import FEWEST_DRAWN
-from sciscirl.lab.report.figures import Series, plot_lines, plot_shares
+from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
 from sciscirl.lab.report.runs import Evaluation, Run, find_repeated, hash_release
 from sciscirl.metrics.collapse import explain_doubt, find_signs
@@ -160,9 +160,8 @@ def show_time(seconds: float) -> str:
 
 
 def view_classes(runs: Sequence[Run]) -> Section | None:
-    """Show what is answered for each class: recalls, given and gold shares, counts."""
+    """Show what is answered for each class: recalls, shares, counts."""
     tables: list[Table] = []
-    pictures: list[Picture] = []
     for label, classes in dict.fromkeys(pair for run in runs for pair in run.labels.items()):
         judged = [
             (run, run.last) for run in runs if run.last and run.labels.get(label) == classes and run.kind != "baseline"
@@ -170,37 +169,26 @@ def view_classes(runs: Sequence[Run]) -> Section | None:
         if not judged:
             continue
         names = (*classes, INVALID)
-        recalls: list[list[str]] = []
+        shown: list[list[str]] = []
         counts: list[list[str]] = []
-        shares: dict[str, dict[str, float]] = {}
         for run, one in judged:
             prefix = "" if len(run.labels) == 1 else f"{label}/"
-            metrics = (*(f"recall/{name}" for name in classes), "balanced_accuracy", "mcc")
-            recalls.append([run.name, *(show_metric(one.metrics, prefix + name) for name in metrics)])
+            metrics = (*(f"recall/{name}" for name in classes), *(f"predicted_share/{name}" for name in names), "mcc")
+            shown.append([run.name, *(show_metric(one.metrics, prefix + name) for name in metrics)])
             for gold in classes:
                 row = [one.metrics.get(f"{prefix}confusion/{gold}/{name}") for name in names]
                 counts.append([f"{run.name}, {gold}", *(ABSENT if n is None else f"{n:,.0f}" for n in row)])
-                shares.setdefault("gold", {})[gold] = math.fsum(n or 0 for n in row) / one.metrics["n"]
-            if one.metrics["n"] >= FEWEST_DRAWN:
-                shares[run.name] = {name: one.metrics.get(f"{prefix}predicted_share/{name}", 0.0) for name in names}
-        head = ["run", *(f"recall {name}" for name in classes), "balanced accuracy", "MCC"]
-        tables.append(Table(f"Classes of {label} at the last evaluation", head, recalls))
+        head = ["run", *(f"recall {name}" for name in classes), *(f"share {name}" for name in names), "MCC"]
+        tables.append(Table(f"Classes of {label} at the last evaluation", head, shown))
         counted_head = ["run, gold label", *(f"answered {name}" for name in names)]
         tables.append(Table(f"Answers by gold label, {label}", counted_head, counts, is_folded=True))
-        if len(shares) > 1:
-            said = "; ".join(
-                f"{name}: " + ", ".join(f"{one} {share:.0%}" for one, share in row.items())
-                for name, row in shares.items()
-            )
-            png = plot_shares(shares, title=f"What is answered: {label}")
-            pictures.append(Picture(png, f"Shares of the labels of {label}. {said}."))
     if not tables:
         return None
     text = (
         "A model that always says one label can look well by reward and label_match. A share far from the gold one, or "
-        "a recall near 0, shows it. Gold shares are those of the last run."
+        "a recall near 0, shows it."
     )
-    return Section("classes", "Class balance", text, tables, pictures)
+    return Section("classes", "Class balance", text, tables)
 
 
 #: What is drawn over training steps: of evaluations, and of the logs.

@@ -74,12 +74,7 @@ def recover_checkpoint(run: Path) -> CheckpointRecord | None:
 
 
 def find_damage(checkpoint: Path, sums: Mapping[str, str]) -> str | None:
-    """Describe the first damage of a checkpoint, None if whole; ``sums`` are SHA-256 by path in its folder.
-
-    Example:
-        >>> find_damage(Path("runs/qdora/checkpoints/checkpoint-50"), {"optimizer.pt": "5f70bf18..."})
-        'it is gone'
-    """
+    """Describe the first damage of a checkpoint, None if whole; ``sums`` are SHA-256 by path in its folder."""
     if not checkpoint.is_dir():
         return "it is gone"
     if not isinstance(sums, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] (read from a file)

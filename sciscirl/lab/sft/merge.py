@@ -50,17 +50,8 @@ def merge_adapter(
     model has to fit on the device in ``dtype``. ``out`` gets weights, configuration, tokenizer and chat template. For a
     run it gets a card (README.md) with its release, step and metrics.
 
-    Args:
-        adapter: its folder, or that of a run.
-        out: the folder of the model.
-        dtype: of its weights.
-        device: where to compute; an adapter from a server is merged on the CPU.
-        step: of the checkpoint of a run; None: the last one.
-        base_url: the server of a run; None: TINKER_BASE_URL, else Tinker.
-
-    Raises:
-        SciSciRLError: there is nothing to merge, ``out`` exists, or an option has no effect here. Or the server or the
-            base model cannot be had.
+    SciSciRLError if there is nothing to merge, ``out`` exists, or an option has no effect here. Or the server or the
+    base model cannot be had.
 
     Source: https://github.com/AnswerDotAI/fsdp_qlora, on merging.
     """

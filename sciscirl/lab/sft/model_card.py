@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 from pathlib import Path, PurePath
 from typing import Any, Final
 
@@ -12,7 +11,6 @@ from sciscidata.storage.small_files import read_whole
 from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, find_eval_split, is_supervised, name_run, read_facts, read_rows
 from sciscirl.runs.lineage import render_start
 
-_TRAINED_BY: Final = {True: "supervised fine-tuning", False: "reinforcement learning"}
 _SHOWN: Final = (
     "n", "label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "parse_ok", "format_strict_ok", "invalid",
 )  # fmt: skip
@@ -23,14 +21,7 @@ _JUDGES: Final = {
 
 
 def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str:
-    """Write the card of a run's model at a step, as Markdown with the hub's YAML header.
-
-    Args:
-        run: the folder of the run.
-        step: training steps behind the weights; None if the run does not say.
-        weights: where they were taken from.
-        dtype: the number format of the merged weights.
-    """
+    """Write the card of a run's model at a step (None: not known), as Markdown with the hub's YAML header."""
     facts = read_facts(run)
     settings: dict[str, Any] = facts["settings"]
     base, is_sft = str(settings.get("model")), is_supervised(settings)
@@ -42,79 +33,63 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
         **({"base_model": base} if is_on_hub else {}),
         "tags": ["sciscirl", "sft" if is_sft else "rl"],
     }
-    digest = facts["release"].get("manifest_sha256")
-    own_digest = hashlib.sha256(read_whole(run / RUN_FILE)).hexdigest()
+    trained_by = "supervised fine-tuning" if is_sft else "reinforcement learning"
     rows = {
         "base model": shown,
-        "trained by": f"{_TRAINED_BY[is_sft]}, preset {settings.get('name') or settings.get('preset')}",
+        "trained by": f"{trained_by}, preset {settings.get('name') or settings.get('preset')}",
         "task": settings.get("target", "disruption"),
         "prompt and answer": f"style {settings.get('style')}, contract {settings.get('contract')}",
         "chat format": settings.get("renderer"),
-        "run": f"{name_run(run.resolve())}, SHA-256 of {RUN_FILE} `{own_digest}`",
+        "run": f"{name_run(run.resolve())}, SHA-256 of {RUN_FILE} "
+        f"`{hashlib.sha256(read_whole(run / RUN_FILE)).hexdigest()}`",
         "step": "unknown" if step is None else f"{step:,}",
         "begun from": render_start(facts.get("begun_from")) or "the base model",
-        "release": f"{facts.get('release_folder')}, SHA-256 of manifest.json `{digest}`",
+        "release": f"{facts.get('release_folder')}, SHA-256 of manifest.json "
+        f"`{facts['release'].get('manifest_sha256')}`",
         "weights": f"`{weights}`, merged in {dtype}",
         "code": facts.get("commit"),
     }
     split = find_eval_split(run)
-    judged = _find_metrics(run, f"{split}/", step)
+    judged = {} if step is None else _find_metrics(run, f"{split}/", step)
+    metrics = [
+        f"On {_JUDGES[split]}, at step {step or 0:,}. An answer that is not valid counts as wrong. Where these papers "
+        "chose the step, they flatter it.",
+        "",
+        *_table(
+            {
+                name: f"{value:,.0f}" if name.rpartition("/")[2] == "n" else f"{value:.4f}"
+                for name, value in judged.items()
+            }
+        ),
+    ]
     return "\n".join(
         [
             "---",
             *(f"{name}: {json.dumps(value)}" for name, value in header.items()),
-            "---",
-            "",
-            f"# {shown}, trained on {facts.get('release_folder')}",
-            "",
+            "---\n",
+            f"# {shown}, trained on {facts.get('release_folder')}\n",
             "Says from the record of a paper what its label is. The label follows from citations, not from reading the "
-            "paper: do not take it for a judgement of quality.",
-            "",
+            "paper: do not take it for a judgement of quality.\n",
             *_table(rows),
-            "",
-            "## Metrics",
-            "",
-            *(
-                [
-                    f"On {_JUDGES[split]}, at step {step:,}. An answer that is not valid counts as wrong. Where these "
-                    "papers chose the step, they flatter it.",
-                    "",
-                    *_table({name: f"{value:,.0f}" if _is_count(name) else f"{value:.4f}" for name, value in judged}),
-                ]
-                if judged and step is not None
-                else ["The run did not evaluate this step."]
-            ),
-            "",
-            "## Use",
-            "",
-            "Ask it with the prompt and chat format above, as `sciscirl evaluate --local-model FOLDER` does.",
-            "",
+            "\n## Metrics\n",
+            *(metrics if judged else ["The run did not evaluate this step."]),
+            "\n## Use\n",
+            "Ask it with the prompt and chat format above, as `sciscirl evaluate --local-model FOLDER` does.\n",
         ]
     )
 
 
-def _find_metrics(run: Path, prefix: str, step: int | None) -> list[tuple[str, float]]:
-    """List the metrics of the last evaluation of a step, in the order of the log."""
-    found: dict[str, float] = {}
-    for row in read_rows(run / METRICS_FILE):
-        if step is not None and row.get("step") == step and f"{prefix}label_match" in row:
-            found = {
-                name.removeprefix(prefix): value
-                for name, value in row.items()
-                if name.startswith(prefix)
-                and _is_shown(name)
-                and isinstance(value, int | float)
-                and math.isfinite(value)
-            }
-    return [*found.items()]
-
-
-def _is_shown(name: str) -> bool:
-    return name.rpartition("/")[2] in _SHOWN or "/recall/" in name
-
-
-def _is_count(name: str) -> bool:
-    return name.rpartition("/")[2] == "n"
+def _find_metrics(run: Path, prefix: str, step: int) -> dict[str, float]:
+    """Find the metrics of the last evaluation of a step, in the order of the log."""
+    judged = [row for row in read_rows(run / METRICS_FILE) if row.get("step") == step and f"{prefix}label_match" in row]
+    named = {
+        name.removeprefix(prefix): value for name, value in (judged or [{}])[-1].items() if name.startswith(prefix)
+    }
+    return {
+        name: value
+        for name, value in named.items()
+        if (name.rpartition("/")[2] in _SHOWN or "recall/" in name) and isinstance(value, int | float)
+    }
 
 
 def _table(rows: dict[str, Any]) -> list[str]:

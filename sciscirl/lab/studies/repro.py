@@ -103,11 +103,6 @@ def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str,
     - ``first_divergence_median``: place of the first other letter, from 0, among answers that differ.
     - ``label_flip_share``: share of answers with another label; an invalid answer counts as one more label.
     - ``logprob_difference_max``: of the log-probabilities of labels, where these were asked for (answers=logprobs).
-
-    Example:
-        >>> row = {"openalex_id": "W1", "text": "It is new", "label": "novel"}
-        >>> compare_answers(pl.DataFrame([row | {"text": "It is old"}]), pl.DataFrame([row]))["first_divergence_median"]
-        6.0
     """
     if not answers["openalex_id"].equals(reference["openalex_id"]):
         msg = "the two evaluations are of other papers. Evaluate both in one split of one release."

@@ -150,7 +150,7 @@ def test_python_names_become_flags_and_paths_stay():
 def test_a_shell_completes_commands_and_options(shell, capsys):
     run(["completion", shell])
     script = capsys.readouterr().out
-    assert all(word in script for word in ("sft-n-epochs", "batch-sizes", "max-steps", "from-predictions"))
+    assert all(word in script for word in ("sft-n-epochs", "against", "max-steps", "from-predictions"))
 
 
 def test_every_script_is_a_command_and_helps_without_the_extras():

@@ -17,7 +17,7 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.lab.models import adapter_files
 from sciscirl.lab.models.adapter_files import find_broken
 from sciscirl.lab.report.comparison import _columns, _find_facts
-from sciscirl.lab.report.figures import plot_shares
+from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
@@ -158,7 +158,8 @@ def test_deep_nesting_and_other_json_is_left_out_or_one_line(run, text, tmp_path
 
 @pytest.mark.parametrize("name", ["$\\frac$", "{0}{}", "[bold]", "%s", "{{ x }}", "_hidden", "a\nb", "\x1b]52;c;x\x07"])
 def test_a_run_may_have_any_name_in_pictures_and_tables(name):
-    assert plot_shares({name: {"disruptive": 1.0}, "b": {"neutral": 1.0}}, title=name)[1:4] == b"PNG"
+    line = Series(steps=[0, 1], values=[0.5, 1.0])
+    assert plot_lines({name: line, "b": line}, title=name)[1:4] == b"PNG"
     assert len(_columns([["", "label_match"], [name, "0.5"]])) == 2
     assert "\x1b" not in "".join(_columns([[name]]))
 

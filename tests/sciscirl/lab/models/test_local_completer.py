@@ -78,7 +78,6 @@ class Counted:
 
     def __init__(self, model):
         self.model, self.device, self.config, self.passes = model, model.device, model.config, []
-        self.set_attn_implementation = model.set_attn_implementation
 
     def __call__(self, **words):
         cache = words.get("past_key_values")
@@ -109,9 +108,9 @@ def test_a_beginning_that_all_prompts_share_is_read_once_and_changes_no_answer(c
     # What the endings begin with may be shared, too.
     assert passes[0][0] == 1
     assert len(beginning) <= passes[0][1] <= len(beginning) + 2
-    n_shared, rest = passes[0][1], passes[1 : 1 + len(endings)]
-    assert sorted(rest) == sorted((1, len(beginning + ending) - n_shared, n_shared) for ending in endings)
-    assert passes[1 + len(endings)][:2] == (3, 1)
+    n_shared = passes[0][1]
+    assert passes[1] == (3, max(len(beginning + ending) for ending in endings) - n_shared, n_shared)
+    assert passes[2][:2] == (3, 1)
     for ending, answer in zip(endings, together, strict=True):
         (alone,), _ = count([beginning + ending])
         assert answer.tokens == alone.tokens
@@ -127,18 +126,6 @@ def test_a_prompt_with_several_answers_is_read_once(count, tokenizer):
     assert len({tuple(answer.tokens) for answer in answers}) == 5
     again, _ = count([prompt, other, prompt, prompt, other], temperature=1.0, batch_size=1)
     assert [answer.tokens for answer in again] == [answer.tokens for answer in answers]
-
-
-def test_batches_hold_prompts_of_like_length_and_no_more_tokens_than_allowed(count, tokenizer):
-    prompts = [[5 + number] * length for number, length in enumerate((40, 3, 41, 4, 39, 5))]
-    answers, passes = count(prompts, batch_tokens=3 * (41 + 6))
-    assert [one[:2] for one in passes if one[1] > 1] == [(1, 3), (1, 4), (1, 5), (3, 41)]
-    assert [one[0] for one in passes if one[1] == 1] == [3] * 10
-    assert all(n_rows * (n_new + before) <= 3 * (41 + 6) for n_rows, n_new, before in passes)
-    for prompt, answer in zip(prompts, answers, strict=True):
-        assert answer.tokens == count([prompt])[0][0].tokens
-    _, alone = count(prompts, batch_tokens=1)  # a batch has one prompt at least
-    assert {one[0] for one in alone} == {1}
 
 
 def test_answers_that_have_ended_leave_the_batch(model, tokenizer):
