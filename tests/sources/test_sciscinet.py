@@ -345,21 +345,6 @@ def test_parts_with_another_type_of_a_column_are_refused(tmp_path, change, shown
         scan_sciscinet(SciSciNetConfig(folder=str(tmp_path)))
 
 
-def test_texts_of_a_few_works_are_those_of_all_works(tmp_path):
-    make(tmp_path, 20_000, n_bytes=2_800)
-    found = tables(tmp_path)
-    some = found.papers.select("work_id").collect()["work_id"].sort()[[77, 9_000]]
-    works = found.read_works(some)
-    assert works.equals(found.works.filter(pl.col("work_id").is_in(some.implode())).collect().sort("work_id"))
-
-
-def test_texts_may_lie_elsewhere(made, tmp_path):
-    (tmp_path / "sciscinet_papers.parquet").symlink_to(made / "sciscinet_papers.parquet")
-    assert tables(tmp_path).works.select("title").collect()["title"].null_count() == N_WORKS
-    found = tables(tmp_path, texts=str(made)).works.select("title").collect()
-    assert found["title"].null_count() < N_WORKS / 2
-
-
 def test_a_table_without_its_ids_is_refused(tmp_path):
     pl.DataFrame({"id": ["W1"], "year": [1999]}).write_parquet(tmp_path / "sciscinet_papers.parquet")
     with pytest.raises(SchemaMismatchError, match=r"lacks paperid; it has id, year"):
@@ -547,12 +532,6 @@ def test_fast_lines_are_the_bytes_of_a_release(rows):
     frame = pl.DataFrame(rows, schema=schema, orient="row")
     assert render_lines(frame) == render_jsonl(frame)
     assert render_lines(frame[1:]) == render_jsonl(frame[1:])
-
-
-def test_every_character_is_escaped_as_in_a_release():
-    letters = "".join(chr(code) for code in range(0x3100)) + "\ufeff\uffff🎉"
-    frame = pl.DataFrame({"title": [letters, *letters], "concepts": [[letters], *([one] for one in letters)]})
-    assert render_lines(frame) == render_jsonl(frame)
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -931,24 +910,6 @@ def test_a_damaged_table_is_named_by_its_file(made, tmp_path, name):
         build_from(folder, tmp_path, recompute=name == "paperrefs")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "slice").exists()
-
-
-def test_a_damaged_table_is_named_by_an_export_and_by_a_background_too(made, tmp_path):
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    tables_with(made, folder)
-    damage(folder / "sciscinet_papertitleabstract.parquet")
-    source = SciSciNetConfig(folder=str(folder))
-    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
-        ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
-    shutil.rmtree(tmp_path / "corpus")
-    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
-        export_labelled(BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache"))
-    (folder / "sciscinet_papertitleabstract.parquet").unlink()
-    damage(folder / "sciscinet_paperrefs.parquet")
-    with pytest.raises(InputNotFoundError, match=r"table references: .*is damaged"):
-        write_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
-    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["tables"]
 
 
 def test_text_that_is_not_utf_8_is_named_by_its_file(tmp_path):
