@@ -26,7 +26,7 @@ test *ARGS:
 quick:
     {{bin}}/pytest -q -m 'not slow'
 
-# an exported task in the real tools: verifiers, Inspect, lm-evaluation-harness
+# an exported task in the real tools: Inspect, lm-evaluation-harness
 harnesses:
     SCISCI_HARNESSES=1 {{bin}}/pytest -q tests/sciscirl/lab/harnesses
 

@@ -33,9 +33,9 @@ from threading import Lock
 import matplotlib.pyplot as plt
 import polars as pl
 
+from sciscirl.lab.analysis.compare import compare_predictions
 from sciscirl.lab.demo import WRONG_DIGITS, list_build_words
 from sciscirl.lab.report.layout import show_estimate
-from sciscirl.lab.seeds import compare_seeds
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import RUN_FILE
 
@@ -146,7 +146,7 @@ def show(out: Path) -> None:
     beside |= {
         path.parent.name: read_predictions(path) for path in sorted((out / "zero").glob("*/predictions.parquet"))
     }
-    compared = compare_seeds(found, beside=beside)
+    compared = compare_predictions(found, beside=beside)
     print(f"{compared.n_papers} papers; intervals of 95 % over seeds and papers\n")
     print(f"| | seeds | {' | '.join(SHOWN)} | CPU s, all seeds |\n|---|---|{'---|' * len(SHOWN)}---|")
     for name, scores in compared.scores.items():

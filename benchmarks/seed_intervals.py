@@ -1,7 +1,7 @@
 """Count how often 95 % intervals over seeds and papers hold the true accuracy: ``python benchmarks/seed_intervals.py``.
 
 Answers are drawn from a model in which papers differ in difficulty (standard deviation 1 on the logit scale) and seeds
-in skill. The bootstrap is that of ``sciscirl.lab.seeds.compare_seeds``: it draws seeds and papers with replacement.
+in skill. The bootstrap is that of ``compare_predictions``: it draws seeds and papers with replacement.
 """
 
 from __future__ import annotations

@@ -202,9 +202,25 @@ def render_command(program: str) -> str:
 
 
 def _render_data_commands() -> str:
-    from sciscidata.cli.commands import render_reference
+    from sciscidata.cli.commands import COMMANDS, list_options, section_titles
+    from sciscidata.options.parser import ARGUMENTS
 
-    return render_reference()
+    parts: list[str] = []
+    for name, command in COMMANDS.items():
+        text = f"{command.help[0].upper()}{command.help[1:]}."
+        parts += [f"## `sciscidata {name}`", "", text, "", "```", command.example, "```", ""]
+        options = list_options(name)
+        for section, title in section_titles().items():
+            rows = [option for option in options if option.section == section]
+            if rows:
+                head = ["| flag | setting | values | default | what it does |", "|---|---|---|---|---|"]
+                parts += [f"### {title}", "", *head]
+            for option in rows:
+                setting = "" if section == ARGUMENTS else f"`{option.name}`"
+                cells = (f"`{option.flag}`", setting, str(option.hint), option.default_text, option.text)
+                parts.append(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |")
+            parts += [""] * bool(rows)
+    return "\n".join(parts)
 
 
 def _render_learning_commands() -> str:

@@ -158,15 +158,6 @@ def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) ->
     """Reject settings that have no effect; ``given`` names by class the options that somebody has set in ``config``.
 
     The ConfigError names the settings of the first kind, the reason, and a remedy.
-
-    Example:
-        >>> from sciscidata import SyntheticConfig
-        >>> config = BuildConfig(source=SyntheticConfig(), out="slices/demo")
-        >>> refuse_unread({NoveltyConfig: ["n_shuffles"]}, config)
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: NoveltyConfig.n_shuffles has no effect: the closed form draws no shuffles. Leave
-        it out, or set NoveltyConfig.null='permutation'.
     """
     for kind, names, reason, remedy in list_unread(config):
         unread = [name for name in given.get(kind, ()) if names is None or name in names]

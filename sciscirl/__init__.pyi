@@ -4,10 +4,10 @@ from .envs.dataset import LabelDatasetBuilder as LabelDatasetBuilder
 from .envs.env import LabelEnv as LabelEnv
 from .envs.env import LabelGroupBuilder as LabelGroupBuilder
 from .envs.env import build_messages as build_messages
-from .envs.play import play_episode as play_episode
 from .errors import SciSciRLError as SciSciRLError
 from .evaluation.evaluate import EvaluationConfig as EvaluationConfig
 from .evaluation.evaluate import evaluate_model as evaluate_model
+from .lab.adversarial.play import play_episode as play_episode
 from .lab.analysis.compare import compare_predictions as compare_predictions
 from .lab.report.report import ReportConfig as ReportConfig
 from .lab.report.report import write_report as write_report

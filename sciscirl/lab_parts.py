@@ -14,11 +14,15 @@ LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "merge": "",
         "sweep": "preset seeds way vary release model out max_steps n_train n_test learning_rate dry_run",
-        "sweep repro": "release out local_model model preset n_papers batch_sizes dtypes devices against",
+        "sweep repro": "release out local_model run preset n_papers settings against",
         "export-task": "",
         "demo": "release model out short dry_run",
     }
 )
+#: Models that ``sciscirl model`` brings by a short name, and their chat format.
+SHORT_NAMES: Final[Mapping[str, str]] = MappingProxyType({"smollm2": "qwen3_instruct"})
+#: The variable that says whether code that a model brings may be run; the cookbook reads it, too.
+MODEL_CODE: Final = "HF_TRUST_REMOTE_CODE"
 
 
 def load_part(name: str) -> Any:  # noqa: ANN401

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
@@ -12,6 +13,7 @@ from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt, Share, check_fields
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab_parts import MODEL_CODE
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import (
     CHANGES,
@@ -25,7 +27,6 @@ from sciscirl.presets import (
 )
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
-from sciscirl.runs.model_files import Precision, Quantization
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
@@ -36,6 +37,9 @@ TopP = Annotated[float, Meta(gt=0, le=1)]
 Threads = Annotated[int, Meta(ge=1, le=1024)]
 _Beta = Annotated[float, Meta(ge=0, lt=1)]
 _Positive = Annotated[float, Meta(gt=0)]
+#: Of the base model, under an adapter that is trained.
+Quantization = Literal["nf4", "none"]
+Precision = Literal["bfloat16", "float16", "float32"]
 #: How answers are found: the model writes them, or its probabilities of the labels are compared.
 AnswersBy = Literal["sampled", "logprobs"]
 #: By which papers a model's own bias for a label is measured.
@@ -257,12 +261,9 @@ class LocalTrainOptions(HardwareOptions, TrainOptions):
             its folder; the optimizer starts anew.
         micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
         eval_batch_size: answers in one pass of sampling, in training and evaluations.
-        vllm: a vLLM server on this machine that samples the answers of training, like http://127.0.0.1:8000; None: this
-            process samples.
     """
 
     eval_batch_size: PositiveInt = 32
-    vllm: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,6 +321,22 @@ class PeftSftOptions(HardwareOptions, SftOptions):
     """Options of supervised fine-tuning on your own GPUs."""
 
     backend: ClassVar[str] = "peft"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelCodeOptions:
+    """Options of a model that brings code.
+
+    Attributes:
+        trust_remote_code: run Python files that the model brings, with all that you may do on this machine; without it,
+            a model that needs them is refused. HF_TRUST_REMOTEMODEL_CODE=1 in the environment does the same.
+    """
+
+    trust_remote_code: bool = False
+
+    def __post_init__(self) -> None:
+        if self.trust_remote_code:
+            os.environ[MODEL_CODE] = "1"
 
 
 _ASKS_ONLY: Final = "an evaluation trains nothing"

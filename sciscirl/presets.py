@@ -308,12 +308,11 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
         table = preset.rules.table if of == preset.rules.reward else find_reward(of)
         own_name = check_value("the name of a reward", numbers.pop("name", name), str, SciSciRLError)
         preset = _with_reward(preset, change_reward(table, numbers, own_name))
-    changed = lay_over(preset, {"change": f"{base}, changed"} | changes)
+    told = [f"own {key}" for key in nested] + [f"{key} {value}" for key, value in changes.items()]
+    changed = lay_over(preset, {"change": ", ".join(told)} | changes)
     if "adversarial" in nested:
         rules = changed.adversarial or AdversarialRules()
         changed = replace(changed, adversarial=replace(rules, **nested["adversarial"]))
-    if changed.change == f"{base}, changed":
-        changed = replace(changed, change=", ".join(f"{key} {value}" for key, value in list_changes(changed).items()))
     return changed
 
 
@@ -386,43 +385,6 @@ def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
     if numbers.get("adjacent") is not None and not any(said in labels for said, _ in ADJACENT):
         msg = f"adjacent credit has no effect: none of {', '.join(labels)} lies next to another. Leave it out."
         raise SciSciRLError(msg)
-
-
-def list_changes(preset: Preset) -> dict[str, object]:
-    """List what a preset changes of its base, by name; {} if it has none.
-
-    Example:
-        >>> list_changes(PRESETS["exp4"])
-        {'max_tokens': 64, 'contract': 'two_keys'}
-    """
-    if preset.base is None:
-        return {}
-    own, before = (_flatten(one) for one in (preset, find_preset(preset.base)))
-    named = {"name", "base", "change"}
-    changes = {name: value for name, value in own.items() if value != before[name] and name not in named}
-    rules, others = (cast("dict[str, object]", flat["adversarial"] or {}) for flat in (own, before))
-    if rules and others:
-        changes |= {"adversarial": {name: value for name, value in rules.items() if value != others[name]}}
-    return {name: value for name, value in changes.items() if value != {} or own[name] == {}}
-
-
-def render_changes() -> str:
-    """Write what each preset changes of the one it starts from, as a table of Markdown.
-
-    Example:
-        >>> print(render_changes().splitlines()[3])
-        | `exp1` | `definitions` | `baseline` | `style=ontology` |
-    """
-    rows = ["| preset | also called | starts from | what it changes |", "|---|---|---|---|"]
-    for preset in PRESETS.values():
-        names = [f"`{name}`" if name else "" for name in (preset.name, find_alias(preset.name), preset.base)]
-        told = [f"{name}={_tell(value)}" for name, value in list_changes(preset).items()]
-        rows.append(f"| {' | '.join(names)} | {', '.join(f'`{one}`' for one in told)} |")
-    return "\n".join(rows)
-
-
-def _tell(value: object) -> str:
-    return ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def render_presets() -> str:

@@ -137,7 +137,7 @@ def test_what_the_core_calls_by_name_is_in_the_lab():
 def test_training_on_a_server_loads_no_line_of_the_lab():
     program = """
 import sys
-from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, play_episode, train_preset
+from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, train_preset
 import sciscirl.cli.main, sciscirl.rl.dry_run, sciscirl.sft.tinker_backend
 print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
 """

@@ -191,8 +191,9 @@ class Worker:
         self.policy.load_state_dict(weights)
         result = getattr(self, job["way"])(job)
         if job.get("keep"):
-            torch.save({n: p.to(torch.bfloat16) for n, p in self.policy.state_dict().items()}, self.out / "part.pt")
-            (self.out / "part.pt").replace(self.out / f"{job['name']}.pt")
+            part = self.out / f"part_{self.number}.pt"
+            torch.save({n: p.to(torch.bfloat16) for n, p in self.policy.state_dict().items()}, part)
+            part.replace(self.out / f"{job['name']}.pt")
         return {"job": job, **result, "seconds": round(time.monotonic() - begun, 1)}
 
     def sync(self) -> None:
@@ -480,6 +481,9 @@ def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
     tune("memory_sure", "two_sure", "label", 0, memory=True, n_epochs=10)
     for seed in seeds:
         tune("soft_two", "two", "soft", seed)
+    for seed in (1, 2):
+        more = {"reward": "strong", "interleave": False, "after": f"sft_three_{seed}"}
+        add("exp4_long_three", "rl", "three", seed, n_steps=252, **more)
     add("just_rl_three", "rl", "three", 0, reward="strong", interleave=False, n_steps=20)
     for view in ("all", "abstract", "title"):
         tune(f"sft_two_{view}", "two", "label", 0, view=view)

@@ -217,30 +217,31 @@ class Rows:
 def sample(
     policy: Policy, prompts: Sequence[np.ndarray], n_each: int, most: int, device, generator=None
 ) -> list[list[list[int]]]:
-    """Sample answers at temperature 1; greedy without a generator. An answer ends with END or after ``most`` tokens."""
+    """Sample answers at temperature 1; greedy without a generator. An answer ends with END or after ``most`` tokens.
+
+    The answers to a prompt are columns of one row, so its keys and values are held and read once.
+    """
     policy.eval()
     rows = Rows(prompts, [[[PAD]]] * len(prompts), device)
-    width = rows.tokens.shape[1] - 1
+    n, width = len(prompts), rows.tokens.shape[1] - 1
     past: list[list[Tensor]] = [[] for _ in range(N_LAYERS)]
     hidden = policy(rows.tokens[:, :width], rows.positions[:, :width], rows.mask[:, :, :width, :width], past)
-    logits = policy.logits(hidden[:, -1]).repeat_interleave(n_each, 0)
-    past = [[t.repeat_interleave(n_each, 0) for t in pair] for pair in past]
-    at = (rows.positions[:, width - 1] + 1).repeat_interleave(n_each)
-    seen = rows.mask[:, :, width - 1 : width, :width].repeat_interleave(n_each, 0)
-    tokens, is_done = [], torch.zeros(len(logits), dtype=torch.bool, device=device)
+    logits = policy.logits(hidden[:, -1:]).expand(-1, n_each, -1)
+    at = (rows.positions[:, width - 1 : width] + 1).expand(-1, n_each)
+    seen = rows.mask[:, :, width - 1 : width, :width].expand(-1, -1, n_each, -1)
+    own = torch.eye(n_each, dtype=torch.bool, device=device).expand(n, 1, -1, -1)
+    tokens, is_done = [], torch.zeros((n, n_each), dtype=torch.bool, device=device)
     for _ in range(most):
         if generator is None:
             chosen = logits.argmax(-1)
         else:
-            chosen = torch.multinomial(logits.softmax(-1), 1, generator=generator)[:, 0]
+            chosen = torch.multinomial(logits.flatten(0, 1).softmax(-1), 1, generator=generator).view(n, n_each)
         chosen = torch.where(is_done, PAD, chosen)
         tokens.append(torch.where(is_done, -1, chosen))
         is_done = is_done | (chosen == END)
         if is_done.all():
             break
-        seen = F.pad(seen, (0, 1), value=True)
-        hidden = policy(chosen[:, None], at[:, None], seen, past)
-        logits, at = policy.logits(hidden[:, -1]), at + 1
-    written = torch.stack(tokens, 1).tolist()
-    answers = [[token for token in one if token >= 0] for one in written]
-    return [answers[first : first + n_each] for first in range(0, len(answers), n_each)]
+        seen = torch.cat((seen, own), -1)
+        logits, at = policy.logits(policy(chosen, at, seen, past)), at + 1
+    written = torch.stack(tokens, -1).tolist()
+    return [[[token for token in one if token >= 0] for one in each] for each in written]

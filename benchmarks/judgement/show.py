@@ -1,13 +1,14 @@
 """Print the ladder, write its tables into the page, and draw it, from the kept results alone: ``show.py``.
 
 python benchmarks/judgement/show.py keep SLICES RESULT.jsonl ...    # scores and counts, no text, into results/
-python benchmarks/judgement/show.py                                 # docs/rl/judgement.md, docs/images/judgement.png
+python benchmarks/judgement/show.py                                 # docs/rl/judgement.md and its two pictures
 """
 
 from __future__ import annotations
 
 import gzip
 import json
+import subprocess
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -15,11 +16,12 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+from draw import draw_answers, draw_ladder
 from slices import LABELS, SLICES
 
 RESULTS = Path(__file__).parent / "results"
 DOCS = Path(__file__).parents[2] / "docs"
-IMAGE, PAGE = DOCS / "images" / "judgement.png", DOCS / "rl" / "judgement.md"
+PAGE = DOCS / "rl" / "judgement.md"
 DRAWS = 2000
 #: What each row is, in the order of the table.
 ROWS = {
@@ -31,12 +33,14 @@ ROWS = {
     "hidden": "SmolLM2, hidden states, logistic regression",
     "sft": "SmolLM2, SFT",
     "title": "SmolLM2, SFT, title alone",
+    "abstract": "SmolLM2, SFT, abstract alone",
     "all": "SmolLM2, SFT, year, citations and field shown",
     "soft": "SmolLM2, SFT on the chance of each label",
     "written": "SmolLM2, SFT on written chances",
     "leaning": "SmolLM2, SFT on 0.7 for the label, in writing",
     "just_rl": "RL from the base model, exp4's reward",
     "exp4": "SFT, then RL, exp4's reward",
+    "exp4_long": "the same, three passes",
     "exp5": "SFT, then RL, exp5's reward",
     "exp6": "SFT, then RL, exp6's reward",
     "least_recall": "SFT, then RL, dual variable on the least recall",
@@ -45,6 +49,10 @@ ROWS = {
     "exp8": "SFT on 0.7, then RL, exp8's reward",
     "exp8_soft": "the same, quadratic score on the chance of each label",
 }
+
+
+#: The ways of the table of fields left out.
+FIELD_WAYS = {"metadata": "counts", "tfidf": "TF-IDF", "minilm": "MiniLM", "sft": "SmolLM2, SFT", "": "less the mean"}
 
 
 def keep(slices: Path, results: list[Path]) -> None:
@@ -65,13 +73,16 @@ def keep(slices: Path, results: list[Path]) -> None:
             "test": [LABELS.index(label) for label in pool[test]["disruption_label"]],
             "field": pool[test]["primary_field"].to_list(),
         }
+    commit = subprocess.check_output(["git", "rev-parse", "--short", "HEAD"], text=True, cwd=DOCS).strip()
     by_name = {line["job"]["name"]: line for line in read_lines()} if (RESULTS / "ladder.jsonl.gz").exists() else {}
     for line in (json.loads(line) for path in results for line in path.read_text("utf-8").splitlines()):
+        if "error" in line:
+            continue  # a job that failed; a later line has it
         line.pop("paid", None)  # answers; sciscirl paid the same for each
         for judged in line["judged"]:
             if judged["side"] == "dev":
                 del judged["said"], judged["chances"]
-        by_name[line["job"]["name"]] = line
+        by_name[line["job"]["name"]] = {"job": line["job"], "commit": commit} | line
     lines = [by_name[name] for name in sorted(by_name)]
     RESULTS.mkdir(exist_ok=True)
     (RESULTS / "slices.json").write_text(json.dumps(golds) + "\n", "utf-8")
@@ -86,7 +97,7 @@ def read_lines() -> list[dict[str, Any]]:
 
 def find_row(name: str) -> str:
     """Return the row of a job: ``sft_two_title_0`` is a ``title``, ``exp8_soft_three_0`` an ``exp8_soft``."""
-    inner = next((row for row in ("title", "all") if f"_{row}_" in name), None)
+    inner = next((row for row in ("title", "abstract", "all") if f"_{row}_" in name), None)
     return inner or max((row for row in ROWS if name.startswith(f"{row}_")), key=len, default=name)
 
 
@@ -182,10 +193,9 @@ def write_ladder(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def write_rl(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> str:
-    """Return the table of reinforcement: each run against its own start, paired by paper."""
-    lines = ["| way | steps | seeds | change in accuracy | shares said: before, after | less the mean: before, after |"]
-    lines.append("|---" * 6 + "|")
+def pair_runs(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> list[dict[str, Any]]:
+    """Return a row for each way of reinforcement: each run against its own start, paired by paper."""
+    rows = []
     gold = np.array(golds["three"]["test"])
     for row, label in ROWS.items():
         seeds = [one for _, one in sorted(found.get(("three", row), {}).items()) if one["way"] == "rl"]
@@ -193,33 +203,52 @@ def write_rl(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]
             continue
         ends = [[np.array(one["tests"][at]["said"]) for one in seeds] for at in (0, -1)]
         gains = np.array([(after == gold) * 1.0 - (before == gold) for before, after in zip(*ends, strict=True)])
-        low, high = interval(gains)
-        shares = [
-            " ".join(f"{np.mean([said == at for said in runs]):.2f}" for at in range(len(LABELS))) for runs in ends
-        ]
+        shares = [[float(np.mean([said == at for said in runs])) for at in range(len(LABELS))] for runs in ends]
         fair = []
         for at in (0, -1) if "less_mean" in seeds[0] else ():
             labels = np.array([take_mean_off(one["tests"][at]["chances"], len(LABELS)) for one in seeds])
-            fair.append(f"{np.mean(labels == gold):.2f}")
-        steps = seeds[0]["tests"][-1]["step"]
+            fair.append(float(np.mean(labels == gold)))
+        rows.append({
+            "row": row, "label": label, "steps": seeds[0]["tests"][-1]["step"], "seeds": len(seeds),
+            "gain": float(gains.mean()), "interval": interval(gains), "shares": shares, "less_mean": fair,
+        })  # fmt: skip
+    return rows
+
+
+def write_rl(rows: list[dict[str, Any]]) -> str:
+    """Return the table of reinforcement."""
+    lines = ["| way | steps | seeds | change in accuracy | shares said: before, after | less the mean: before, after |"]
+    lines.append("|---" * 6 + "|")
+    for one in rows:
+        shares = ", ".join(" ".join(f"{share:.2f}" for share in shares) for shares in one["shares"])
+        low, high = one["interval"]
         lines.append(
-            f"| {label} | {steps} | {len(seeds)} | {gains.mean():+.3f} [{low:.3f}, {high:.3f}] | "
-            f"{', '.join(shares)} | {', '.join(fair)} |"
+            f"| {one['label']} | {one['steps']} | {one['seeds']} | {one['gain']:+.3f} [{low:.3f}, {high:.3f}] | "
+            f"{shares} | {', '.join(f'{fair:.2f}' for fair in one['less_mean'])} |"
         )
     return "\n".join(lines)
 
 
-def write_fields(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> str:
-    """Return the table of fields that training had not: accuracy on the test papers of each, two labels."""
-    ways = {"metadata": "counts", "tfidf": "TF-IDF", "minilm": "MiniLM", "sft": "SmolLM2, SFT", "": "less the mean"}
-    lines = ["| field left out | papers | " + " | ".join(ways.values()) + " |", "|---" * (len(ways) + 2) + "|"]
+def measure_fields(golds: dict[str, Any], found: dict[tuple[str, str], dict[int, Any]]) -> list[dict[str, Any]]:
+    """Return the accuracy of each way on the test papers of a field that training had not, two labels."""
+    rows = []
     for name in sorted({slice_ for slice_, _ in found if "-" in slice_}):
         field = name.partition("-")[2]
         gold = np.array([g for g, own in zip(golds["two"]["test"], golds["two"]["field"], strict=True) if own == field])
-        said = {row: [np.array(one["said"]) for one in found.get((name, row), {}).values()] for row in ways}
+        said = {row: [np.array(one["said"]) for one in found.get((name, row), {}).values()] for row in FIELD_WAYS}
         said[""] = [np.array(one["less_mean"]) for one in found.get((name, "sft"), {}).values()]
-        cells = [f"{np.mean([measure(one, gold)[0] for one in said[row]]):.2f}" if said[row] else "" for row in ways]
-        lines.append(f"| {field} | {gold.size} | " + " | ".join(cells) + " |")
+        right = {row: float(np.mean([measure(one, gold)[0] for one in said[row]])) for row in FIELD_WAYS if said[row]}
+        rows.append({"field": field, "papers": gold.size, "right": right})
+    return rows
+
+
+def write_fields(rows: list[dict[str, Any]]) -> str:
+    """Return the table of fields left out."""
+    lines = ["| field left out | papers | " + " | ".join(FIELD_WAYS.values()) + " |"]
+    lines.append("|---" * (len(FIELD_WAYS) + 2) + "|")
+    for one in rows:
+        cells = [f"{one['right'][way]:.2f}" if way in one["right"] else "" for way in FIELD_WAYS]
+        lines.append(f"| {one['field']} | {one['papers']} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
@@ -235,7 +264,8 @@ def show() -> None:
     for one in found["two_sure", "memory_sure_0"].values():
         views = ", ".join(f"{asked['view']} {asked['right']:.3f}" for asked in one["tests"])
         print(f"\nshuffled labels learnt by heart, asked by {views}")
-    tables = {"ladder": write_ladder(rows), "rl": write_rl(golds, found), "fields": write_fields(golds, found)}
+    runs, fields = pair_runs(golds, found), measure_fields(golds, found)
+    tables = {"ladder": write_ladder(rows), "rl": write_rl(runs), "fields": write_fields(fields)}
     page = PAGE.read_text("utf-8")
     for name, table in tables.items():
         begin, end = f"<!-- {name}: show.py writes this table -->", f"<!-- end of {name} -->"
@@ -243,33 +273,8 @@ def show() -> None:
         page = f"{before}{begin}\n{table}\n{end}{rest.split(end)[1]}"
         print(f"\n{table}")
     PAGE.write_text(page, "utf-8")
-    draw(rows, golds)
-
-
-def draw(rows: list[dict[str, Any]], golds: dict[str, Any]) -> None:
-    import matplotlib.pyplot as plt
-
-    figure, axes = plt.subplots(1, len(golds), figsize=(13, 5.4), layout="constrained", sharey=True)
-    rows = [one for one in rows if one["invalid"] < 1]
-    order = [row for row in ROWS if any(one["row"] == row for one in rows)][::-1]
-    for axis, (name, held) in zip(axes, golds.items(), strict=True):
-        n_labels = len(set(held["test"]))
-        axis.axvline(1 / n_labels, color="#999999", linestyle=":", label="chance")
-        if held["ceiling"]:
-            axis.axvline(held["ceiling"]["accuracy"], color="#cc6677", label="ceiling")
-        for one in (one for one in rows if one["slice"] == name):
-            at = order.index(one["row"])
-            axis.plot((one["low"], one["high"]), (at, at), color="#4477aa")
-            axis.plot(one["accuracy"], at, "o", color="#4477aa")
-            if one["less_mean"] is not None:
-                axis.plot(one["less_mean"], at, "o", color="#228833", fillstyle="none", markersize=9)
-        axis.plot([], [], "o", color="#4477aa", label="accuracy, 95 %")
-        axis.plot([], [], "o", color="#228833", fillstyle="none", label="less each label's mean")
-        sure = f", confidence from {held['least_confidence']}" if held["least_confidence"] else ""
-        axis.set(title=f"{n_labels} labels{sure}\n{held['papers']['test']:,} test papers", xlabel="accuracy")
-        axis.set_yticks(range(len(order)), [ROWS[row] for row in order])
-    figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
-    figure.savefig(IMAGE, dpi=110)
+    draw_ladder(rows, golds, ROWS)
+    draw_answers(rows, golds, found, runs, fields)
 
 
 if __name__ == "__main__":

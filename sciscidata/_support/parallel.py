@@ -87,10 +87,6 @@ def read_ahead(items: Iterable[Item], n_ahead: int = 2) -> Generator[Item]:
 
     It gains time where reading releases the GIL, as pyarrow does. Nothing is read before the first item is asked for.
     A caller that stops early waits for the item being read: then what the items come from can be closed.
-
-    Example:
-        >>> list(read_ahead(number**2 for number in range(5)))
-        [0, 1, 4, 9, 16]
     """
     source = iter(items)
     # Each call takes a list of one item, or of none at the end.

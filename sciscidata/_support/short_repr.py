@@ -12,44 +12,20 @@ _CELL: Final = "text-align:left;vertical-align:top"
 
 
 def short_repr(self: Any) -> str:  # noqa: ANN401
-    """Write a configuration as the call that makes it, without the options that have their defaults.
-
-    Example:
-        >>> @dataclasses.dataclass(repr=False)
-        ... class Window:
-        ...     years: int = 5
-        ...     start: int = 0
-        ...     __repr__ = short_repr
-        >>> Window(), Window(years=10)
-        (Window(), Window(years=10))
-    """
+    """Write a configuration as the call that makes it, without the options that have their defaults."""
     changed = (f"{name}={value!r}" for name, value, is_default in _options(self) if not is_default)
     return f"{type(self).__name__}({', '.join(changed)})"
 
 
 def html_repr(self: Any) -> str:  # noqa: ANN401
-    """Write a configuration as a table of all its options; what differs from its default is bold.
-
-    Example:
-        >>> @dataclasses.dataclass(repr=False)
-        ... class Window:
-        ...     years: int = 5
-        ...     _repr_html_ = html_repr
-        >>> "<b>10</b>" in Window(years=10)._repr_html_()
-        True
-    """
+    """Write a configuration as a table of all its options; what differs from its default is bold."""
     rows = [(name, repr(value), is_default) for name, value, is_default in _options(self)]
     cells = [(_escape(name), _escape(text) if same else f"<b>{_escape(text)}</b>") for name, text, same in rows]
     return _table(type(self).__name__, cells)
 
 
 def html_facts(title: str, facts: Mapping[str, object]) -> str:
-    """Write facts as a small table; whole numbers get commas. Colours are those of the page, dark or light.
-
-    Example:
-        >>> "<td" in html_facts("Graph", {"works": 2_000}) and "2,000" in html_facts("Graph", {"works": 2_000})
-        True
-    """
+    """Write facts as a small table; whole numbers get commas. Colours are those of the page, dark or light."""
     shown = {name: f"{fact:,}" if type(fact) is int else str(fact) for name, fact in facts.items()}
     return _table(title, [(_escape(name), _escape(text)) for name, text in shown.items()])
 

@@ -491,7 +491,7 @@ def make_parser(*names: str) -> OptionParser:
         if name in names and command.top:
             sub.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
         if name in names and (command.top or command.arguments[0]):
-            sub.add_options(list_options(name), command.main, _titles())
+            sub.add_options(list_options(name), command.main, section_titles())
     return parser
 
 
@@ -504,39 +504,10 @@ def _read_path(text: str) -> Path:
     return Path(text)
 
 
-def _titles() -> dict[str, str]:
+def section_titles() -> dict[str, str]:
+    """Return the heading of each section of options, in the order of the settings file."""
     from sciscidata.cli.settings import SECTIONS
 
     about = {section: plain((kind.__doc__ or "").partition(".")[0]) for section, kind in SECTIONS.items()}
     titles = {section: f"[{section}] {text}" for section, text in about.items()}
     return {"": "general", ARGUMENTS: "this command only"} | titles
-
-
-def render_reference() -> str:
-    """Write all commands and their options as Markdown, for the documentation site.
-
-    Example:
-        >>> print(render_reference()[:28])
-        ## `sciscidata build`
-        <BLANKLINE>
-        Read
-    """
-    pages: list[str] = []
-    for name, command in COMMANDS.items():
-        text = f"{command.help[0].upper()}{command.help[1:]}."
-        pages.append(f"## `sciscidata {name}`\n\n{text}\n\n```\n{command.example}\n```\n")
-        options, titles = list_options(name), _titles()
-        for section, title in titles.items():
-            rows = [option for option in options if option.section == section]
-            if rows:
-                pages.append(
-                    f"### {title}\n\n| flag | setting | values | default | what it does |\n|---|---|---|---|---|"
-                )
-                pages.append("\n".join(_reference_row(option) for option in rows) + "\n")
-    return "\n".join(pages)
-
-
-def _reference_row(option: Option) -> str:
-    name = "" if option.section == ARGUMENTS else f"`{option.name}`"
-    cells = (f"`{option.flag}`", name, str(option.hint), option.default_text, option.text)
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

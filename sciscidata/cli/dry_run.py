@@ -31,16 +31,6 @@ def describe_plan(config: BuildConfig) -> list[str]:
 
     Raises:
         SciSciDataError: the source cannot be found or opened.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata import SyntheticConfig
-        >>> with TemporaryDirectory() as home:
-        ...     world = SyntheticConfig(n_works=1_000_000)
-        ...     print(*describe_plan(BuildConfig(source=world, out=Path(home) / "slice", cache_dir=home))[:2], sep="\n")
-        would read: a synthetic world of 1,000,000 works
-        would draw: 5,000 train and 500 test works: disruptive 1,834, consolidating 1,834, neutral 1,832
     """
     reading = find_source(config.source).measure(config.source, source_request(config))
     if isinstance(reading, ToAsk):

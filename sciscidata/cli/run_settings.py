@@ -26,10 +26,6 @@ def render_toml(config: BuildConfig) -> str:
     """Write the settings of a run as a settings file, which reads back to the same configuration.
 
     Every setting that is read stands there, also one at its default. A key of the API is left out.
-
-    Example:
-        >>> render_toml(BuildConfig(source=SyntheticConfig(), out="slices/mine")).splitlines()[:2]
-        ['source = "synthetic"', 'out = "slices/mine"']
     """
     kind = next(name for name, source in SOURCES.items() if type(config.source) is source)
     top = {"source": kind, "out": config.out, "background": config.background, "cache_dir": config.cache_dir}

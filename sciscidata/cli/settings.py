@@ -71,10 +71,6 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
     ``--labelled`` names labelled files, because ``--input`` names records; ``--only-field`` and ``--only-venue`` are
     filters, because ``--field`` and ``--venue`` name columns. Flags of an own
     label begin with ``--label``.
-
-    Example:
-        >>> name_flag("split", "seed", Hint(int)), name_flag("novelty", "seed", Hint(int))
-        ('--seed', '--novelty-seed')
     """
     if (section, name) in _OTHER_FLAGS:
         return _OTHER_FLAGS[section, name]
@@ -153,11 +149,6 @@ def resolve(settings: Settings) -> BuildConfig:
 
     The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``. A
     ConfigError says that a section, name or value is not known, or has no effect.
-
-    Example:
-        >>> config = resolve({"": {"source": "synthetic", "out": "slices/demo"}, "split": {"n_train": 60}})
-        >>> config.split.n_train, config.source.n_works
-        (60, 100000)
     """
     by_section = {section: _prepared(section, values) for section, values in settings.items()}
     top = by_section.pop("", {})

@@ -245,13 +245,7 @@ def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
 
 
 def recorded_sums(report: Mapping[str, Any]) -> dict[str, str]:
-    """Return the SHA-256 of every file of a corpus, from its report.
-
-    Example:
-        >>> files = {"works/part-000000.parquet": {"bytes": 4, "sha256": "99"}}
-        >>> recorded_sums({"parts": [{"files": files}], "removed_sha256": "77"})
-        {'works/part-000000.parquet': '99', 'removed.parquet': '77'}
-    """
+    """Return the SHA-256 of every file of a corpus, from its report."""
     sums = {name: facts["sha256"] for part in report["parts"] for name, facts in part["files"].items()}
     return sums | {REMOVED_FILE: report["removed_sha256"]}
 
@@ -439,15 +433,6 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time =
     Raises InputNotFoundError if there is no corpus, or an unfinished one, and EmptyInputError if it holds no citations.
     Raises StorageError if a file is damaged or ``cache_dir`` is a link inside the corpus, and what ``build_graph``
     raises.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
-        >>> from sciscidata.stages import ingest
-        >>> with TemporaryDirectory() as home:
-        ...     _ = ingest(SyntheticConfig(n_works=500), Path(home) / "world", cache_dir=home)
-        ...     open_corpus_graph(Path(home) / "world", cache_dir=home).n_works
-        500
     """
     refuse_linked_cache(folder, cache_dir)
     cache_dir, corpus = Path(cache_dir), scan_corpus(folder)

@@ -37,13 +37,6 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
     They are ``stage`` (``"cd"``, ``"null_cd"``, ``"cd_sweep"`` or ``"novelty"``), ``config``, ``source`` and
     ``corpus_sha256`` of its corpus, ``rows`` and ``columns``. Raises InputNotFoundError if there is no score file,
     VerificationError if its facts are damaged.
-
-    Example:
-        >>> read_score_facts("none.parquet")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: none.parquet is no file of scores that this package has written. Check the
-        path.
     """
     try:
         if not Path(path).is_file():  # reading a pipe would wait

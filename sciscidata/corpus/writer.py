@@ -75,15 +75,6 @@ def write_corpus(
     ReleaseExistsError, when called, if the folder holds another corpus and not ``overwrite``. Raises EmptyInputError if
     there is no work. Raises StorageError if the disk is full, or the folder cannot be written, holds something else
     than a corpus, or is in use by another run.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "is_retracted": False}], schema=WORKS)
-        >>> citations = pl.LazyFrame({"citing_id": [7], "cited_id": [5]})
-        >>> with TemporaryDirectory() as home:
-        ...     found = write_corpus(Corpus(works, citations, {"kind": "notebook"}), Path(home) / "corpus")
-        ...     found.works.collect()["title"].to_list(), found.citations.collect().rows()
-        (['On sleep'], [(7, 5)])
     """
     out = Path(out)
     stage = "write_corpus"

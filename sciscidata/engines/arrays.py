@@ -18,15 +18,7 @@ def hash_array(array: npt.NDArray[Any]) -> str:
 
 
 def hand_over(array: npt.NDArray[Any], path: Path) -> str:
-    """Write an array for ``np.load``; its name has its SHA-256, so that no task takes one for another.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     name = hand_over(np.arange(3), Path(home) / "numbers.npy")
-        ...     np.load(name).tolist(), Path(name).name[:8]
-        ([0, 1, 2], 'numbers-')
-    """
+    """Write an array for ``np.load``; its name has its SHA-256, so that no task takes one for another."""
     path = path.with_stem(f"{path.stem}-{hash_array(array)[:16]}")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

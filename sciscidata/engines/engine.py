@@ -133,13 +133,6 @@ def read_list(home: str | Path) -> list[Task]:
     """Read the tasks of a stage from the folder that holds their files.
 
     Raises InputNotFoundError if it is no such folder.
-
-    Example:
-        >>> read_list("no/such/folder")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no tasks in no/such/folder: there is no readable tasks.json. Name the
-        folder that the stage has printed.
     """
     try:
         return msgspec.json.decode(read_whole(Path(home) / _LIST), type=list[Task])

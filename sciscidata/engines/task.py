@@ -76,12 +76,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 def run_task(given: Task, advance: Advance | None = None) -> Outcome:
-    """Do a task here, or find that an earlier run has done it. ``advance`` gets shares of its cost on the way.
-
-    Example:
-        >>> run_task(Task(name="some", work="os:remove", arguments={"path": "file"})).message
-        "'os:remove' is no task of this package. The tasks were written by another version: start the stage again."
-    """
+    """Do a task here, or find that an earlier run has done it. ``advance`` gets shares of its cost on the way."""
     try:
         done = read_receipt(given)
         return Outcome(_work(given, advance or (lambda amount, note="": None)) if done is None else done)

@@ -1,4 +1,4 @@
-"""What every exchange with a hub needs: a token from the environment, limits, and another try after a fault."""
+"""What every exchange with a hub needs: a token from the environment, and another try after a fault."""
 
 from __future__ import annotations
 
@@ -6,9 +6,7 @@ import logging
 import os
 import re
 import time
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
-from types import MappingProxyType
+from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
 
 import httpx
@@ -26,11 +24,6 @@ _FIRST_ATTEMPTS: Final = 3  # without a connection: the network or the address i
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 60.0
 _LONGEST_SHOWN: Final = 300
-_REDIRECTS: Final = 5
-#: Most bytes of an answer that is read whole, such as the list of a repository's files.
-ANSWER_BYTES: Final = 16 << 20
-#: Compressed, a small answer could be a large one.
-PLAIN: Final = MappingProxyType({"Accept-Encoding": "identity"})
 
 
 class Access(NamedTuple):
@@ -69,47 +62,6 @@ class TryAgainError(Exception):
     def __init__(self, reason: str, wait_s: float = 0.0) -> None:
         super().__init__(reason)
         self.wait_s = wait_s
-
-
-@contextmanager
-def open_answer(
-    url: str, key: Mapping[str, str], headers: Mapping[str, str] = MappingProxyType({}), *, seconds: float = 60.0
-) -> Generator[httpx.Response]:
-    """Open what lies at an address, or where it leads.
-
-    ``key`` goes to the scheme, host and port of ``url`` alone.
-    """
-    at = home = httpx.URL(url)
-    # A proxy has no way back to this machine.
-    with httpx.Client(timeout=seconds, trust_env=home.scheme != "http") as client:
-        for _ in range(_REDIRECTS):
-            secret = key if (at.scheme, at.netloc) == (home.scheme, home.netloc) else {}
-            with client.stream("GET", at, headers={**PLAIN, **headers, **secret}) as answer:
-                if not answer.has_redirect_location:
-                    yield answer
-                    return
-                at = at.join(answer.headers["Location"])
-    msg = f"{home.host} leads to more than {_REDIRECTS} other addresses"
-    raise HubError(msg)
-
-
-def read_limited(answer: httpx.Response, most_bytes: int) -> Generator[bytes]:
-    """Give a body in pieces; a HubError as soon as it is longer than ``most_bytes``."""
-    n_bytes = 0
-    for piece in answer.iter_raw():
-        n_bytes += len(piece)
-        if n_bytes > most_bytes:
-            where = f"{answer.url.host}{answer.url.path}"
-            msg = f"{where} sends more than the {most_bytes:,} bytes that it may have. Check the address."
-            raise HubError(msg)
-        yield piece
-
-
-def read_answer(answer: httpx.Response) -> httpx.Response:
-    """Read an answer whole, up to ANSWER_BYTES."""
-    headers = {name: value for name, value in answer.headers.items() if name == "retry-after"}
-    body = b"".join(read_limited(answer, ANSWER_BYTES))
-    return httpx.Response(answer.status_code, headers=headers, content=body, request=answer.request)
 
 
 def check_answer(answer: httpx.Response) -> httpx.Response:

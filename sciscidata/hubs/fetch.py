@@ -14,7 +14,7 @@ from sciscidata.release.manifest import DOCUMENTS, MANIFEST, describe_file, read
 from sciscidata.release.verify import verify_release
 from sciscidata.storage import file_checksum, note_finished, path_inside, real_path
 from sciscidata.storage.cache import resumable_folder
-from sciscidata.storage.small_files import REPORT_BYTES
+from sciscidata.storage.paths import remove_folder
 
 logger = logging.getLogger(__name__)
 
@@ -67,10 +67,9 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
         msg = f"hf:{name} at {commit} is not a release: it has no {MANIFEST}. Check the name and the revision."
         raise InputNotFoundError(msg)
     with resumable_folder(target) as unfinished:
-        hub.download(name, MANIFEST, commit, unfinished / MANIFEST, REPORT_BYTES)
+        hub.download(name, MANIFEST, commit, unfinished)
         manifest = read_manifest(unfinished)
-        wanted = [*manifest["files"], *(extra for extra in DOCUMENTS if extra in listed)]
-        wanted = list(dict.fromkeys(wanted))
+        wanted = dict.fromkeys([*manifest["files"], *(extra for extra in DOCUMENTS if extra in listed)])
         stated_by = f"{MANIFEST} of hf:{name}"
         paths = {file: path_inside(unfinished, file, stated_by=stated_by) for file in wanted}
         for number, (file, path) in enumerate(paths.items(), 1):
@@ -79,11 +78,13 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
                 if file not in listed:
                     msg = f"hf:{name} at {commit} lacks {file}, which its {MANIFEST} lists. Ask its owner."
                     raise VerificationError(msg)
-                hub.download(name, file, commit, path, REPORT_BYTES if stated is None else stated["bytes"])
+                path.unlink(missing_ok=True)
+                hub.download(name, file, commit, unfinished)
                 if stated is not None:  # documents may have been changed
                     _check_arrived(path, stated)
                     note_finished(unfinished, file, file_checksum(path))
             logger.info("file %d of %d: %s", number, len(paths), file)
+        remove_folder(unfinished / ".cache")  # notes of huggingface_hub
         verify_release(unfinished)
     return target
 

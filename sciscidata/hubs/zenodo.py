@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 import httpx
 
 from sciscidata.errors import HubError
-from sciscidata.hubs.exchange import PLAIN, Access, TryAgainError, check_answer, find_access, keep_trying, read_answer
+from sciscidata.hubs.exchange import Access, TryAgainError, check_answer, find_access, keep_trying
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ class Zenodo:
     def __init__(self, access: Access) -> None:
         self._access = access
         self._http = httpx.Client(
-            headers={"Authorization": f"Bearer {access.token}", "Accept": "application/json", **PLAIN},
+            headers={"Authorization": f"Bearer {access.token}", "Accept": "application/json"},
             timeout=httpx.Timeout(60.0, read=300.0),
             trust_env=not access.url.startswith("http://"),  # a proxy has no way back to this machine
         )
@@ -112,8 +112,7 @@ class Zenodo:
         keep_trying(act, self._access, "publish the deposition")
 
     def _send(self, method: str, url: str, kind: type = dict, **details: Any) -> Any:  # noqa: ANN401 (JSON)
-        with self._http.stream(method, url, **details) as answer:
-            return _read_objects(check_answer(read_answer(answer)), kind)
+        return _read_objects(check_answer(self._http.request(method, url, **details)), kind)
 
     def _ask(self, method: str, path: str, kind: type = dict, **details: Any) -> Any:  # noqa: ANN401 (JSON)
         return self._send(method, f"{self._access.url}{path}", kind, **details)

@@ -166,14 +166,7 @@ def check_value(
     *,
     secret: bool = False,
 ) -> Any:  # noqa: ANN401
-    """Return one argument in the type of its hint, with the rules and the message of check_fields.
-
-    Example:
-        >>> check_value("n_threads", 0, PositiveInt | None)
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: n_threads is 0, needs a whole number from 1, or None.
-    """
+    """Return one argument in the type of its hint, with the rules and the message of check_fields."""
     hint = hint if isinstance(hint, Hint) else Hint(hint)
     try:
         return convert(value, hint)
@@ -187,14 +180,6 @@ def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     """Return a value in the type that a hint asks for.
 
     A ValueError says what is needed, and never repeats the value.
-
-    Example:
-        >>> convert([1990, 2000], Hint(tuple[int, int] | None))
-        (1990, 2000)
-        >>> convert(True, Hint(PositiveInt))
-        Traceback (most recent call last):
-        ...
-        ValueError: needs a whole number from 1
     """
     given = value
     if isinstance(value, float):
@@ -284,13 +269,6 @@ def require_parquet_name(path: Path, what: str) -> None:
     """Raise a ConfigError for a name that promises another kind of file than Parquet; no suffix promises nothing.
 
     ``what`` begins the message, with its verb.
-
-    Example:
-        >>> require_parquet_name(Path("cd.csv"), "scores are")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: scores are written as Parquet, and cd.csv is named otherwise. Choose
-        cd.parquet.
     """
     if path.suffix.lower() not in ("", ".parquet", ".pq"):
         msg = f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet."
@@ -298,16 +276,7 @@ def require_parquet_name(path: Path, what: str) -> None:
 
 
 def parse_shard(text: object) -> tuple[int, int]:
-    """Read which of how many shares is meant, counted from 1; a ConfigError if there is none.
-
-    Example:
-        >>> parse_shard("2/8")
-        (2, 8)
-        >>> parse_shard("9/8")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: shard is '9/8', needs K/N with K from 1 to N: 2/8 is the second of eight shares.
-    """
+    """Read which of how many shares is meant, counted from 1; a ConfigError if there is none."""
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text) if isinstance(text, str) else None
     shard, n_shards = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= shard <= n_shards:

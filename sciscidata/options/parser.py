@@ -211,18 +211,6 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
     ``Class.option`` becomes ``--flag``, ``Class.option=True`` becomes ``--flag``, ``=False`` becomes ``--no-flag`` and
     ``=value`` becomes ``--flag value``; so does ``option=value`` alone. What no option of the command has stays.
     Options in ``in_file`` (section and name) come from a settings file, not from a flag. They keep their names there.
-
-    Example:
-        >>> from dataclasses import dataclass
-        >>> @dataclass
-        ... class Config:
-        ...     n_train: int = 1
-        ...     venues: bool = True
-        >>> options = list_options(Config, "split", lambda section, name, hint: f"--{name.replace('_', '-')}")
-        >>> translate("Config.n_train is -1. Raise it, or set Config.venues=False.", options)
-        '--n-train is -1. Raise it, or set --no-venues.'
-        >>> translate("Config.n_train is -1.", options, {("split", "n_train")})
-        '[split] n_train is -1.'
     """
     known = {f"{option.owner}.{option.name}": option for option in options}
     names = [option.name for option in known.values()]

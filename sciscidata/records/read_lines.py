@@ -23,8 +23,8 @@ class ReadLimits(NamedTuple):
     """How much of a file may be in memory, and how much may hold no work. One MB is 1,048,576 bytes.
 
     A longer line is corrupt; the longest real records, with thousands of authors, have tens of MB. A longer JSON
-    document ends the file, because it is held whole. Its limit is also the largest window of a Zstandard frame. As many
-    MB in a row without a work, or 1,000 lines per MB, end the file. A part of the snapshot has about 3,000 MB.
+    document ends the file, because it is held whole. As many MB in a row without a work, or 1,000 lines per MB, end the
+    file. A part of the snapshot has about 3,000 MB.
     """
 
     max_line_mb: int = 256

@@ -91,13 +91,6 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
 
     ``manifest`` has at least ``files`` of the data, ``sides``, ``class_counts``, ``thresholds`` and ``split``; whatever
     else it states is described. Without ``publication``, the bytes follow from the manifest alone.
-
-    Example:
-        >>> manifest = {"source": {"kind": "synthetic"}, "thresholds": {}, "split": {}, "class_counts": {},
-        ...     "sides": {}, "files": {}}
-        >>> print(render_documents(manifest)["README.md"].decode()[:67])
-        ---
-        pretty_name: "Disruption labels of 0 works (a synthetic world)"
     """
     about = _About(manifest, publication or Publication())
     texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
@@ -108,10 +101,6 @@ def find_publication(folder: Path) -> Publication:
     """Find who published a release, when and where, in its croissant.json; nothing where it does not say.
 
     A DOI is the one that this file cites the release by.
-
-    Example:
-        >>> find_publication(Path("no-such-folder"))
-        Publication(creators=(), date=None, doi=None, url=None)
     """
     with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):  # it may have been edited
         metadata: Any = read_json(folder / CROISSANT)
@@ -134,12 +123,7 @@ class Description(NamedTuple):
 
 
 def describe_publication(manifest: Mapping[str, Any]) -> Description:
-    """Describe a release for a catalogue of data sets.
-
-    Example:
-        >>> describe_publication({"source": {"kind": "openalex"}}).zenodo_licence
-        'cc-zero'
-    """
+    """Describe a release for a catalogue of data sets."""
     about = _About(manifest, Publication())
     licence = "cc-zero" if about.licence.get("url") == _CC0 else None
     return Description(
@@ -552,12 +536,7 @@ def _features(schema: Mapping[str, pl.DataType]) -> list[dict[str, str]]:
 
 
 def _show_plain(words: object) -> str:
-    r"""Write words of others as one line of Markdown that means nothing but these words.
-
-    Example:
-        >>> print(_show_plain("# [a](javascript:b) <script> at www.example.org"))
-        \# \[a\](javascript:b) \<script\> at www\.example.org
-    """
+    r"""Write words of others as one line of Markdown that means nothing but these words."""
     return _MARKUP.sub(r"\\\g<0>", " ".join(str(words).split()))
 
 
@@ -576,17 +555,7 @@ def _name_work(work: Mapping[str, Any]) -> str:
 
 
 def _render_yaml(value: Mapping[str, Any], indent: str = "") -> list[str]:
-    r"""Write an object with lists of texts or objects as YAML; texts and numbers are JSON, which YAML reads.
-
-    Example:
-        >>> print("\n".join(_render_yaml({"tags": ["a"], "configs": [{"name": "x", "files": ["b"]}]})))
-        tags:
-        - "a"
-        configs:
-        - name: "x"
-          files:
-          - "b"
-    """
+    r"""Write an object with lists of texts or objects as YAML; texts and numbers are JSON, which YAML reads."""
     lines: list[str] = []
     for key, inner in value.items():
         if not isinstance(inner, list):

@@ -9,18 +9,14 @@ import threading
 from collections import Counter, deque
 from collections.abc import Generator, Mapping
 from contextlib import closing, nullcontext, suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import msgspec
-import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata.corpus.folder import read_report, scan_corpus
-from sciscidata.engines.arrays import hand_over
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import (
@@ -34,10 +30,18 @@ from sciscidata.options.checks import check_threads
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies
 from sciscidata.records.ids import ORIGINAL_ID, released_id
 from sciscidata.release.manifest import NOVELTY_COLUMNS
-from sciscidata.release.release import check_target
+from sciscidata.release.release import check_target, plain_numbers
 from sciscidata.release.write_json_lines import render_lines
 from sciscidata.schemas import EXAMPLE, WORKS, require_columns
-from sciscidata.storage import BLANK_SEAL, atomic_folder, hash_file, is_sealed_text, real_path, seal_text
+from sciscidata.storage import (
+    BLANK_SEAL,
+    atomic_folder,
+    hash_file,
+    is_sealed_text,
+    real_path,
+    seal_text,
+    whole_when_done,
+)
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import read_whole
 from sciscidata.terminal.progress import Advance, progress_bar
@@ -45,99 +49,68 @@ from sciscidata.terminal.progress import Advance, progress_bar
 _NEEDED: Final = ("work_id", "cd_index", "disruption_label")
 _SCORES: Final = tuple(name for name in ("cd_index", *NOVELTY_COLUMNS) if EXAMPLE[name] == pl.Float64())
 _STAGE: Final = "write_labelled"
-_NONE, _UNKNOWN = 255, 254  # codes of labels
 
 
-class LabelLookup:
-    """Scores and labels of all works, found by id: 34 bytes a work, whatever the order of the works is.
+def index_labels(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> pl.DataFrame:
+    """Collect scores and labels of all works, by id in ascending order: 34 bytes a work.
 
-    ``labelled``, one row per work, is collected immediately: ``work_id``, ``cd_index`` and ``disruption_label``, and
-    the novelty columns of EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError
-    says that a column is missing or mistyped, or a label is not in its vocabulary. A WorkIdError says that a work is
-    named twice. ``label`` is the own label of the works, if they have one.
-
-    Example:
-        >>> row = {"work_id": [7], "cd_index": [-0.0], "disruption_label": ["neutral"]}
-        >>> LabelLookup(pl.LazyFrame(row)).add_to(pl.DataFrame({"work_id": [9, 7]})).row(0, named=True)
-        {'work_id': 7, 'cd_index': 0.0, 'novelty_score': None, 'conventionality_score': None,
-        'disruption_label': 'neutral', 'novelty_label': None}
+    ``labelled`` has one row per work: ``work_id``, ``cd_index`` and ``disruption_label``, and the novelty columns of
+    EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError says that a column is
+    missing or mistyped, or a label is not in its vocabulary. A WorkIdError says that a work is named twice. ``label``
+    is the own label of the works, if they have one.
     """
+    kept, words = check_labelled(labelled, label), vocabularies(label)
+    there = kept.collect_schema()
+    absent = [pl.lit(None, EXAMPLE[name]).alias(name) for name in (*_SCORES, *words) if name not in there]
+    encoded = [pl.col(name).cast(pl.Enum(known), strict=False).alias(name) for name, known in words.items()]
+    is_other = [
+        (pl.col(name).is_not_null() & code.is_null()).alias(f"other_{name}")
+        for name, code in zip(words, encoded, strict=True)
+    ]
+    rows = (
+        kept.with_columns(absent)
+        .drop_nulls("work_id")
+        .select("work_id", *_SCORES, *encoded, *is_other)
+        .collect(engine="streaming")
+        .rechunk()
+    )
+    for name, known in words.items():
+        if rows.drop_in_place(f"other_{name}").any():
+            msg = f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(known)}, or null."
+            raise SchemaMismatchError(msg)
+    if not rows["work_id"].is_sorted():
+        order = rows["work_id"].arg_sort()
+        for at, name in enumerate(rows.columns):  # one after the other, to hold no second copy of all of them
+            rows.replace_column(at, rows[name].gather(order))
+    twice = (rows["work_id"] == rows["work_id"].shift()).arg_true()
+    if len(twice):
+        msg = f"{_STAGE}: the labelled frame names W{rows['work_id'][twice[0]]} twice. Keep one row for each work."
+        raise WorkIdError(msg)
+    return rows
 
-    def __init__(self, labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> None:
-        kept = check_labelled(labelled, label)
-        self._words = vocabularies(label)
-        self._columns: dict[str, npt.NDArray[Any]] = {}
-        there = kept.collect_schema()
-        columns = [pl.col(name).fill_null(float("nan")) for name in _SCORES if name in there]
-        columns += [_encode(name, words) for name, words in self._words.items() if name in there]
-        rows = kept.drop_nulls("work_id").select("work_id", *columns).collect(engine="streaming")
-        ids = rows.drop_in_place("work_id").to_numpy()
-        is_sorted = bool((ids[1:] > ids[:-1]).all())
-        order = np.empty(0, np.int64) if is_sorted else np.argsort(ids)
-        self._ids: npt.NDArray[np.int64] = ids if is_sorted else ids[order]
-        for name in rows.columns:  # one after the other, to hold no second copy of all of them
-            values = rows.drop_in_place(name).to_numpy()
-            self._columns[name] = values if is_sorted else values[order]
-        twice = np.flatnonzero(self._ids[1:] == self._ids[:-1])
-        if twice.size:
-            msg = f"{_STAGE}: the labelled frame names W{self._ids[twice[0]]} twice. Keep one row for each work."
-            raise WorkIdError(msg)
-        for name, words in self._words.items():
-            if (self._columns.get(name, ids[:0]) == _UNKNOWN).any():
-                msg = f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(words)}, or null."
-                raise SchemaMismatchError(msg)
 
-    @classmethod
-    def of_arrays(cls, arrays: Mapping[str, npt.NDArray[Any]], label: OwnLabel | None) -> LabelLookup:
-        """Return the lookup whose ``arrays`` these are."""
-        lookup = cls.__new__(cls)
-        lookup._ids, lookup._words = arrays["work_id"], vocabularies(label)
-        lookup._columns = {name: array for name, array in arrays.items() if name != "work_id"}
-        return lookup
+def add_labels(works: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
+    """Keep the rows of ``works`` that are labelled, in order, and add their scores and labels of ``index_labels``.
 
-    def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Return all that it holds: ids in ascending order, and a value for each in every other array."""
-        return {"work_id": self._ids, **self._columns}
-
-    def add_to(self, works: pl.DataFrame) -> pl.DataFrame:
-        """Keep the rows of ``works`` that are labelled, in order, and add their scores and labels.
-
-        Numbers have one form, as in a release: NaN is null, and minus zero is zero.
-        """
-        works = works.drop_nulls("work_id")
-        wanted = works["work_id"].to_numpy()
-        positions = np.searchsorted(self._ids, wanted)
-        is_known = np.zeros(len(wanted), np.bool_)
-        inside = positions < len(self._ids)
-        is_known[inside] = self._ids[positions[inside]] == wanted[inside]
-        positions = positions[is_known]
-        columns = [self._look_up(name, positions) for name in (*_SCORES, *self._words)]
-        return (works if is_known.all() else works.filter(is_known)).with_columns(columns)
-
-    def _look_up(self, name: str, places: npt.NDArray[np.int64]) -> pl.Series:
-        if name not in self._columns:
-            return pl.repeat(None, len(places), dtype=EXAMPLE[name], eager=True).alias(name)
-        values = self._columns[name][places]
-        if name not in self._words:
-            return pl.Series(name, values + 0.0).fill_nan(None)
-        words = self._words[name]
-        rows = np.where(values == _NONE, len(words), values).astype(np.uint32)
-        return pl.Series(name, [*words, None], pl.String).gather(rows)
+    Numbers have one form, as in a release: NaN is null, and minus zero is zero.
+    """
+    works = works.drop_nulls("work_id")
+    places = labels["work_id"].search_sorted(works["work_id"])
+    found = labels.select(pl.all().gather(places, null_on_oob=True))
+    is_known = (found["work_id"] == works["work_id"]).fill_null(value=False)
+    return plain_numbers(works.hstack(found.drop("work_id")).filter(is_known)).with_columns(
+        pl.col(pl.Enum).cast(pl.String)
+    )
 
 
 def check_labelled(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> pl.LazyFrame:
-    """Raise a SchemaMismatchError if ``LabelLookup`` could not read a frame, before any row is read."""
+    """Raise a SchemaMismatchError if ``index_labels`` could not read a frame, before any row is read."""
     needed: Mapping[str, pl.DataType] = {"work_id": WORKS["work_id"], **example_schema(label)}
     names = {"frame_name": "the labelled frame", "stage": _STAGE}
     columns = _NEEDED if label is None else (*_NEEDED, label.name)
     frame = require_columns(labelled, needed, **names, columns=columns)
     there = frame.collect_schema()
     return require_columns(frame, needed, **names, columns=[name for name in NOVELTY_COLUMNS if name in there])
-
-
-def _encode(name: str, words: tuple[str, ...]) -> pl.Expr:
-    codes: dict[str | None, int] = {word: code for code, word in enumerate(words)}
-    return pl.col(name).replace_strict({None: _NONE, **codes}, default=_UNKNOWN, return_dtype=pl.UInt8)
 
 
 LINES: Final = "labelled.jsonl"
@@ -167,19 +140,8 @@ def write_labelled(
     Texts pass through in batches. The bytes do not depend on ``n_threads``, or on ``parts``. With ``parts``, ``works``
     are those of a corpus on disk, and the tasks of an engine write the lines of each of its parts.
 
-    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``LabelLookup``, a
+    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``index_labels``, a
     ReleaseExistsError if ``folder`` holds anything, and a StorageError if it cannot be written.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame([{"work_id": 7, "title": "On sleep", "concepts": ["Sleep"]}], schema=WORKS)
-        >>> labelled = pl.LazyFrame({"work_id": [7], "cd_index": [0.5], "disruption_label": ["disruptive"]})
-        >>> with TemporaryDirectory() as home:
-        ...     report = write_labelled(works, labelled, Path(home) / "all")
-        ...     print((Path(home) / "all" / "labelled.jsonl").read_text()[:50])
-        ...     report["rows"], report["classes"]["disruption_label"]["disruptive"]
-        {"openalex_id":"W7","title":"On sleep","abstract":
-        (1, 1)
     """
     check_threads(n_threads)
     folder = real_path(folder)
@@ -190,12 +152,12 @@ def write_labelled(
     digest = hashlib.sha256()
     classes = {column: dict.fromkeys((*words, None), 0) for column, words in vocabularies(label).items()}
     n_rows = n_bytes = 0
-    lookup = LabelLookup(labelled, label)
+    labels = index_labels(labelled, label)
     if parts is None:
-        batches = _render(texts.select(columns), lookup, label, n_threads)
+        batches = _render(texts.select(columns), labels, n_threads)
         bar = progress_bar("write labelled works", unit="works")
     else:  # tasks have a bar of their own
-        batches, bar = _render_by_tasks(lookup, label, parts), nullcontext(_show_nothing)
+        batches, bar = _render_by_tasks(labels, parts), nullcontext(_show_nothing)
     with (
         atomic_folder(folder) as unfinished,
         (unfinished / LINES).open("wb") as file,
@@ -317,14 +279,18 @@ def _show_nothing(amount: float, note: str = "", /) -> None:
     """Advance no bar."""
 
 
-def _render_by_tasks(labelled: LabelLookup, label: OwnLabel | None, parts: PartTasks) -> Generator[_Batch]:
+def _render_by_tasks(labels: pl.DataFrame, parts: PartTasks) -> Generator[_Batch]:
     """Have tasks write the lines of each part of a corpus, and give them in order."""
     report, digest = read_report(parts.corpus)
+    path = parts.home.absolute() / "labels.arrow"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_when_done(path) as unfinished:
+        labels.write_ipc(unfinished)
     shared = {
         "corpus": str(parts.corpus.absolute()),
         "corpus_sha256": digest,
-        "arrays": {name: hand_over(array, parts.home / f"{name}.npy") for name, array in labelled.arrays().items()},
-        "label": None if label is None else {"name": label.name, "classes": [*label.classes]},
+        "labels": str(path),
+        "labels_sha256": hash_file(path),
         "n_threads": parts.engine.config.threads,
     }
     sizes = [sum(file["bytes"] for file in part["files"].values()) for part in report["parts"]]
@@ -350,36 +316,27 @@ def _batches_of(tasks: list[Task], facts: list[dict[str, Any]]) -> Generator[_Ba
                 yield _Batch(block, 0, {})
 
 
-@lru_cache(maxsize=1)
-def _lookup_in_task(given: str) -> tuple[LabelLookup, OwnLabel | None]:
-    arguments = json.loads(given)
-    arrays = {name: np.load(path, mmap_mode="r") for name, path in arguments["arrays"].items()}
-    # Where the classes came from does not matter any more.
-    label = None if arguments["label"] is None else OwnLabel(**arguments["label"], column=arguments["label"]["name"])
-    return LabelLookup.of_arrays(arrays, label), label
-
-
 @task
 def render_part(
     advance: Advance,
     *,
     corpus: str,
     corpus_sha256: str,
-    arrays: dict[str, str],
-    label: dict[str, Any] | None,
+    labels: str,
+    labels_sha256: str,
     part: int,
     n_threads: int,
     out: Path,
 ) -> dict[str, Any]:
     """Write the lines of the labelled works in one part of a corpus, and count them."""
-    lookup, parsed = _lookup_in_task(json.dumps({"arrays": arrays, "label": label}, sort_keys=True))
     works, _, provenance = scan_corpus(corpus, part=part)
-    if provenance["report_sha256"] != corpus_sha256:
-        msg = f"the corpus in {corpus} was replaced while it was read. Run again."
+    if provenance["report_sha256"] != corpus_sha256 or hash_file(Path(labels)) != labels_sha256:
+        msg = f"the corpus in {corpus}, or its labels, were replaced while they were read. Run again."
         raise StorageError(msg)
-    n_rows, classes = 0, {name: Counter[str | None]() for name in vocabularies(parsed)}
+    known = pl.read_ipc(labels)
+    n_rows, classes = 0, {name: Counter[str | None]() for name in known.select(pl.col(pl.Enum)).columns}
     columns = _columns_read(works)
-    with out.open("wb") as file, closing(_render(works.select(columns), lookup, parsed, n_threads)) as rendered:
+    with out.open("wb") as file, closing(_render(works.select(columns), known, n_threads)) as rendered:
         for batch in rendered:
             file.write(batch.lines)
             n_rows += batch.n_rows
@@ -392,15 +349,14 @@ def _columns_read(works: pl.LazyFrame) -> list[str]:
     return [*_FROM_WORKS, *({ORIGINAL_ID} & {*works.collect_schema()})]
 
 
-def _render(
-    works: pl.LazyFrame, labelled: LabelLookup, label: OwnLabel | None, n_threads: int | None
-) -> Generator[_Batch]:
+def _render(works: pl.LazyFrame, labels: pl.DataFrame, n_threads: int | None) -> Generator[_Batch]:
     """Render batches on several threads, a few at a time, and give them in order."""
     n_threads = n_threads or pl.thread_pool_size()
-    names, words = example_schema(label).names(), vocabularies(label)
+    words = labels.select(pl.col(pl.Enum)).columns
+    names = list(dict.fromkeys((*EXAMPLE, *words)))
 
     def render(rows: pl.DataFrame) -> _Batch:
-        rows = labelled.add_to(rows)
+        rows = add_labels(rows, labels)
         rows = rows.with_columns(released_id(ORIGINAL_ID in rows.columns)).select(names)
         classes = {name: dict(rows[name].value_counts().rows()) for name in words}
         return _Batch(render_lines(rows), rows.height, classes)

@@ -11,7 +11,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Annotated, Any, Final, Required, TypedDict, cast
+from typing import Annotated, Any, Final, TypeAlias, cast
 
 import msgspec
 import polars as pl
@@ -51,153 +51,75 @@ REMEDY: Final = "Copy the release again, or rebuild it."
 # The types of the entries that are read here. A manifest may come from anyone, and may state more.
 _Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 _AnyYear = Annotated[int, msgspec.Meta(ge=-(10**6), le=10**6)]
+_MaybeYear: TypeAlias = _AnyYear | None
 _YearText = Annotated[str, msgspec.Meta(pattern=r"^-?[0-9]{1,6}$")]
+_Version = Annotated[str, msgspec.Meta(pattern=r"^[\w.+!-]*$")]
 _Classes = dict[str, dict[str, _Count]]
 
 
-class _File(TypedDict):
-    bytes: _Count
-    sha256: str
+def _entry(needed: Mapping[str, Any], **optional: Any) -> Any:  # noqa: ANN401 (a type)
+    """Make the type of an entry: names and types of what it has to state, and of what it may."""
+    fields = [*needed.items(), *((name, kind, None) for name, kind in optional.items())]
+    return msgspec.defstruct("Entry", fields, kw_only=True)
 
 
-class _Side(TypedDict):
-    rows: _Count
-    ids_sha256: str
-
-
-class _LaterWorks(TypedDict):
-    works: _Count
-    first_year: _AnyYear
-    last_year: _AnyYear
-
-
-class _Counts(TypedDict, total=False):
-    filters: dict[str, _Count]
-    last_year: _AnyYear | None
-    later_works: _LaterWorks | None
-    eligible: _Classes
-    scored: _Classes
-    removed: dict[str, _Classes]
-
-
-class _Input(TypedDict, total=False):
-    name: Required[str]
-    bytes: _Count
-    sha256: str | None
-
-
-class _Source(TypedDict, total=False):
-    kind: str
-    config: dict[str, Any]
-    inputs: list[_Input]
-    first_corrupt_lines: list[Any]
-    scores: str
-    labels: str
-
-
-class _Published(TypedDict):
-    score: str
-
-
-class _NullModel(_Published):
-    null: str
-    n_shuffles: _Count
-    seed: int
-    years: tuple[_AnyYear, _AnyYear] | None
-
-
-class _Background(TypedDict):
-    sha256: str
-    first_year: _AnyYear | None
-    last_year: _AnyYear | None
-
-
-class _Atypicality(TypedDict, total=False):
-    config: Required[_NullModel | None]
-    background: Required[_Background | None]
-    published: Required[_Published | None]
-    works: Required[_Count]
-    scored_works: Required[_Count]
-    scored_pairs: Required[_Count]
-    venue_concentration: dict[_YearText, float]
-    conventionality_cut: float | None
-
-
-class _Eligibility(TypedDict, total=False):
-    languages: list[str] | None
-    last_year: _AnyYear | None
-    min_references: _Count
-    min_citations: _Count
-
-
-class _Check(TypedDict):
-    level: str
-    text: str
-
-
-class _Novelty(TypedDict):
-    available: bool
-
-
-class _Ceiling(TypedDict):
-    accuracy: Share
-    macro_f1: Share
-    works: _Count
-
-
-class _Stated(TypedDict, total=False):
-    """What the caller states."""
-
-    source: _Source
-    cd: dict[str, Any]
-    thresholds: Required[dict[str, Any]]
-    eligibility: _Eligibility
-    split: Required[dict[str, Any]]
-    label: dict[str, Any] | None
-    atypicality: _Atypicality | None
-    counts: _Counts
-    diagnostics: list[_Check]
-    ceiling: _Ceiling
-
-
-class _Manifest(_Stated, total=False):
-    """What a release adds."""
-
-    files: Required[dict[str, _File]]
-    sides: Required[dict[str, _Side]]
-    class_counts: Required[dict[str, _Classes]]
-    novelty: Required[_Novelty]
-    versions: dict[str, Annotated[str, msgspec.Meta(pattern=r"^[\w.+!-]*$")]]
+_Later = _entry({"works": _Count, "first_year": _AnyYear, "last_year": _AnyYear})
+_Counts = _entry(
+    {},
+    **{"filters": dict[str, _Count], "last_year": _MaybeYear, "later_works": _Later | None},
+    **{"eligible": _Classes, "scored": _Classes, "removed": dict[str, _Classes]},
+)
+_Input = _entry({"name": str}, bytes=_Count, sha256=str | None)
+_Source = _entry(
+    {},
+    **{"kind": str, "config": dict[str, Any], "inputs": list[_Input], "first_corrupt_lines": list[Any]},
+    **{"scores": str, "labels": str},
+)
+_Years = tuple[_AnyYear, _AnyYear] | None
+_NullModel = _entry({"score": str, "null": str, "n_shuffles": _Count, "seed": int, "years": _Years})
+_Background = _entry({"sha256": str, "first_year": _MaybeYear, "last_year": _MaybeYear})
+_Atypicality = _entry(
+    {
+        **{"config": _NullModel | None, "background": _Background | None, "published": _entry({"score": str}) | None},
+        **{"works": _Count, "scored_works": _Count, "scored_pairs": _Count},
+    },
+    **{"venue_concentration": dict[_YearText, float], "conventionality_cut": float | None},
+)
+_Eligibility = _entry(
+    {},
+    **{"languages": list[str] | None, "last_year": _MaybeYear},
+    **{"min_references": _Count, "min_citations": _Count},
+)
+#: What the caller has to state, and may state; and what a release adds.
+_NEEDED: Final = {"thresholds": dict[str, Any], "split": dict[str, Any]}
+_OPTIONAL: Final = {
+    **{"source": _Source, "cd": dict[str, Any], "eligibility": _Eligibility, "label": dict[str, Any] | None},
+    **{"atypicality": _Atypicality | None, "counts": _Counts},
+    "diagnostics": list[_entry({"level": str, "text": str})],
+    "ceiling": _entry({"accuracy": Share, "macro_f1": Share, "works": _Count}),
+}
+_ADDED: Final = {
+    "files": dict[str, _entry({"bytes": _Count, "sha256": str})],
+    "sides": dict[str, _entry({"rows": _Count, "ids_sha256": str})],
+    **{"class_counts": dict[str, _Classes], "novelty": _entry({"available": bool})},
+}
+_STATED: Final = _entry(_NEEDED, **_OPTIONAL)
+_WHOLE: Final = _entry(_NEEDED | _ADDED, **_OPTIONAL, versions=dict[str, _Version])
 
 
 def list_splits(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the splits of a release, train first; dev only where its rows are on record.
-
-    Example:
-        >>> list_splits({"sides": {"dev": {}, "test": {}, "train": {}}}), list_splits({})
-        (('train', 'test', 'dev'), ('train', 'test'))
-    """
+    """Name the splits of a release, train first; dev only where its rows are on record."""
     sides = manifest.get("sides")
     return tuple(split for split in SPLITS if split != "dev" or (isinstance(sides, dict) and split in sides))
 
 
 def lacks_scores(manifest: Mapping[str, Any]) -> bool:
-    """Whether the works of a release came from files without scores, so that it has its own label only.
-
-    Example:
-        >>> lacks_scores({"source": {"filters_left_out": ["no_year", "undefined_score"]}}), lacks_scores({})
-        (True, False)
-    """
+    """Whether the works of a release came from files without scores, so that it has its own label only."""
     return "undefined_score" in list_left_out(manifest)
 
 
 def describe_ceiling(manifest: Mapping[str, Any]) -> str | None:
-    """Say how high any predictor of the disruption labels can get, if the manifest knows it.
-
-    Example:
-        >>> describe_ceiling({"ceiling": {"accuracy": 0.7, "macro_f1": 0.69, "works": 9}})
-        'highest expected of any predictor of the disruption label: accuracy 0.700, macro-F1 0.690'
-    """
+    """Say how high any predictor of the disruption labels can get, if the manifest knows it."""
     ceiling = manifest.get("ceiling")
     if ceiling is None:
         return None
@@ -213,12 +135,7 @@ def list_left_out(manifest: Mapping[str, Any]) -> list[str]:
 
 
 def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
-    """Name the files of the splits of a release, and the file of scores if the manifest lists it.
-
-    Example:
-        >>> list_data_files({"files": {"scores.parquet": {}}})
-        ('train.jsonl', 'train.parquet', 'test.jsonl', 'test.parquet', 'scores.parquet')
-    """
+    """Name the files of the splits of a release, and the file of scores if the manifest lists it."""
     files = manifest.get("files")
     scores = (SCORES_FILE,) if isinstance(files, dict) and SCORES_FILE in files else ()
     return (*DATA_FILES, *(("dev.jsonl", "dev.parquet") if "dev" in list_splits(manifest) else ()), *scores)
@@ -259,13 +176,7 @@ def _without_later_options(stated: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def hash_manifest(manifest: Mapping[str, Any]) -> str:
-    """Compute ``manifest_sha256``: the SHA-256 of the manifest as written, without that line.
-
-    Example:
-        >>> sealed = {"seed": 0, "manifest_sha256": hash_manifest({"seed": 0})}
-        >>> hash_manifest(sealed) == sealed["manifest_sha256"]
-        True
-    """
+    """Compute ``manifest_sha256``: the SHA-256 of the manifest as written, without that line."""
     return _sha256(render_manifest({key: value for key, value in manifest.items() if key != _SELF_HASH}))
 
 
@@ -273,12 +184,6 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
     """Check the caller's part of a manifest before anything is computed for it.
 
     A ConfigError says that it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
-
-    Example:
-        >>> check_stated({"files": {}})
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: the manifest's files is written by write_release. Rename or drop it.
     """
     taken = sorted(set(manifest) & set(_OWN_KEYS))
     if taken:
@@ -286,18 +191,13 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
         raise ConfigError(msg)
     read_settings(manifest)
     render_manifest(manifest)
-    if wrong := _find_wrong_entry(manifest, _Stated):
+    if wrong := _find_wrong_entry(manifest, _STATED):
         msg = f"the manifest cannot be read back: {wrong}. Mend this entry."
         raise ConfigError(msg)
 
 
 def render_manifest(manifest: Mapping[str, Any]) -> bytes:
-    r"""Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON.
-
-    Example:
-        >>> render_manifest({"seed": 0})
-        b'{\n  "seed": 0\n}\n'
-    """
+    r"""Write a manifest as JSON: UTF-8, sorted keys, two spaces; a ConfigError if it is not JSON."""
     try:
         return f"{json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)}\n".encode()
     except (TypeError, ValueError) as error:
@@ -339,13 +239,13 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         what = f"was changed after it was written: {_SELF_HASH} is {stated!r}, found {digest!r}"
         msg = f"{folder / MANIFEST} {what}. {REMEDY}"
         raise VerificationError(msg)
-    if wrong := _find_wrong_entry(manifest, _Manifest):
+    if wrong := _find_wrong_entry(manifest, _WHOLE):
         msg = f"{folder / MANIFEST} was not written by sciscidata: {wrong}. {REMEDY}"
         raise VerificationError(msg)
     return manifest
 
 
-def _find_wrong_entry(manifest: Mapping[str, Any], kind: Any) -> str | None:  # noqa: ANN401 (a TypedDict)
+def _find_wrong_entry(manifest: Mapping[str, Any], kind: Any) -> str | None:  # noqa: ANN401 (a type)
     """Say which entry has another type than ``kind``, or lacks a part that goes with another; None: all are right."""
     try:
         msgspec.convert(manifest, kind)
@@ -439,12 +339,7 @@ def copy_what_git_keeps(folder: Path, new: Path) -> None:
 
 
 def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitConfig]:
-    """Read back the thresholds and the split that a manifest names; a ConfigError if either is missing or impossible.
-
-    Example:
-        >>> read_settings({"thresholds": {}, "split": {"seed": 7}})[1].seed
-        7
-    """
+    """Read the thresholds and the split of a manifest; a ConfigError if either is missing or impossible."""
     try:
         return LabelThresholds(**manifest["thresholds"]), SplitConfig(**manifest["split"])
     except (KeyError, TypeError) as error:

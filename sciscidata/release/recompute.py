@@ -27,13 +27,7 @@ class Recomputed(NamedTuple):
 
 
 def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) -> Recomputed:
-    """Say by a manifest alone which scores and labels of its release follow from other numbers in it.
-
-    Example:
-        >>> done, left = list_recomputed({"files": {}, "novelty": {"available": False}}, LabelThresholds())
-        >>> done, left
-        ({'disruption_label': 'cd_index'}, {'cd_index': 'there is no scores.parquet'})
-    """
+    """Say by a manifest alone which scores and labels of its release follow from other numbers in it."""
     done, left = dict[str, str](), dict[str, str]()
     if lacks_scores(manifest):
         return Recomputed(done, left)
@@ -67,7 +61,7 @@ def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) ->
         elif has_z:
             done["novelty_label"] = "z_p10, z_median, conventionality_cut of the manifest"
         elif not has_trusted_labels:
-            left["novelty_label"] = f"{unknown}; compared as far as the scores decide it"
+            left["novelty_label"] = unknown
     if has_trusted_labels:
         left |= dict.fromkeys(("disruption_label", "novelty_label"), "taken from labelled files as it was")
     return Recomputed(done, left)

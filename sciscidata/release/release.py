@@ -225,24 +225,6 @@ def write_release(
 
     Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
     ``works``, or is there twice.
-
-    Example:
-        >>> from dataclasses import asdict
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.label_thresholds import LabelThresholds
-        >>> from sciscidata.sampling.split import SplitConfig
-        >>> work = {"work_id": 7, "title": "On sleep", "publication_year": 2001, "concepts": ["Sleep"]}
-        >>> works = pl.LazyFrame([work], schema=WORKS)
-        >>> scored = {"work_id": 7, "split": "train", "split_key": 5, "cd_index": 0.5}
-        >>> drawn = pl.LazyFrame([scored | {"disruption_label": "disruptive"}], schema=DRAWN)
-        >>> settings = {
-        ...     "thresholds": asdict(LabelThresholds()),
-        ...     "split": asdict(SplitConfig(n_train=1, n_test=0, balance="none")),
-        ... }
-        >>> with TemporaryDirectory() as home:
-        ...     release = write_release(drawn, works, Path(home) / "slice", manifest=settings)
-        ...     print(release.train.select("openalex_id", "title", "disruption_label").row(0))
-        ('W7', 'On sleep', 'disruptive')
     """
     names = {"frame_name": "the drawn frame", "stage": "write_release"}
     lazy = require_columns(drawn, DRAWN, **names)
@@ -258,7 +240,7 @@ def write_release(
     joined = _join_texts(rows, texts, label)
     columns = example_schema(label).names()
     splits = read_settings(manifest)[1].sizes
-    examples = {split: _plain(joined.filter(split=split).select(columns)) for split in splits}
+    examples = {split: plain_numbers(joined.filter(split=split).select(columns)) for split in splits}
     recheck = partial(check_target, folder, overwrite=overwrite)  # hours may have passed
     with atomic_folder(folder, overwrite=overwrite, recheck=recheck) as unfinished:
         for split, frame in examples.items():
@@ -287,17 +269,6 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or that it holds anything else. A
     StorageError says that it cannot be read. ``overwrite`` must be a boolean: any text would be true. ``can_replace``
     is False where the caller replaces nothing; anything there is in the way then.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     (Path(home) / "thesis.tex").touch()
-        ...     check_target(Path(home) / "slice")
-        ...     check_target(Path(home))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ReleaseExistsError: ... already exists, and is not a release of this version, so it is not
-        replaced. Choose another folder, or remove it yourself.
     """
     if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         msg = f"overwrite is {overwrite!r}, needs true or false."
@@ -405,10 +376,10 @@ def _make_scores(joined: pl.DataFrame, splits: Iterable[str]) -> pl.DataFrame:
     """Return SCORES of the released works, in the order of the splits."""
     absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in SCORES.items() if name not in joined.columns]
     ordered = pl.concat([joined.filter(split=split) for split in splits])
-    return _plain(ordered.with_columns(absent).select(SCORES.names()).cast(SCORES))
+    return plain_numbers(ordered.with_columns(absent).select(SCORES.names()).cast(SCORES))
 
 
-def _plain(rows: pl.DataFrame) -> pl.DataFrame:
+def plain_numbers(rows: pl.DataFrame) -> pl.DataFrame:
     """Give every number one form: NaN is null, and minus zero is zero."""
     floats = [name for name, dtype in rows.schema.items() if dtype == pl.Float64]
     return rows.with_columns(

@@ -8,24 +8,20 @@ from itertools import combinations, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
 
-import numpy as np
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._kernels.portable_math import sigmoid
 from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
 from sciscidata.corpus.scores import SCORES_KEY, verify_scores
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import (
     FIELD_YEAR,
-    NOVELTY_LABELS,
     VOCABULARIES,
     LabelThresholds,
     compute_disruption_labels,
     compute_novelty_labels,
-    uzzi_label,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
 from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label, vocabularies
@@ -46,7 +42,7 @@ from sciscidata.release.manifest import (
     read_manifest,
     read_settings,
 )
-from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed, score_of
+from sciscidata.release.recompute import Recomputed, check_rows, check_scores, list_recomputed
 from sciscidata.release.release import Release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.balance import class_quotas, quota_cells
@@ -57,8 +53,6 @@ from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
 from sciscidata.storage.sums import SUMS, find_changed
 from sciscidata.terminal.messages import counted
-
-_CLEAR: Final = 1e-12  # how far a score must be from that of a cut to decide: more than a sigmoid is rounded by
 
 
 def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release:
@@ -76,9 +70,7 @@ def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release
     With ``scores.parquet``: it has the rows of the splits in their order. The CD index follows from its counts.
     Sigmoids and Uzzi's labels follow from its z, and ranks have the order of z. ``list_recomputed`` says what this was.
 
-    Without it, a release stores scores, not z, so not every label of Uzzi's rule can be derived again. A sigmoid equal
-    to that of a cut decides nothing about it. All z beyond ±8 have one sigmoid. Ranks only tell whether the labels of
-    one split and year agree with each other. What is not decided is not checked.
+    Without it, a release stores scores, not z, so labels of Uzzi's rule are not derived again.
 
     An own label is compared with its classes. Where it follows from the released columns of the same row, it is
     computed again. The rule is the SQL of the manifest, or ``label``, the OwnLabel of the build given again.
@@ -262,14 +254,15 @@ def _check_labels(
     atypicality: Mapping[str, Any] | None,
     z: pl.DataFrame | None = None,
 ) -> Iterator[str]:
-    """Recompute the labels, those of Uzzi's rule from z, or without z as far as the scores decide."""
+    """Recompute the labels, but those of Uzzi's rule where z is not known."""
     relabelled = compute_disruption_labels(frame, thresholds)
     if z is not None and thresholds.novelty_rule == "uzzi":
         cut = (atypicality or {}).get("conventionality_cut")  # null: no work has a z to compare with it
         beside = relabelled.collect().hstack(z)
         relabelled = compute_novelty_labels(beside, thresholds, cut=0.0 if cut is None else cut)
     elif thresholds.novelty_rule == "uzzi":
-        relabelled = relabelled.with_columns(_uzzi_label(thresholds, atypicality or {}))
+        is_scored = pl.col("novelty_score").is_not_null() & pl.col("conventionality_score").is_not_null()
+        relabelled = relabelled.with_columns(pl.when(is_scored).then("novelty_label").alias("novelty_label"))
     else:
         relabelled = compute_novelty_labels(relabelled, thresholds)
     expected = relabelled.collect()
@@ -277,47 +270,6 @@ def _check_labels(
         wrong = frame.filter(~frame[column].eq_missing(expected[column]))["openalex_id"]
         if len(wrong):
             yield f"{split}: {column} of {counted(len(wrong), 'row')} contradicts the score, first {wrong[0]}"
-
-
-def _uzzi_label(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> pl.Expr:
-    """Derive the label of Uzzi's rule from the scores where they decide it; elsewhere take the label that is there.
-
-    A work without both scores has none. If one half is decided and the label contradicts it, the work is called
-    balanced, so that it differs.
-    """
-    label = pl.col("novelty_label")
-    is_scored = pl.col("novelty_score").is_not_null() & pl.col("conventionality_score").is_not_null()
-    tail, high = _halves(thresholds, atypicality)
-    novel, balanced, conventional = map(pl.lit, NOVELTY_LABELS)
-    contradicts_a_half = ((label == novel) & (~tail | high)) | ((label == conventional) & (tail | ~high))
-    stated = pl.when(contradicts_a_half | ~label.is_in(NOVELTY_LABELS)).then(balanced).otherwise(label)
-    label_there = pl.when(label.is_null()).then(balanced).otherwise(stated)
-    return pl.when(is_scored).then(pl.coalesce(uzzi_label(tail, high), label_there)).alias("novelty_label")
-
-
-def _halves(thresholds: LabelThresholds, atypicality: Mapping[str, Any]) -> tuple[pl.Expr, pl.Expr]:
-    """Say of every work of a split whether it has tail novelty, and high conventionality; null: undecided."""
-    novelty, conventionality, label = pl.col("novelty_score"), pl.col("conventionality_score"), pl.col("novelty_label")
-    cut = atypicality.get("conventionality_cut")
-    if cut is None:
-        return pl.lit(None, pl.Boolean), pl.lit(None, pl.Boolean)
-    if score_of(atypicality) == "sigmoid":  # which keeps the order of z
-        at_tail, at_middle = sigmoid(np.array([-thresholds.uzzi_tail_max, cut]))
-        return _above(novelty, at_tail), _above(conventionality, at_middle)
-    # Ranks keep the order within a year, so the works with a half lie above those without. Novel ones have tail
-    # novelty, and so has any work of their year with as high a score.
-    novel, conventional = label == "novel", label == "conventional"
-    return _from_neighbours(novelty, novel, conventional), _from_neighbours(conventionality, conventional, novel)
-
-
-def _above(score: pl.Expr, cut: float) -> pl.Expr:
-    return pl.when((score - cut).abs() > _CLEAR).then(score > cut)
-
-
-def _from_neighbours(score: pl.Expr, has: pl.Expr, has_not: pl.Expr) -> pl.Expr:
-    lowest, highest = score.filter(has).min(), score.filter(has_not).max()
-    year = "publication_year"
-    return pl.when(score >= lowest.over(year)).then(True).when(score <= highest.over(year)).then(False)
 
 
 def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Iterator[str]:
@@ -446,13 +398,6 @@ def kind_of(path: str | Path) -> Kind:
 
     An InputNotFoundError says that nothing is there that this package has written. A VerificationError says that a
     Parquet file is too damaged to tell its kind.
-
-    Example:
-        >>> kind_of("no/such/path")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no/such/path does not exist. Give the path of a release, a corpus, a
-        graph, an export, a file of scores or a background.
     """
     path = Path(path)
     if path.is_dir():

@@ -37,11 +37,6 @@ def render_lines(rows: pl.DataFrame) -> bytes:
     r"""Write the bytes of ``render_jsonl`` many times faster; other threads run meanwhile.
 
     Columns are String, whole numbers, Float64 or List[String], else a TypeError is raised.
-
-    Example:
-        >>> rows = pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [1e-05], "concepts": [["Art", None]]})
-        >>> render_lines(rows)
-        b'{"title":"S\xc3\xa9ance\\u2028one","cd_index":1e-05,"concepts":["Art",null]}\n'
     """
     for name, dtype in rows.schema.items():
         if not (dtype.is_integer() or dtype in (pl.String(), pl.Float64(), pl.List(pl.String()))):

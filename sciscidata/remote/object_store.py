@@ -85,29 +85,16 @@ _REQUEST_BYTES: Final = 32 << 20
 _CHUNK_BYTES: Final = 1 << 20
 _PACED_S: Final = 2.0  # of a paced request: shorter ones keep the pace more evenly
 _LARGEST_TEXT: Final = 1 << 28  # of a manifest
-_LARGEST_PUT: Final = 1 << 28  # bytes in one request, which may have a condition
 _UPLOADS: Final = 4  # parts of a larger object that are on their way together
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
-    """Whether a folder or file is named by a URL.
-
-    Example:
-        >>> is_url("s3://openalex"), is_url("openalex")
-        (True, False)
-    """
+    """Whether a folder or file is named by a URL."""
     return isinstance(place, str) and _URL.match(place) is not None
 
 
 def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> None:
-    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL.
-
-    Example:
-        >>> refuse_url(Path("s3://bucket/cd.parquet"), "out")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: out begins with s3:/, as a URL in a Path does. Give it as text: s3://.
-    """
+    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL."""
     scheme = str(place).partition(":")[0]
     if remedy and (is_url(place) or _URL_AS_PATH.match(str(place))):
         msg = f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}"
@@ -393,32 +380,25 @@ class Store:
     def upload(self, file: Path, key: str, attributes: Mapping[str, str], replaced: Found | None) -> bool:
         """Upload a file, whole or not at all; return False if the store holds something else than ``replaced`` by then.
 
-        Up to 256 MB, the store itself compares. A larger file goes in parts, and is compared right before.
+        A file of more than 32 MB goes in parts.
         """
         import obstore
-        from obstore.exceptions import AlreadyExistsError, GenericError, PreconditionError
+        from obstore.exceptions import BaseError
 
-        is_small = file.stat().st_size <= _LARGEST_PUT
-        how: dict[str, Any] = {"use_multipart": True, "chunk_size": _REQUEST_BYTES, "max_concurrency": _UPLOADS}
-        if is_small:
-            how = {"mode": replaced.version if replaced else "create", "use_multipart": False}
+        if self.find(key) != replaced:
+            return False
 
-        def act() -> bool:
-            problem = None
-            if is_small or self.find(key) == replaced:
-                try:
-                    obstore.put(self._store, key, file, attributes=dict(attributes), **how)
-                    return True
-                except (AlreadyExistsError, GenericError, PreconditionError, FileNotFoundError) as error:
-                    if isinstance(error, GenericError) and "InvalidBlockList" not in str(error):
-                        raise  # Azure says that where the blocks are in a blob already
-                    problem = error
-            stored = self.find(key)  # if an answer was lost, it is there, and the question was repeated in vain
-            if problem and stored == replaced:
-                raise problem
-            return stored is not None and stored.attributes.items() >= attributes.items()
+        def act() -> None:
+            how: Any = {"chunk_size": _REQUEST_BYTES, "max_concurrency": _UPLOADS}
+            try:
+                obstore.put(self._store, key, file, attributes=dict(attributes), **how)
+            except (BaseError, FileNotFoundError):
+                stored = self.find(key)  # if only an answer was lost, it is there
+                if stored is None or not stored.attributes.items() >= attributes.items():
+                    raise
 
-        return self._keep_trying(act, f"{self.bucket}/{key}", "written")
+        self._keep_trying(act, f"{self.bucket}/{key}", "written")
+        return True
 
     def _keep_trying(self, act: Callable[[], _Result], url: str, what: str = "read") -> _Result:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""

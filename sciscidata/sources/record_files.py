@@ -29,7 +29,7 @@ from sciscidata.records.read_lines import (
 )
 from sciscidata.records.work_row import Work, parse_work
 from sciscidata.storage import expand_home, hash_file, real_path
-from sciscidata.storage.decompression import Opener, decompress, open_gzip, open_zstd, skip
+from sciscidata.storage.decompression import decompress, decompress_zstd, open_gzip, skip
 from sciscidata.storage.small_files import OTHER_ENCODING, name_encoding
 
 T = TypeVar("T")
@@ -113,7 +113,7 @@ def read_pieces(
     """
     number = 1
     is_before_all = True  # only empty lines so far
-    blocks = whole_lines(decompressed_chunks(path, advance, limits), limits, gap or Gap(limits))
+    blocks = whole_lines(decompressed_chunks(path, advance), limits, gap or Gap(limits))
     while (block := next(blocks, None)) is not None:
         if isinstance(block, CorruptRecordError):
             yield number, block
@@ -283,25 +283,20 @@ def _is_json(document: bytes) -> bool:
     return True
 
 
-def decompressed_chunks(
-    path: Path, advance: Callable[[float], None] | None = None, limits: ReadLimits = DEFAULT_LIMITS
-) -> Iterator[bytes]:
+def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
     """Read and decompress a file of text; all bytes before a damage are yielded before the error."""
-    chunks = _decompressed(path, advance, limits)
+    chunks = _decompressed(path, advance)
     first = next(chunks, b"")
     if encoding := name_encoding(first):
         raise CorruptRecordError(OTHER_ENCODING.format(encoding))
     yield from chain([first] * bool(first), chunks)
 
 
-def _decompressed(path: Path, advance: Callable[[float], None] | None, limits: ReadLimits) -> Iterator[bytes]:
+def _decompressed(path: Path, advance: Callable[[float], None] | None) -> Iterator[bytes]:
     beginning = next(raw_chunks(path), b"")[:2]
-    opener: Opener | None = None
-    if beginning == b"\x1f\x8b":
-        opener = open_gzip
+    is_gzip = beginning == b"\x1f\x8b"
     # Or one of the sixteen skippable frames of Zstandard, with which pzstd begins.
-    elif beginning == b"\x28\xb5" or (beginning[1:] == b"\x2a" and beginning[0] >> 4 == 5):
-        opener = open_zstd(limits.document_bytes)
+    is_zstd = beginning == b"\x28\xb5" or (beginning[1:] == b"\x2a" and beginning[0] >> 4 == 5)
     n_read = n_out = 0
 
     def read() -> Iterator[bytes]:
@@ -316,16 +311,18 @@ def _decompressed(path: Path, advance: Callable[[float], None] | None, limits: R
         for place, chunk in enumerate(islice(raw_chunks(path), n_read), 1):
             yield from [chunk] if place < n_read else (bytes([byte]) for byte in chunk)
 
-    if opener is None:
+    if not is_gzip and not is_zstd:
         yield from read()
         return
     try:
-        for data in decompress(read(), opener, " here"):
+        for data in decompress(read(), open_gzip, " here") if is_gzip else decompress_zstd(read(), " here"):
             n_out += len(data)
             yield data
     except CorruptRecordError:
         # A decoder returns nothing of the chunk that holds the damage, so decode that one again, byte by byte.
-        for data in decompress(read_again(), opener, " here"):
+        again = read_again()
+        exact = decompress(again, open_gzip, " here") if is_gzip else decompress_zstd(again, " here", exact_from=n_out)
+        for data in exact:
             yield data[max(n_out, 0) :]
             n_out -= len(data)
 

@@ -188,7 +188,7 @@ class RecordsConfig:
         strict: stop at the first corrupt line, instead of counting and reporting it.
         max_line_mb: longest line, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
         max_document_mb: largest JSON document of many lines; a larger one ends the file, because it is held in memory
-            whole. Also the memory that Zstandard may ask for (``zstd --long=31`` needs 2,048).
+            whole.
         max_gap_mb: most MB in a row without a work, or 1,000 lines for each of them; more end the file.
         dates: read publication_date too, for windows by exact dates.
 

@@ -44,14 +44,6 @@ def atomic_folder(
     two renames, the next one puts it back. ``recheck`` is called right before that, and raises if what lies there by
     then may not be replaced. A StorageError says that the disk is full, the folder cannot be written, or, without
     ``overwrite``, something appeared at ``target``. Other errors of the block pass through unchanged.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     with atomic_folder(Path(home) / "result") as folder:
-        ...         _ = (folder / "answer.txt").write_text("42")
-        ...     (Path(home) / "result" / "answer.txt").read_text()
-        '42'
     """
     target = real_path(target)  # through a symbolic link: the link stays, the folder behind it is replaced
     with _workspace_beside(target) as workspace:
@@ -96,14 +88,6 @@ def atomic_file(
     The rest, ``recheck`` too, is as in ``atomic_folder``. Without ``overwrite`` a StorageError is raised if something
     appears at ``target`` meanwhile: the caller has seen that nothing is there. A run that finds its result finished
     calls ``clear_leftovers`` instead.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     with atomic_file(Path(home, "answer.txt")) as path:
-        ...         _ = path.write_text("42")
-        ...     Path(home, "answer.txt").read_text(), len(list(Path(home).iterdir()))
-        ('42', 1)
     """
     target = real_path(target)
     with _workspace_beside(target) as workspace:
@@ -126,14 +110,6 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
     For a folder that no other run writes to. What a killed run left under the hidden name, or a link that somebody put
     there, is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes the result to the
     disk first, so that it survives a failure of the machine.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     with whole_when_done(Path(home, "answer.txt")) as path:
-        ...         _ = path.write_text("42")
-        ...     path.name, [path.name for path in Path(home).iterdir()]
-        ('.answer.txt.tmp', ['answer.txt'])
     """
     unfinished = target.with_name(f".{target.name}.tmp")
     remove_folder(unfinished)
@@ -225,16 +201,6 @@ def clear_leftovers(target: Path) -> None:
     """Mend what killed runs left beside ``target``: remove their half work, restore a folder they put aside.
 
     What a living run has locked stays, and so does everything on a disk without locks.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     workspace = Path(home) / ".result.tmp-0123456789abcdef"
-        ...     (workspace / "old").mkdir(parents=True)
-        ...     (workspace / "lock").touch()
-        ...     clear_leftovers(Path(home) / "result")
-        ...     [entry.name for entry in Path(home).iterdir()]
-        ['result']
     """
     ours = re.compile(re.escape(f".{target.name}.tmp-") + "[0-9a-f]{16}")
     with os.scandir(target.parent) as entries:  # in a crowded folder much quicker than sorted paths

@@ -42,20 +42,6 @@ def resumable_folder(target: Path) -> Generator[Path]:
     full, leaves it for the next one. A run that fails in another way removes it. Before the block begins, a file stays
     if ``note_finished`` noted it and its checksum is the same. A folder stays if this holds for all its files. The rest
     is removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     try:
-        ...         with resumable_folder(Path(home, "result")) as folder:
-        ...             for name in ("first.txt", "second.txt"):
-        ...                 _ = (folder / name).write_text("1")
-        ...             note_finished(folder, "first.txt", file_checksum(folder / "first.txt"))
-        ...             raise KeyboardInterrupt
-        ...     except KeyboardInterrupt:
-        ...         with resumable_folder(Path(home, "result")) as folder:
-        ...             print([path.name for path in folder.iterdir()])
-        ['first.txt']
     """
     target = real_path(target)
     workspace = target.with_name(f".{target.name}.unfinished")
@@ -129,15 +115,6 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
     reads. It is compared before the folder is used again. A damaged or unfinished folder is made again, with a warning
     in the log. Two runs may make it at the same time: the first one counts. Errors of ``make`` pass through; a
     StorageError says that the disk is full, or the folder cannot be written.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     for _ in range(2):
-        ...         made = cached_folder(Path(home, "sum-2-3"), lambda folder: print((folder / "5").write_text("")))
-        ...     sorted(path.name for path in made.iterdir())
-        0
-        ['5', 'SHA256SUMS']
     """
     refuse_link(target)
     was_there = target.exists()  # asked first: another run may be about to make it

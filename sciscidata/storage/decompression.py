@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import zstandard
+import pyarrow as pa
 from isal import isal_zlib  # inflates twice as fast as zlib
 
-from sciscidata.errors import CorruptRecordError
+from sciscidata.errors import CorruptRecordError, SciSciDataError
 
 #: The largest piece that is handed out; ten times what a read of real records gives.
 PIECE_BYTES: Final = 4 << 20
@@ -18,13 +19,11 @@ PIECE_BYTES: Final = 4 << 20
 _FIRST_BYTES: Final = 4 << 10
 _MOST_BYTES: Final = 1 << 20
 
-_ZSTD_BLOCK_BYTES: Final = 128 << 10  # no block of Zstandard gives more (RFC 8878, 3.1.1.2.4)
-_ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
-_ERRORS: Final = (zlib.error, zstandard.ZstdError, isal_zlib.error)
+_ERRORS: Final = (zlib.error, isal_zlib.error)
 
 
 class Decoder(Protocol):
-    """Decodes one member or frame, like ``zlib.decompressobj``."""
+    """Decodes one member, like ``zlib.decompressobj``."""
 
     @property
     def eof(self) -> bool: ...  # noqa: D102
@@ -39,16 +38,10 @@ Opener = Callable[[], Decoder]
 
 
 def decompress(chunks: Iterable[bytes], opener: Opener, where: str = "") -> Iterator[bytes]:
-    """Decompress members or frames that follow each other, at most 4 MB at a time.
+    """Decompress members of gzip that follow each other, at most 4 MB at a time.
 
     ``opener`` makes the decoder of one member. A CorruptRecordError says while reading that the data is damaged or cut
     off, and names a place: ``where``, for example " here".
-
-    Example:
-        >>> import gzip
-        >>> bomb = gzip.compress(bytes(20_000_000))
-        >>> len(bomb) < 20_000, max(map(len, decompress([bomb], open_gzip)))
-        (True, 4194304)
     """
     decoder: Decoder | None = None
     size = _FIRST_BYTES
@@ -119,140 +112,50 @@ def open_fast_gzip() -> Decoder:
     return isal_zlib.decompressobj(wbits=31)
 
 
-def open_zstd(max_window: int) -> Opener:
-    """Return a function that makes decoders of Zstandard frames, each with at most ``max_window`` bytes in memory."""
-    # One for all frames of a file: making one takes longer than decoding a short frame.
-    context = zstandard.ZstdDecompressor(max_window_size=1 << 31)
-    return lambda: ZstdFrame(context, max_window)
+class _Chunks(io.RawIOBase):
+    """A file of the chunks that it is made of."""
+
+    def __init__(self, chunks: Iterable[bytes]) -> None:
+        self._chunks, self._rest = iter(chunks), b""
+
+    def readable(self) -> bool:
+        """Return True: pyarrow asks."""
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """Return at most ``size`` bytes of one chunk."""
+        given = self._rest or next(self._chunks, b"")
+        self._rest = given[size:]
+        return given[:size]
 
 
-class ZstdFrame:
-    """A frame of Zstandard, or a skippable one, behind the interface of ``zlib.decompressobj``.
+def decompress_zstd(chunks: Iterable[bytes], where: str = "", *, exact_from: int | None = None) -> Iterator[bytes]:
+    """Decompress frames of Zstandard as ``decompress`` does members; a frame may need 128 MB of memory.
 
-    The library returns everything that a piece of input gives, which may be 32,000 times as much. So this class follows
-    the blocks of the frame (RFC 8878). It hands over only as many as can give what is asked for. A frame that needs a
-    larger window than ``max_window`` raises a CorruptRecordError in ``decompress``.
-
-    Example:
-        >>> bomb = zstandard.ZstdCompressor().compress(bytes(20_000_000))
-        >>> len(bomb) < 1_000, max(map(len, decompress([bomb], open_zstd(1 << 27))))
-        (True, 4194304)
+    From ``exact_from`` on it gives single bytes, so that none before a damage is lost.
     """
-
-    def __init__(self, context: zstandard.ZstdDecompressor, max_window: int) -> None:
-        self.eof = False
-        self.unused_data = b""
-        self.unconsumed_tail = b""
-        self._context = context
-        self._decoder: Any = None
-        self._max_window = max_window
-        self._head = b""  # the beginning of a header that is not whole yet
-        self._left = 0  # bytes of a block, a checksum or a skippable frame that are still to come
-        self._is_skippable = False
-        self._is_walked = True  # False where it is no frame: the library says what is wrong
-        self._is_last = False  # whether the present block is the last
-        self._has_checksum = False
-
-    def decompress(self, data: bytes | memoryview, max_length: int, /) -> bytes:
-        """Return at most ``max_length`` bytes, but always the whole of one block."""
-        view, at, head = memoryview(data), 0, b""
-        if self._decoder is None and not self._is_skippable:
-            at = self._read_frame_header(view)
-            if self._decoder is None and not self._is_skippable:
-                return b""
-            head, self._head = self._head, b""
-        if self._is_skippable:
-            step = min(self._left, len(view) - at)
-            self._left -= step
-            self.eof = not self._left
-            self.unused_data = bytes(view[at + step :])
-            return b""
-        end = self._walk(view, at, max(max_length // _ZSTD_BLOCK_BYTES, 1)) if self._is_walked else len(view)
-        assert self._decoder is not None
-        given: bytes = self._decoder.decompress(head + bytes(view[at:end]) if head else view[:end])
-        self.eof = self._decoder.eof
-        behind = bytes(view[end:])
-        self.unused_data = self._decoder.unused_data + behind if self.eof else b""
-        self.unconsumed_tail = b"" if self.eof else behind
-        return given
-
-    def _read_frame_header(self, view: memoryview) -> int:
-        """Read the header, or its beginning, and return the place behind it."""
-        at = 0
-        while len(self._head) < (size := _frame_header_bytes(self._head)):
-            taken = bytes(view[at : at + size - len(self._head)])
-            if not taken:
-                return at
-            self._head += taken
-            at += len(taken)
-        self._is_skippable = _is_skippable(self._head)
-        if self._is_skippable:
-            self._left = int.from_bytes(self._head[4:8], "little")
-            return at
-        self._is_walked = self._head[:4] == _ZSTD_MAGIC
-        if self._is_walked:
-            self._has_checksum = bool(self._head[4] & 4)
-            window = _window_bytes(self._head)
-            if window > self._max_window:
-                msg = (
-                    f"the Zstandard data needs a window of {window / (1 << 20):,.0f} MB in memory, and the limit is "
-                    f"{self._max_window >> 20:,} MB. If you trust the file, raise RecordsConfig.max_document_mb"
-                )
-                raise CorruptRecordError(msg)
-        self._decoder = self._context.decompressobj()
-        return at
-
-    def _walk(self, view: memoryview, at: int, n_blocks: int) -> int:
-        """Pass over at most ``n_blocks`` blocks; return the place to stop at."""
-        while at < len(view):
-            if self._left:
-                step = min(self._left, len(view) - at)
-                self._left -= step
-                at += step
-                if not self._left:
-                    n_blocks -= 1
-                    if not n_blocks:
-                        break
-            elif not self._is_last:
-                at = self._read_block_header(view, at)
-            elif self._has_checksum:
-                self._left, self._has_checksum = 4, False
-            else:
-                break
-        return at
-
-    def _read_block_header(self, view: memoryview, at: int) -> int:
-        taken = bytes(view[at : at + 3 - len(self._head)])
-        self._head += taken
-        if len(self._head) == 3:
-            header = int.from_bytes(self._head, "little")
-            self._head = b""
-            self._is_last = bool(header & 1)
-            self._left = 1 if header >> 1 & 3 == 1 else header >> 3  # one byte stands for a run of it
-        return at + len(taken)
+    n_given = 0
+    with pa.CompressedInputStream(pa.PythonFile(_Chunks(chunks), "r"), "zstd") as stream:
+        while True:
+            left = PIECE_BYTES if exact_from is None else min(exact_from - n_given, PIECE_BYTES)
+            try:
+                piece = stream.read(max(left, 1))
+            except SciSciDataError:  # the chunks cannot be read
+                raise
+            except OSError as error:
+                raise CorruptRecordError(_explain_zstd(str(error), where)) from error
+            if not piece:
+                return
+            n_given += len(piece)
+            yield piece
 
 
-def _is_skippable(head: bytes) -> bool:
-    return head[1:4] == b"\x2a\x4d\x18" and head[0] >> 4 == 5
-
-
-def _frame_header_bytes(head: bytes) -> int:
-    """Return the size of a frame's header, as far as its beginning tells."""
-    if len(head) < 5:
-        return 5
-    if _is_skippable(head):
-        return 8
-    if head[:4] != _ZSTD_MAGIC:
-        return 5
-    is_single = head[4] >> 5 & 1
-    return 5 + (1 - is_single) + (0, 1, 2, 4)[head[4] & 3] + (is_single, 2, 4, 8)[head[4] >> 6]
-
-
-def _window_bytes(head: bytes) -> int:
-    """Return how many bytes of output a frame asks a decoder to keep."""
-    kind = head[4] >> 6
-    if not head[4] >> 5 & 1:
-        base = 1 << 10 + (head[5] >> 3)
-        return base + base // 8 * (head[5] & 7)
-    size = (1, 2, 4, 8)[kind]
-    return int.from_bytes(head[-size:], "little") + (256 if kind == 1 else 0)
+def _explain_zstd(reason: str, where: str) -> str:
+    if "Truncated" in reason:
+        return f"the compressed file ends too early{where}: it was cut off"
+    if "too much memory" in reason:
+        return (
+            f"the Zstandard data needs a window of more than 128 MB in memory{where}. If you trust the file, pack it "
+            "anew: zstd -d --long=31, and then zstd"
+        )
+    return f"the compressed data is damaged{where} ({reason.rpartition(': ')[2]})"

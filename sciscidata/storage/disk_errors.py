@@ -63,14 +63,7 @@ def about_os_error(error: OSError) -> str | None:
 
 @contextmanager
 def errors_about(target: Path, hint: str = "") -> Generator[None]:
-    """Turn what fails because of the disk of ``target`` into a StorageError; other errors pass through unchanged.
-
-    Example:
-        >>> with errors_about(Path("out/result")):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        sciscidata.errors.StorageError: cannot write out/result: No space left on device. Free some disk space, ...
-    """
+    """Turn what fails because of the disk of ``target`` into a StorageError; other errors pass through unchanged."""
     try:
         yield
     except BaseException as error:  # Polars' panics are no Exception

@@ -35,12 +35,6 @@ def try_lock(file: IO[str]) -> bool:
     Return False if another process on any machine holds it.
 
     An OSError says that the disk knows no locks.
-
-    Example:
-        >>> from tempfile import NamedTemporaryFile
-        >>> with NamedTemporaryFile("w") as mine, Path(mine.name).open("w") as other:
-        ...     try_lock(mine), try_lock(other)
-        (True, False)
     """
     from filelock import lock_descriptor  # 15 ms that only a run that writes has to spend
 
@@ -59,14 +53,6 @@ def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
     """Keep other runs out of an existing folder until the block ends, by a lock on its file ``.lock``.
 
     If another run holds it, ``refusal`` is raised immediately. On a disk without locks no run is kept out.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home, hold_folder(Path(home), RuntimeError("in use")):
-        ...     with hold_folder(Path(home), RuntimeError("in use")):
-        ...         pass
-        Traceback (most recent call last):
-        RuntimeError: in use
     """
     with open_lock(folder / ".lock") as lock:
         is_ours = True

@@ -36,15 +36,7 @@ class ChecksumError(Exception):
 
 
 def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) -> None:  # noqa: ANN401 (pyarrow's own)
-    """Write a frame to a path or an open file, with a checksum on every page and options of ``pyarrow`` over ours.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     write_parquet(pl.DataFrame({"n": [1, 2]}), Path(home, "n.parquet"))
-        ...     read_parquet(Path(home, "n.parquet"))["n"].to_list()
-        [1, 2]
-    """
+    """Write a frame to a path or an open file, with a checksum on every page and options of ``pyarrow`` over ours."""
     pq.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()), path, **CHECKED | options)
 
 
@@ -66,15 +58,7 @@ def is_parquet(path: Path) -> bool:
 
 
 def sum_groups(file: IO[bytes]) -> list[str]:
-    """Return a CRC-32 (8 hex digits) for each row group of an open file, and one for its footer at the end.
-
-    Example:
-        >>> import io
-        >>> file = io.BytesIO()
-        >>> write_parquet(pl.DataFrame({"n": range(5)}), file, row_group_size=2)
-        >>> len(sum_groups(file))
-        4
-    """
+    """Return a CRC-32 (8 hex digits) for each row group of an open file, and one for its footer at the end."""
     bounds = _bounds(file, pq.read_metadata(file))
     return [_sum(file, start, end) for start, end in pairwise([*bounds, file.seek(0, 2)])]
 
@@ -102,17 +86,6 @@ def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
 
     ``sums`` is the result of ``sum_groups`` when it was written. A ChecksumError says that the footer is damaged, an
     OSError or a pyarrow.ArrowException that the file cannot be read.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     path = Path(home, "n.parquet")
-        ...     write_parquet(pl.DataFrame({"n": range(5)}), path, row_group_size=2)
-        ...     with path.open("rb") as file:
-        ...         sums = sum_groups(file)
-        ...     with open_groups(path, sums) as groups:
-        ...         [groups.read(group, ["n"])["n"].to_list() for group in range(3)]
-        [[0, 1], [2, 3], [4]]
     """
     with path.open("rb") as file:
         # Compared before it is parsed: a damaged footer may claim anything.

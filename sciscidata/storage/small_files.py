@@ -92,17 +92,6 @@ def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
     """Read a file of at most ``most_bytes`` bytes.
 
     An OSError says in its ``strerror`` that it cannot be read, is a pipe or a device, or is larger.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     file = Path(home, "settings.toml")
-        ...     _ = file.write_text("seed = 0")
-        ...     try:
-        ...         read_whole(file), read_whole(file, 5)
-        ...     except OSError as error:
-        ...         print(error.strerror)
-        it has more than 5 bytes, too many for this kind of file
     """
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening says of a folder what it is

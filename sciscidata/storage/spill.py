@@ -17,16 +17,7 @@ _LZ4 = pa.ipc.IpcWriteOptions(compression="lz4")
 
 
 class RowSpool:
-    """Writes rows to Arrow files ``{stem}-{number}.arrow``, one for each number. Those of a number keep their order.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     with RowSpool(Path(home), "rows") as spool:
-        ...         spool.add(pl.DataFrame({"a": [7, 8, 9]}), np.array([1, 0, 1]))
-        ...     pl.read_ipc(spool.path(1))["a"].to_list(), spool.path(2).exists()
-        ([7, 9], False)
-    """
+    """Writes rows to Arrow files ``{stem}-{number}.arrow``, one for each number. Those of a number keep their order."""
 
     def __init__(self, folder: Path, stem: str) -> None:
         self._folder, self._stem = folder, stem
@@ -61,15 +52,6 @@ class DiskSort:
     """Sorts rows that exceed memory; ``folder`` holds them meanwhile, in sorted runs that are merged.
 
     Memory: about three times ``run_bytes``, then ``batch_bytes`` for each run.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     rows = DiskSort(["a"], Path(home), run_bytes=1)
-        ...     for batch in ([4, 1], [2], [3, 0]):
-        ...         rows.add(pl.DataFrame({"a": batch}))
-        ...     [batch["a"].to_list() for batch in rows.merge()]
-        [[0, 1, 2], [3], [4]]
     """
 
     def __init__(

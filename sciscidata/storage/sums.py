@@ -31,16 +31,6 @@ def sealed_file(target: Path) -> Generator[Path]:
     """Give a path to write to, as ``atomic_file`` does, and enter the SHA-256 of the file in SHA256SUMS.
 
     A run that is killed on the way leaves the older file or the new one. Either is in the list.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     with sealed_file(Path(home, "run.json")) as path:
-        ...         _ = path.write_text("{}")
-        ...     check_sealed(Path(home, "run.json"))
-        ...     _ = Path(home, "run.json").write_text("[]")
-        ...     find_changed(Path(home))
-        ['run.json']
     """
     with atomic_file(target) as unfinished:
         yield unfinished

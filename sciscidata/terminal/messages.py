@@ -117,14 +117,7 @@ def find_unknown(
 
 
 class TextRecord(logging.LogRecord):
-    r"""A log record whose message is safe text, for every handler.
-
-    Example:
-        >>> TextRecord("sciscidata", logging.INFO, "", 0, "reusing %s", ("a\x1b[2J\nb",), None).getMessage()
-        'reusing a\\x1b[2J\\nb'
-        >>> TextRecord("tinker_cookbook", logging.INFO, "", 0, "\x1b[33mtoken\x1b[0m", (), None).getMessage()
-        'token'
-    """
+    r"""A log record whose message is safe text, for every handler."""
 
     def __init__(self, *facts: Any, **more: Any) -> None:  # noqa: ANN401
         super().__init__(*facts, **more)

@@ -20,12 +20,7 @@ _PAUSE_S: Final = 0.5
 
 @contextmanager
 def name_steps(*names: str) -> Generator[None]:
-    """Name the steps of a run, in their order; ``begin_step`` says which one begins.
-
-    Example:
-        >>> with name_steps("read", "write"):
-        ...     begin_step("write")  # logs: step 2/2: write
-    """
+    """Name the steps of a run, in their order; ``begin_step`` says which one begins."""
     token = _steps.set(names)
     try:
         yield

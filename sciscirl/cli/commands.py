@@ -14,12 +14,11 @@ from sciscidata.options.parser import OptionParser
 from sciscidata.terminal.messages import printable
 from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab_parts import LAB_COMMANDS, load_part
+from sciscirl.lab_parts import LAB_COMMANDS, SHORT_NAMES, load_part
 
 if TYPE_CHECKING:
     import sciscirl.evaluation.evaluate
     import sciscirl.options
-    import sciscirl.runs.model_files
 
 _Run = TypeVar("_Run", bound="sciscirl.options.Run[sciscirl.options.RunOptions]")
 
@@ -67,7 +66,7 @@ def _train(
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
     local: partial[sciscirl.options.LocalTrainOptions],
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "local"] = "tinker",
 ) -> None:
@@ -98,7 +97,7 @@ def train(
 def sft(
     tinker: partial[sciscirl.options.TinkerSftOptions],
     peft: partial[sciscirl.options.PeftSftOptions],
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "peft"],
 ) -> None:
@@ -127,7 +126,7 @@ def sft(
 
 def evaluate(
     config: partial[sciscirl.evaluation.evaluate.EvaluationConfig],
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     baselines: bool = False,
     from_predictions: Path | None = None,
@@ -195,8 +194,6 @@ def call_words(name: str, words: Sequence[str]) -> None:
 
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:
     """Put folders in the place of short names of models and of GGUF files; a dry run fetches nothing."""
-    from sciscirl.runs.model_files import SHORT_NAMES
-
     named = {name: str(values[name]) for name in ("model", "local_model") if values.get(name) is not None}
     named = {name: source for name, source in named.items() if source in SHORT_NAMES or source.endswith(".gguf")}
     is_dry = bool(values.get("dry_run"))

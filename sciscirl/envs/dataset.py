@@ -6,17 +6,15 @@ import hashlib
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import KW_ONLY, dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from itertools import product
 from typing import Any, Final, overload
 
 import chz
 from chz.mungers import if_none
-from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.renderers import Renderer
-from tinker_cookbook.rl.rollout_strategy import FailFast, RolloutResult, RolloutStrategy
-from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, RLDatasetBuilder
+from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
 from sciscirl.envs.class_share_penalty import SHARE_WINDOW, ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
@@ -26,7 +24,6 @@ from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.options import Run, RunOptions
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
-from sciscirl.runs.nucleus import limit_tokens
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import (
     HELD_OUT_SEED,
@@ -204,61 +201,6 @@ class LabelDataset(RLDataset):
         return (len(self.papers) + (self.batch_size - 1 if self.keep_rest else 0)) // self.batch_size
 
 
-@dataclass(frozen=True)
-class DynamicSampling(RolloutStrategy):
-    """Samples a group again, on the next of its spare papers, while its rewards are all equal.
-
-    The cookbook drops constant groups (``remove_constant_reward_groups``). Its asynchronous mode waits for others. Its
-    synchronous mode trains on what is left, so this strategy fills the batch there. Spare papers are of the same class,
-    so the classes keep their shares. Taking any next paper would favour the classes that the model is unsure about. If
-    the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are neither trained
-    on nor logged. ``inner`` collects the answers of one group.
-
-    Source: dynamic sampling, Yu et al. 2025 (DAPO), arXiv:2503.14476.
-    """
-
-    inner: RolloutStrategy = field(default_factory=FailFast)
-
-    @property
-    def catches_group_errors(self) -> bool:
-        """As the inner strategy."""
-        return self.inner.catches_group_errors
-
-    async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
-        """Collect the answers to a paper, or to the first of its spares whose rewards differ."""
-        if not isinstance(env_group_builder, LabelGroupBuilder):
-            return await self.inner.execute(env_group_builder, policy)
-        spares, alone = env_group_builder.spares, replace(env_group_builder, spares=())
-        result = await self.inner.execute(alone, policy)
-        for paper in spares:
-            rewards = {sum(step.reward for step in trajectory.transitions) for trajectory in result.trajectories}
-            if len(rewards) > 1:
-                break
-            result = await self.inner.execute(replace(alone, paper=paper), policy)
-        return result
-
-
-@dataclass(frozen=True)
-class NucleusSampling(RolloutStrategy):
-    """Samples from the most probable tokens that together have the share ``top_p``, then as ``inner``.
-
-    The cookbook's loop passes only a temperature to the sampler. A server may state log-probabilities of all tokens.
-    Then the loss corrects for a policy that is not quite the one that sampled.
-    """
-
-    top_p: float
-    inner: RolloutStrategy = field(default_factory=FailFast)
-
-    @property
-    def catches_group_errors(self) -> bool:
-        """As the inner strategy."""
-        return self.inner.catches_group_errors
-
-    async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
-        """Collect the answers to a paper."""
-        return await self.inner.execute(env_group_builder, limit_tokens(policy, self.top_p))
-
-
 @chz.chz
 class LabelDatasetBuilder(RLDatasetBuilder):
     """From a release to the training batches and the held-out ones.
@@ -274,7 +216,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         seed: of the order.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
         interleave: as in ``order_papers``.
-        n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop.
+        n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop (``sampling.py``).
         share_window: as ``window`` in ShareTracker, for a reward with a batch term only.
         run: the folder of the run; the answers of earlier steps are read back from its rollouts.
         first_step: the step at which the run begins or continues.

@@ -23,9 +23,8 @@ import polars as pl
 from msgspec import Meta
 
 from sciscidata.errors import StorageError
-from sciscidata.options.checks import PositiveInt
+from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.storage import real_path
-from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
@@ -36,6 +35,7 @@ from sciscirl.metrics.predictions import find_target, read_predictions, write_pr
 from sciscirl.options import (
     OF_EVALUATION,
     AnswersBy,
+    Precision,
     PriorCorrection,
     TaskOptions,
     Threads,
@@ -46,8 +46,6 @@ from sciscirl.presets import Preset, Temperature, describe_rules, find_preset, r
 from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
-    expand_home,
-    find_adapter,
     find_ceiling,
     find_checkpoint,
     find_eval_split,
@@ -57,11 +55,11 @@ from sciscirl.runs.folder import (
     locked_folder,
     name_run,
     note_test_look,
+    read_facts,
     refuse_release,
     write_json,
 )
 from sciscirl.runs.lineage import render_start
-from sciscirl.runs.model_files import RUN_CONFIG, Precision, find_base_model
 from sciscirl.task.papers import (
     PAIRS,
     VOCABULARIES,
@@ -76,7 +74,7 @@ from sciscirl.task.papers import (
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
-    from sciscirl.evaluation.evaluator import LabelEvaluator, LabelScoring
+    from sciscirl.evaluation.evaluator import LabelEvaluator
 
 PREDICTIONS_FILE: Final = "predictions.parquet"
 METRICS_FILE: Final = "metrics.json"
@@ -88,6 +86,11 @@ OUT_OPTION: Final = "folder: EvaluationConfig.out"
 _NAMES: Final = {**OF_EVALUATION, "batch_size": "", "seed": ""}
 #: Options that a server does not take.
 _LOCAL: Final = ("batch_size", "dtype", "n_threads")
+#: Options that a server of messages does not take.
+_NOT_IN_CHAT: Final = (
+    *("run", "local_model", "checkpoint", "base_url", "renderer", "group_size", "max_paper_tokens"),
+    *("prior_correction", "challenger", "judge", *_LOCAL),
+)
 _log = logging.getLogger(__name__)
 
 
@@ -110,6 +113,8 @@ class EvaluationConfig(TaskOptions):
             is the base model, or on a server the weights of ``load_checkpoint``.
         renderer: the chat format; None: the model's own, without thinking.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
+        chat_url: an OpenAI-compatible server with the model, like http://127.0.0.1:8000/v1. It gets OPENAI_API_KEY.
+            The same command goes on where it stopped.
         temperature: of sampling, 0 is greedy; None: that of the evaluations of the preset.
         top_p: of sampling, from the most probable tokens with this share; None: the preset's.
         n_papers: evaluate only so many papers, each class in its share; None: all.
@@ -141,6 +146,7 @@ class EvaluationConfig(TaskOptions):
     step: Annotated[int, Meta(ge=0)] | None = None
     renderer: str | None = None
     base_url: str | None = None
+    chat_url: str | None = None
     temperature: Temperature | None = None
     top_p: TopP | None = None
     n_papers: PositiveInt | None = None
@@ -164,6 +170,8 @@ class EvaluationConfig(TaskOptions):
             what = "run" if self.run is not None else "local_model"
             msg = f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
             raise SciSciRLError(msg)
+        if self.chat_url is not None:
+            _check_chat(self)
         if self.step is not None and self.run is None:
             msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
             raise SciSciRLError(msg)
@@ -189,6 +197,17 @@ class EvaluationConfig(TaskOptions):
         """The folder below which the results of the baselines go: all of a release go to one place."""
         is_named = self.out == self._default_out and (self.run or self.local_model or self.checkpoint or self.model)
         return self.out.parent if is_named else self.out
+
+
+def _check_chat(config: EvaluationConfig) -> None:
+    if config.model is None:
+        msg = "EvaluationConfig.chat_url needs the name of the model on that server: model=...."
+        raise SciSciRLError(msg)
+    given = [name for name in _NOT_IN_CHAT if getattr(config, name) is not None]
+    given += ["answers"] if config.answers == "logprobs" else []
+    if given:
+        msg = f"EvaluationConfig.{given[0]} has no effect: chat_url=... only sends messages. Leave one of them out."
+        raise SciSciRLError(msg)
 
 
 def _check_answers(config: EvaluationConfig, answers: AnswersBy) -> None:
@@ -225,10 +244,12 @@ async def evaluate_model(
 
     check_unused(config.out)
     subject = find_subject(config)
+    if config.chat_url is not None:
+        return await load_part("evaluate_on_chat_server")(config, subject, stated)
     _compare_releases(subject, config.release)
     preset, base = subject.preset, subject.preset.model
     if subject.local_model is not None:
-        base = find_base_model(subject.local_model)
+        base = load_part("find_base_model")(subject.local_model)
     else:
         if given := [name for name in _LOCAL if getattr(config, name) is not None]:
             msg = f"EvaluationConfig.{given[0]} has no effect: the model is on a server, which decides. Leave it out."
@@ -316,7 +337,7 @@ def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     return read_part(config.release, part, target=rules.target, with_chances=rules.is_weighed, **asked)
 
 
-def _find_scoring(config: EvaluationConfig, subject: Subject) -> LabelScoring | None:
+def _find_scoring(config: EvaluationConfig, subject: Subject) -> Any:  # noqa: ANN401 (LabelScoring of the lab)
     """Say how labels are scored; None: answers are sampled."""
     answers = config.answers or subject.answers
     _check_answers(config, answers)
@@ -396,27 +417,15 @@ class _Settings(msgspec.Struct):
     answers: AnswersBy = "sampled"
 
 
-class _Release(msgspec.Struct):
-    manifest_sha256: str
-
-
-class _RunFacts(msgspec.Struct):
-    settings: _Settings
-    release: _Release
-
-
 def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
-    path = folder / RUN_FILE
-    if not path.is_file():
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
-        raise SciSciRLError(msg)
+    content = read_facts(folder)
     try:
-        content: Any = read_json(path)
-        facts = msgspec.convert(content, _RunFacts)
-        settings, is_here = facts.settings, is_local(content["settings"])
+        settings, is_here = msgspec.convert(content["settings"], _Settings), is_local(content["settings"])
         preset = recall_preset(content["settings"])
-    except (OSError, ValueError, LookupError, TypeError, SciSciRLError) as error:
-        msg = f"{path} does not describe a training run ({type(error).__name__}: {error}). Give the folder of another."
+        trained_on = check_value("manifest_sha256", content["release"].get("manifest_sha256"), str, SciSciRLError)
+    except (ValueError, LookupError, TypeError, SciSciRLError) as error:
+        what = f"{type(error).__name__}: {error}"
+        msg = f"{folder / RUN_FILE} does not describe a training run ({what}). Give the folder of another."
         raise SciSciRLError(msg) from error
     if settings.target is not None:
         own_name = (settings.own_label or {}).get("name", settings.target)
@@ -427,20 +436,20 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
             msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
             raise SciSciRLError(msg)
         preset = replace(preset, rules=replace(preset.rules, target=target))
-    start = settings.load_checkpoint if step == 0 else None
-    is_base = step == 0 and start is None and not is_here
-    if step == 0 and is_here:
-        weights = _find_begin_here(folder, content)
-    elif start is not None:
-        weights = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
-    else:
-        weights = None if step is None or is_base else _find_weights(folder, step)
+    checkpoint = _find_weights(folder, step) if step else None
+    local_model: Path | None = None
+    if is_here:
+        local_model, checkpoint = load_part("find_local_weights")(folder, content, step, checkpoint), None
+    elif step is None:
+        checkpoint = _find_checkpoint(folder)
+    elif step == 0 and (start := settings.load_checkpoint) is not None:
+        checkpoint = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
     return Subject(
         preset=preset,
         renderer_name=settings.renderer,
-        checkpoint=None if is_here or is_base else weights or _find_checkpoint(folder),
-        local_model=(Path(weights) if weights else find_adapter(folder)) if is_here else None,
-        trained_on=facts.release.manifest_sha256,
+        checkpoint=checkpoint,
+        local_model=local_model,
+        trained_on=trained_on,
         n_train=settings.n_train,
         n_held_out=settings.n_held_out,
         eval_split=find_eval_split(folder),
@@ -472,25 +481,6 @@ def _find_weights(folder: Path, step: int) -> str:
         msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
         raise SciSciRLError(msg)
     return kept[step]
-
-
-def _find_begin_here(folder: Path, facts: Mapping[str, Any]) -> str:
-    """Find what a run on this machine began with: weights of another run, or the base model as it is."""
-    settings, begun_from = facts["settings"], facts.get("begun_from")
-    if begun_from:
-        start = expand_home(str(read_json(folder / RUN_CONFIG)["load_checkpoint"])) / begun_from["path"]
-        if start.is_dir():
-            return str(start)
-        msg = f"{folder} began with {start}, which is gone. Put it back, or choose another step."
-    elif settings.get("quantize") == "none" and Path(settings["model"]).is_dir():
-        return settings["model"]
-    else:
-        how = " in four bits" if settings.get("quantize") == "nf4" else ""
-        msg = (
-            f"{folder} began with {settings['model']}{how}, which cannot be asked without an adapter: only a folder "
-            "with a model as it is can. Choose another step, or evaluate such a folder: local_model=..."
-        )
-    raise SciSciRLError(msg)
 
 
 def _compare_releases(subject: Subject, release: Path) -> None:
@@ -600,7 +590,7 @@ def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:
 
 def render_end(run: Path) -> str:
     """Write the last evaluation of a training run in one line, and what is doubtful about it."""
-    split, facts = find_eval_split(run), read_json(run / RUN_FILE)
+    split, facts = find_eval_split(run), read_facts(run)
     files = (run / "predictions").glob(f"{split}_*.parquet")
     by_step = {int(path.stem.removeprefix(f"{split}_")): path for path in files}
     if not by_step:

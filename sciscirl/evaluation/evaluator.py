@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 import tinker
@@ -21,14 +22,14 @@ from tinker_cookbook.utils import logtree
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
-from sciscirl.errors import ReleaseError
+from sciscirl.envs.sampling import limit_tokens
+from sciscirl.errors import CollapseError, ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema, write_predictions
-from sciscirl.presets import Preset
-from sciscirl.runs.folder import find_rollouts
-from sciscirl.runs.nucleus import limit_tokens
+from sciscirl.options import Run, RunOptions, SftOptions
+from sciscirl.runs.folder import find_rollouts, open_store
 from sciscirl.task.papers import Paper, Target, open_release
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
@@ -37,28 +38,6 @@ if TYPE_CHECKING:
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
 _log = logging.getLogger(__name__)
-
-
-#: Predictions, and by label the mean probability that was divided out.
-_Scored = tuple[pl.DataFrame, dict[str, float]]
-
-
-class LabelScoring(Protocol):
-    """Asks a model for its probability of each label; the lab has it (``make_scoring``)."""
-
-    prior_papers: tuple[Paper, ...]
-
-    async def ask_server(
-        self, client: tinker.SamplingClient, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
-    ) -> _Scored:
-        """Ask a server."""
-        ...
-
-    async def ask_completer(
-        self, policy: TokenCompleter, papers: Sequence[Paper], rules: TaskRules, renderer: Renderer
-    ) -> _Scored:
-        """Ask a completer of tokens that has a model."""
-        ...
 
 
 class LabelEvaluator(RLTestSetEvaluator):
@@ -73,7 +52,8 @@ class LabelEvaluator(RLTestSetEvaluator):
     asked for its probability of each label, and writes nothing. With the ceiling of the labels, metrics say how far
     they have come. ``predictions`` has one row for each answer of the last
     evaluation. ``judged`` has step and metrics of the last one that did not end the run, ``prior`` what was divided
-    out. At ``end_step`` it judges nothing. The cookbook's loop of 0.6.1 asks there, before it has saved the last
+    out. Where ``is_concurrent``, training goes on meanwhile, and a further call waits for the last one first. At
+    ``end_step`` it judges nothing. The cookbook's loop of 0.6.1 asks there, before it has saved the last
     weights; the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
     ReleaseError if there is no paper, SciSciRLError if no valid answer fits into ``max_tokens``.
     """
@@ -92,7 +72,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
         opponents: Any = None,  # noqa: ANN401 (Opponents of the adversarial task)
-        scoring: LabelScoring | None = None,
+        scoring: Any = None,  # noqa: ANN401 (LabelScoring of the lab)
         ceiling: Mapping[str, float] | None = None,
     ) -> None:
         if not papers:
@@ -133,6 +113,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
         self.end_step: int | None = None
         self.is_taught = False
+        self.is_concurrent = False
+        self._running: tuple[int, asyncio.Task[None]] | None = None
 
     async def __call__(
         self,
@@ -141,19 +123,32 @@ class LabelEvaluator(RLTestSetEvaluator):
         rollout_summary_export: RolloutSummaryExportConfig | None = None,
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
-        """Judge a model on a Tinker server; see ``eval_token_completer``."""
-        if self.is_left_out(rollout_summary_export):
+        """Judge a model on a Tinker server, or begin to; see ``eval_token_completer``."""
+        export = rollout_summary_export
+        await self.finish()
+        if export is not None and export.iteration == self.end_step:
             return {}
-        if self.scoring is not None:
-            asked = self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
-            return await self._conclude_scoring(asked, rollout_summary_export)
-        policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
-        policy = limit_tokens(policy, self.top_p)
-        return await self.eval_token_completer(policy, rollout_summary_export=rollout_summary_export, store=store)
+        if export is None or store is None or not self.is_concurrent:
+            return await self._ask(sampling_client, export, store)
 
-    def is_left_out(self, export: RolloutSummaryExportConfig | None) -> bool:
-        """Say whether this is the step at which nothing is judged."""
-        return export is not None and export.iteration == self.end_step
+        async def judge() -> None:
+            store.write_metrics(await self._ask(sampling_client, export, store), step=export.iteration)
+
+        self._running = export.iteration, asyncio.create_task(judge())
+        return {}
+
+    async def _ask(
+        self,
+        client: tinker.SamplingClient,
+        export: RolloutSummaryExportConfig | None,
+        store: TrainingRunStore | None,
+    ) -> dict[str, float]:
+        if self.scoring is not None:
+            predictions, prior = await self.scoring.ask_server(client, self.papers, self.rules, self.renderer)
+            return self._conclude(predictions, prior, export)
+        policy = TinkerTokenCompleter(client, max_tokens=self.max_tokens, temperature=self.temperature)
+        policy = limit_tokens(policy, self.top_p)
+        return await self.eval_token_completer(policy, rollout_summary_export=export, store=store)
 
     async def eval_token_completer(
         self,
@@ -168,8 +163,8 @@ class LabelEvaluator(RLTestSetEvaluator):
         if the alarm ends the run; predictions and rollouts are written by then.
         """
         if self.scoring is not None:
-            asked = self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
-            return await self._conclude_scoring(asked, rollout_summary_export)
+            predictions, prior = await self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
+            return self._conclude(predictions, prior, rollout_summary_export)
         groups = await asyncio.gather(
             *(self._roll_out(policy, number) for number in range(len(self.env_group_builders_P)))
         )
@@ -184,20 +179,14 @@ class LabelEvaluator(RLTestSetEvaluator):
             store.write_rollouts(step, records, base_name=name)
             if self.folder is not None and (file := find_rollouts(self.folder.parent, step, name)).is_file():
                 seal_file(file)
-        return self._conclude(collect_predictions(groups, self.target, schema=self.schema), rollout_summary_export)
-
-    async def _conclude_scoring(
-        self, asked: Awaitable[_Scored], rollout_summary_export: RolloutSummaryExportConfig | None
-    ) -> dict[str, float]:
-        predictions, self.prior = await asked
-        return self._conclude(predictions, rollout_summary_export)
+        return self._conclude(collect_predictions(groups, self.target, schema=self.schema), {}, rollout_summary_export)
 
     def _conclude(
-        self, predictions: pl.DataFrame, rollout_summary_export: RolloutSummaryExportConfig | None
+        self, predictions: pl.DataFrame, prior: dict[str, float], export: RolloutSummaryExportConfig | None
     ) -> dict[str, float]:
         """Write predictions down, measure them and sound the alarm."""
-        self.predictions = predictions
-        step = rollout_summary_export.iteration if rollout_summary_export is not None else None
+        self.predictions, self.prior = predictions, prior
+        step = export.iteration if export is not None else None
         if self.folder is not None:
             file = f"{self.name}.parquet" if step is None else f"{self.name}_{step:06d}.parquet"
             write_predictions(self.predictions, self.folder / file)
@@ -211,32 +200,43 @@ class LabelEvaluator(RLTestSetEvaluator):
         return metrics
 
     async def finish(self) -> None:
-        """Wait for a running evaluation. There is none here: see ConcurrentEvaluator."""
+        """Wait for the running evaluation, if any, and raise its error."""
+        if self._running is not None:
+            _, judging = self._running
+            await asyncio.wait([judging])  # if interrupted here, leave() can still end it
+            try:
+                judging.result()
+            except CollapseError:
+                self._running = None  # a collapse is a result, not a failure
+                raise
+            self._running = None
 
     async def leave(self) -> tuple[int, BaseException] | None:
-        """End a running evaluation. There is none here: see ConcurrentEvaluator."""
+        """Cancel the running evaluation, as the run has ended; return its step and error, if any."""
+        if self._running is None:
+            return None
+        (step, judging), self._running = self._running, None
+        judging.cancel()
+        (error,) = await asyncio.gather(judging, return_exceptions=True)
+        return None if error is None else (step, error)
 
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)
 
 
-Evaluator = TypeVar("Evaluator", bound=LabelEvaluator)
-
-
-def build_evaluator(
+def make_evaluator(
+    run: Run[RunOptions],
     builder: LabelDatasetBuilder,
-    preset: Preset,
-    folder: Path,
-    *,
     alarm: CollapseAlarm | None = None,
-    scoring: LabelScoring | None = None,
-    kind: type[Evaluator] = LabelEvaluator,
-) -> Evaluator:
-    """Build the evaluator of a run in ``folder`` (PromptError if a paper does not fit)."""
+) -> LabelEvaluator:
+    """Make the evaluator of a run (PromptError if a paper does not fit)."""
+    options, preset = run.options, run.preset
+    is_gold = isinstance(options, SftOptions)
+    scoring = load_part("LabelScoring")() if is_gold and options.loss_on == "label" else None
     papers, rules, renderer = builder.eval_papers(), builder.rules(), builder.renderer()
     check_fit(papers, rules, renderer)
-    return kind(
+    evaluator = LabelEvaluator(
         papers,
         rules,
         renderer,
@@ -245,9 +245,38 @@ def build_evaluator(
         top_p=preset.eval_top_p,
         group_size=preset.eval_group_size,
         name=builder.eval_split,
-        folder=folder / "predictions",
+        folder=run.folder / "predictions",
         alarm=alarm,
         scoring=scoring,
         opponents=builder.opponents(),
         ceiling=open_release(builder.release).manifest.get("ceiling"),
     )
+    evaluator.is_taught = is_gold or (run.begun_from or {}).get("kind") == "sft"
+    return evaluator
+
+
+@asynccontextmanager
+async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path) -> AsyncGenerator[None]:
+    """If an error ends a run, say which evaluation is lost.
+
+    It does not wait for the evaluation. That may need the server or disk that failed, and Ctrl-C must end the run. A
+    collapse that was found but not yet reported is written down.
+    """
+    try:
+        yield
+    except BaseException:
+        if (lost := await evaluator.leave()) is not None:
+            step, error = lost
+            if isinstance(error, CollapseError):
+                _log.warning("%s", error)
+                with suppress(OSError):  # the folder itself may have failed; that error is raised then
+                    open_store(folder).write_metrics(error.metrics, step=step)
+            else:
+                what = "was under way" if isinstance(error, asyncio.CancelledError) else f"failed ({_say(error)})"
+                remedy = f"sciscirl evaluate --run {folder} --step {step}"
+                _log.warning("the evaluation of step %s %s. When the run is done: %s", step, what, remedy)
+        raise
+
+
+def _say(error: BaseException) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -16,15 +16,15 @@ from sciscirl.cli.commands import call_words, name_report, show
 from sciscirl.errors import SciSciRLError
 
 if TYPE_CHECKING:
+    import sciscirl.evaluation.evaluate
     import sciscirl.lab.analysis.compare
     import sciscirl.lab.analysis.select_checkpoint
     import sciscirl.lab.harnesses.export
     import sciscirl.lab.local_server.server
     import sciscirl.lab.local_server.tiny_model
     import sciscirl.lab.report.report
-    import sciscirl.lab.studies.repro_options
     import sciscirl.lab.studies.sweep_options
-    import sciscirl.runs.model_files
+    import sciscirl.options
 
 _N_PAPERS: Final = 50  # of a release, for the tokenizer of the tiny model
 
@@ -89,7 +89,7 @@ def compare(
 def report(
     runs: tuple[Path, ...],
     config: partial[sciscirl.lab.report.report.ReportConfig],
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     final: bool = False,
     metric: sciscirl.lab.analysis.select_checkpoint.Criterion = "macro_f1",
@@ -175,9 +175,9 @@ def serve(
 
 def model(
     source: str,
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
-    dtype: sciscirl.runs.model_files.Precision = "bfloat16",
+    dtype: sciscirl.options.Precision = "bfloat16",
     cache: Path | None = None,
 ) -> None:
     """Bring a model onto this machine and say how to use it.
@@ -202,10 +202,10 @@ def model(
 
 def merge(
     adapter: Path,
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     out: Path,
-    dtype: sciscirl.runs.model_files.Precision = "bfloat16",
+    dtype: sciscirl.options.Precision = "bfloat16",
     device: str = "cpu",
     step: int | None = None,
     base_url: str | None = None,
@@ -230,9 +230,7 @@ def merge(
     show(f"model: {merged}")
 
 
-def sweep(
-    options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.runs.model_files.ModelCodeOptions
-) -> None:
+def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: sciscirl.options.ModelCodeOptions) -> None:
     """Train presets with several seeds and compare them.
 
     Other options and ways to train can be varied, too. A sweep that was stopped goes on with the same command, and
@@ -264,25 +262,33 @@ def sweep(
 
 
 def sweep_repro(
-    config: sciscirl.lab.studies.repro_options.ReproConfig, code: sciscirl.runs.model_files.ModelCodeOptions
+    config: sciscirl.evaluation.evaluate.EvaluationConfig,
+    code: sciscirl.options.ModelCodeOptions,
+    *,
+    settings: Path | None = None,
+    against: tuple[Path, ...] = (),
 ) -> None:
-    """Ask the same prompts under other number formats, batch sizes, threads, kernels and devices.
+    """Ask the same prompts in other batches, number formats and threads, and compare the answers.
 
-    The first value of each list makes up the reference; then one value at a time is another. What the machine cannot
-    do is reported. A sweep that was stopped goes on with the same command.
+    The reference is what evaluate does with the same options. A sweep that was stopped goes on with the same command.
+
+    Args:
+        config: what to judge, and how.
+        code: may a model run its own?
+        settings: a TOML file with a table for each run, which changes options; None: the built-in one.
+        against: folders of evaluations of the same papers, made elsewhere or on a server.
 
     Example:
         sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
     """
-    from sciscirl.lab.studies.repro import run_repro
+    from sciscirl.lab.studies.repro import SETTINGS, render_repro, run_repro
 
-    asyncio.run(run_repro(config))
-    show((config.out / "sweep.md").read_text("utf-8"))
-    show(f"result: {config.out}")
+    table = asyncio.run(run_repro(config, settings or SETTINGS, against))
+    show(f"{render_repro(table)}\nresult: {config.out}")
 
 
 def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
-    """Write the task for other harnesses: verifiers, Inspect, lm-evaluation-harness.
+    """Write the task for other harnesses: Inspect, lm-evaluation-harness.
 
     Example:
         sciscirl export-task --release slices/synthetic --preset exp4 --out tasks/exp4
@@ -294,7 +300,7 @@ def export_task(config: sciscirl.lab.harnesses.export.ExportConfig) -> None:
 
 
 def demo(
-    code: sciscirl.runs.model_files.ModelCodeOptions,
+    code: sciscirl.options.ModelCodeOptions,
     *,
     release: Path | None = None,
     model: str = "smollm2",

@@ -1,4 +1,4 @@
-"""Reinforcement learning: options, the training loop, a dry run that shows prompts and cost.
+"""Reinforcement learning: the training loop, a dry run that shows prompts and cost.
 
-Read first: ``config.py``, then ``train.py``.
+Read first: ``train.py``.
 """

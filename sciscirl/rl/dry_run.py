@@ -12,13 +12,12 @@ from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab_parts import load_part
 from sciscirl.options import Run, TrainOptions
-from sciscirl.rl.config import builder_of, make_config, make_evaluator
-from sciscirl.rl.train import list_settings
-from sciscirl.runs.chat_format import say_estimate
+from sciscirl.rl.train import builder_of, list_settings, make_config
+from sciscirl.runs.chat_format import dry_run, say_estimate
 from sciscirl.runs.folder import plan_run
-from sciscirl.runs.offline import dry_run
 from sciscirl.runs.prices import PRICES_DATE, estimate_usage
 from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import render_answer

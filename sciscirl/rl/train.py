@@ -1,8 +1,9 @@
-"""Train with reinforcement learning: the cookbook's loop, evaluations on the way, and the run's folder."""
+"""Train with reinforcement learning: the cookbook's config and loop, evaluations on the way, and the run's folder."""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -14,19 +15,23 @@ import chz
 import httpx
 from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.rl import train
+from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
+from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.errors import CollapseError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.envs.dataset import LabelDatasetBuilder, name_fields
+from sciscirl.envs.sampling import DynamicSampling, NucleusSampling
+from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator, none_lost_unsaid
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import Run, TrainOptions, resolve_run
-from sciscirl.presets import describe
-from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator, none_lost_unsaid
-from sciscirl.rl.config import builder_of, make_alarm, make_config, make_evaluator
+from sciscirl.options import Run, TrainOptions, refuse_without_effect, resolve_run
+from sciscirl.presets import BASE, PUBLISHED, Preset, describe
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
+    METRICS_FILE,
     RESUME_HINT,
     begin_run,
     disk_errors,
@@ -34,15 +39,230 @@ from sciscirl.runs.folder import (
     is_judged,
     locked_folder,
     open_store,
+    read_rows,
 )
 from sciscirl.runs.lineage import warn_of_other_release
 from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
+from sciscirl.task.papers import EVAL_SPLITS
 
 #: Between two checks that the server answers.
 PERIOD_SECONDS: Final = 30.0
 #: A busy server may take its time to answer.
 _TIMEOUT_SECONDS: Final = 30.0
 _log = logging.getLogger(__name__)
+
+
+async def train_preset(options: TrainOptions) -> Path:
+    """Train, with evaluations on the way and one after the last step.
+
+    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model. Its last
+    checkpoint stays the last that was saved, and ``metrics.jsonl`` says ``collapse_stop``.
+
+    The folder holds ``run.json`` (settings, commit, the release's SHA-256, versions), ``config.json`` (the cookbook's),
+    ``metrics.jsonl`` and ``checkpoints.jsonl``. It also has a folder for each step with every rollout, and in
+    ``predictions`` a Parquet file for each evaluation.
+
+    Returns:
+        That folder.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: an option is impossible, or the folder is in use or holds another run. Or the server is down,
+            refuses the key or does not offer the model.
+        CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
+        StorageError: the disk failed. The run can be resumed.
+    """
+    return await train_on_server(resolve_run(options))
+
+
+async def train_on_server(run: Run[TrainOptions]) -> Path:
+    """Train a resolved run, as ``train_preset``."""
+    options, preset, folder = run.options, run.preset, run.folder
+    config = make_config(run)
+    builder_of(config).eval_papers()  # an altered release fails before a server is asked
+    check_server(preset.model, options.base_url)
+    check_opponents(preset.adversarial, options.base_url)
+    concurrently = options.eval_concurrently
+    if concurrently is None:
+        # A local server would load the older weights over those in training; W&B takes steps only in order.
+        concurrently = is_tinker(options.base_url) and options.wandb_project is None
+    evaluator = make_evaluator(run, builder_of(config))
+    evaluator.is_concurrent = concurrently
+    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
+    batches, _ = await config.dataset_builder()
+    evaluator.end_step = min(options.max_steps, len(batches))
+    warn_of_renderer(preset.model, options.renderer)
+    with locked_folder(folder):
+        warn_of_other_release(run.begun_from, Path(options.release))
+        settings = list_settings(run, builder_of(config))
+        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=run.begun_from)
+        builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)
+        config = chz.replace(config, dataset_builder=builder)
+        evaluator.alarm = make_alarm(run)
+        stopped: CollapseError | None = None
+        async with (
+            guarded_run(folder, options.base_url, preset.model),
+            none_lost_unsaid(evaluator, folder),
+        ):
+            # Training answers may end the run while an evaluation is about to say the same.
+            for work in (partial(train.main, config), evaluator.finish):
+                try:
+                    await work()
+                except CollapseError as collapse:
+                    stopped = stopped or collapse
+                    enter_collapse(folder, collapse, evaluator)
+                    # The run is over: later evaluations may only warn.
+                    evaluator.alarm = make_alarm(run, is_over=True)
+            last = make_evaluator(run, builder_of(config), make_alarm(run, is_over=True))
+            await evaluate_last(folder, last, base_url=options.base_url)
+    if stopped is not None:
+        raise stopped
+    return folder
+
+
+def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
+    """Return the builder of the training batches."""
+    options, preset = run.options, run.preset
+    make_builder = (
+        LabelDatasetBuilder
+        if preset.adversarial is None
+        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
+    )
+    builder = make_builder(
+        **name_fields(run, "test" if preset.name in PUBLISHED else None),
+        group_size=preset.group_size,
+        eval_group_size=preset.eval_group_size,
+        n_epochs=options.n_epochs or 1,
+        n_spares=preset.dynamic_sampling,
+    )
+    if options.n_epochs is not None:
+        return builder
+    n_papers = len(builder.read("train"))
+    n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
+    return chz.replace(builder, n_epochs=max(n_epochs, 1))
+
+
+def check_preset(preset: Preset) -> None:
+    """Make sure that a preset can be trained by reinforcement learning (SciSciRLError)."""
+    if preset.group_size < 2:
+        msg = (
+            "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
+            "teaches nothing."
+        )
+        raise SciSciRLError(msg)
+    fixed = Preset(name="", change="", rules=preset.rules)
+    for name in ("adam_beta1", "adam_beta2", "adam_eps"):
+        if getattr(preset, name) != getattr(fixed, name):
+            refuse_without_effect("train", {name: getattr(preset, name)})
+
+
+def make_config(run: Run[TrainOptions]) -> train.Config:
+    """Build the cookbook's config of a run. Reads the training split, asks no server."""
+    options, preset = run.options, run.preset
+    check_preset(preset)
+    if options.wandb_project and importlib.util.find_spec("wandb") is None:
+        msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
+        raise SciSciRLError(msg)
+    builder = make_dataset_builder(run)
+    return train.Config(
+        learning_rate=preset.learning_rate,
+        dataset_builder=builder,
+        model_name=preset.model,
+        renderer_name=builder.renderer_name,
+        recipe_name=f"sciscirl_{preset.rules.target}",
+        max_tokens=preset.max_tokens,
+        temperature=preset.temperature,
+        loss_fn=preset.loss_fn,
+        loss_fn_config=dict(preset.loss_fn_config) or None,
+        num_substeps=preset.num_substeps,
+        kl_penalty_coef=preset.kl_penalty_coef,
+        kl_discount_factor=preset.kl_discount,
+        kl_reference_config=_make_reference(preset),
+        lora_rank=preset.lora_rank,
+        max_steps=options.max_steps,
+        eval_every=options.eval_every,
+        save_every=options.save_every,
+        ttl_seconds=options.keep_days * 86_400,
+        log_path=str(run.folder),
+        base_url=options.base_url,
+        load_checkpoint_path=run.begun_from["path"] if run.begun_from else None,
+        remove_constant_reward_groups=preset.remove_constant_reward_groups,
+        rollout_error_tolerance=_make_strategy(preset),
+        # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
+        termination=TerminationRewardPolicy(zero_reward_on_limit=False),
+        wandb_project=options.wandb_project,
+        wandb_name=options.wandb_name or (run.folder.name if options.wandb_project else None),
+        evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run))],
+    )
+
+
+def _make_reference(preset: Preset) -> train.KLReferenceConfig | None:
+    if not preset.kl_penalty_coef:
+        return None
+    weights = None if preset.kl_reference == BASE else preset.kl_reference
+    return train.KLReferenceConfig(base_model=preset.model, load_checkpoint_path=weights)
+
+
+def _make_strategy(preset: Preset) -> RolloutStrategy | None:
+    """Return how a group is sampled, where the preset asks for more than the cookbook's way."""
+    strategy = default_rollout_strategy_for_model(preset.model)
+    if preset.top_p < 1:
+        strategy = NucleusSampling(strategy, preset.top_p)
+    if preset.dynamic_sampling:
+        return DynamicSampling(strategy)
+    return strategy if preset.top_p < 1 else None
+
+
+def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
+    """List what decides how a step goes, not the number of steps or how often something is saved."""
+    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("n_train", "n_test")}
+    own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
+    return describe(run.preset) | own | builder.state_eval_split()
+
+
+def make_alarm(run: Run[TrainOptions], *, is_over: bool = False) -> CollapseAlarm:
+    """Make the alarm of a run, with the evaluations already in the folder; it ends nothing that is over."""
+    action = run.options.collapse
+    rows = read_rows(run.folder / METRICS_FILE)
+    history = [{name: value for name, value in row.items() if name.partition("/")[0] in EVAL_SPLITS} for row in rows]
+    return CollapseAlarm(action="warn" if is_over and action == "stop" else action, history=filter(None, history))
+
+
+def builder_of(config: train.Config) -> LabelDatasetBuilder:
+    """Return the dataset builder of a config from ``make_config``."""
+    builder = config.dataset_builder
+    if not isinstance(builder, LabelDatasetBuilder):
+        msg = f"a config of this package has a LabelDatasetBuilder, not a {type(builder).__name__}"
+        raise TypeError(msg)
+    return builder
+
+
+def enter_collapse(folder: Path, collapse: CollapseError, evaluator: LabelEvaluator) -> None:
+    """Write down that a collapse ended the run, with the last evaluation if the loop ended before it logged that."""
+    step, judged = evaluator.judged
+    store = open_store(folder)
+    rest = judged if step == collapse.step and not is_judged(store, step) else {}
+    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+
+
+async def evaluate_last(
+    folder: Path, evaluator: LabelEvaluator, *, step: int | None = None, base_url: str | None = None
+) -> None:
+    """Judge the trained model, which the cookbook's loops do not; ``step`` is for checkpoints that name none."""
+    checkpoint = find_checkpoint(folder, "sampler_path")
+    step = step if step is not None or checkpoint is None else checkpoint.batch
+    if checkpoint is None or step is None:
+        return
+    store = open_store(folder)
+    if is_judged(store, step):
+        return
+    export = RolloutSummaryExportConfig(
+        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
+    )
+    with open_service(base_url) as service:
+        client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
+        metrics = await evaluator(client, rollout_summary_export=export, store=store)
+    store.write_metrics(metrics, step=step)
 
 
 @asynccontextmanager
@@ -83,127 +303,3 @@ async def _watch(url: str, period_seconds: float) -> None:
                 if n_missed >= 2:
                     _log.warning("the Tinker server at %s answers again.", url)
                 n_missed = 0
-
-
-async def train_preset(options: TrainOptions) -> Path:
-    """Train, with evaluations on the way and one after the last step.
-
-    With ``collapse="stop"``, the run ends when evaluations or training answers show a collapsed model. Its last
-    checkpoint stays the last that was saved, and ``metrics.jsonl`` says ``collapse_stop``.
-
-    The folder holds ``run.json`` (settings, commit, the release's SHA-256, versions), ``config.json`` (the cookbook's),
-    ``metrics.jsonl`` and ``checkpoints.jsonl``. It also has a folder for each step with every rollout, and in
-    ``predictions`` a Parquet file for each evaluation.
-
-    Returns:
-        That folder.
-
-    Raises:
-        ReleaseError: the release is missing or was altered.
-        SciSciRLError: an option is impossible, or the folder is in use or holds another run. Or the server is down,
-            refuses the key or does not offer the model.
-        CollapseError: the model has collapsed and ``collapse="stop"``; the folder is complete.
-        StorageError: the disk failed. The run can be resumed.
-    """
-    return await train_on_server(resolve_run(options))
-
-
-async def train_on_server(run: Run[TrainOptions]) -> Path:
-    """Train a resolved run, as ``train_preset``."""
-    options, preset, folder = run.options, run.preset, run.folder
-    config = make_config(run)
-    builder_of(config).eval_papers()  # an altered release fails before a server is asked
-    check_server(preset.model, options.base_url)
-    check_opponents(preset.adversarial, options.base_url)
-    # A missing tokenizer, or a paper that does not fit, fails before training begins (at dataset_builder).
-    concurrently = options.eval_concurrently
-    if concurrently is None:
-        # A local server would load the older weights over those in training; W&B takes steps only in order.
-        concurrently = is_tinker(options.base_url) and options.wandb_project is None
-    kind = ConcurrentEvaluator if concurrently else LabelEvaluator
-    evaluator = make_evaluator(run, builder_of(config), kind=kind)
-    config = chz.replace(config, evaluator_builders=[lambda: evaluator])
-    batches, _ = await config.dataset_builder()
-    evaluator.end_step = min(options.max_steps, len(batches))
-    warn_of_renderer(preset.model, options.renderer)
-    with locked_folder(folder):
-        warn_of_other_release(run.begun_from, Path(options.release))
-        evaluator.is_taught = (run.begun_from or {}).get("kind") == "sft"
-        settings = list_settings(run, builder_of(config))
-        step = begin_run(folder, Path(options.release), settings, resume=options.resume, begun_from=run.begun_from)
-        builder = chz.replace(builder_of(config), run=str(folder), first_step=step, collapse=options.collapse)
-        config = chz.replace(config, dataset_builder=builder)
-        evaluator.alarm = make_alarm(run, options.collapse)
-        stopped: CollapseError | None = None
-        async with (
-            guarded_run(folder, options.base_url, preset.model),
-            none_lost_unsaid(evaluator, folder, _name_evaluation(run)),
-        ):
-            # Training answers may end the run while an evaluation is about to say the same.
-            for work in (partial(train.main, config), evaluator.finish):
-                try:
-                    await work()
-                except CollapseError as collapse:
-                    stopped = stopped or collapse
-                    enter_collapse(folder, collapse, evaluator)
-                    # The run is over: later evaluations may only warn.
-                    evaluator.alarm = make_last_alarm(run)
-            last = make_evaluator(run, builder_of(config), make_last_alarm(run))
-            await evaluate_last(folder, last, base_url=options.base_url)
-    if stopped is not None:
-        raise stopped
-    return folder
-
-
-def enter_collapse(folder: Path, collapse: CollapseError, evaluator: LabelEvaluator) -> None:
-    """Write down that a collapse ended the run, with the last evaluation if the loop ended before it logged that."""
-    step, judged = evaluator.judged
-    store = open_store(folder)
-    rest = judged if step == collapse.step and not is_judged(store, step) else {}
-    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
-
-
-def make_last_alarm(run: Run[TrainOptions]) -> CollapseAlarm:
-    """Return an alarm that ends nothing any more, but warns if the run's own would."""
-    return make_alarm(run, "off" if run.options.collapse == "off" else "warn")
-
-
-def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
-    """List what decides how a step goes, not the number of steps or how often something is saved."""
-    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("n_train", "n_test")}
-    own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
-    return describe(run.preset) | own | builder.state_eval_split()
-
-
-def _name_evaluation(run: Run[TrainOptions]) -> list[str]:
-    """List the options with which ``sciscirl evaluate`` judges a checkpoint as the run itself does."""
-    options, preset = run.options, run.preset
-    words = {
-        "--release": options.release,
-        "--temperature": preset.eval_temperature,
-        "--top-p": preset.eval_top_p,
-        "--group-size": preset.eval_group_size,
-        "--n-papers": options.n_test,
-        "--base-url": options.base_url,
-    }
-    return [str(word) for pair in words.items() if pair[1] is not None for word in pair]
-
-
-async def evaluate_last(
-    folder: Path, evaluator: LabelEvaluator, *, step: int | None = None, base_url: str | None = None
-) -> None:
-    """Judge the trained model, which the cookbook's loops do not; ``step`` is for checkpoints that name none."""
-    checkpoint = find_checkpoint(folder, "sampler_path")
-    step = step if step is not None or checkpoint is None else checkpoint.batch
-    if checkpoint is None or step is None:
-        return
-    store = open_store(folder)
-    if is_judged(store, step):
-        return
-    export = RolloutSummaryExportConfig(
-        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
-    )
-    with open_service(base_url) as service:
-        client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
-        metrics = await evaluator(client, rollout_summary_export=export, store=store)
-    store.write_metrics(metrics, step=step)

@@ -1,18 +1,18 @@
-"""Choose and load the tokenizer and the chat format (renderer) of a model."""
+"""The tokenizer and the chat format (renderer) of a model, and an estimate of a tokenizer that is not here."""
 
 from __future__ import annotations
 
 import logging
+import os
 import re
-import sys
-import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, nullcontext
+from contextvars import ContextVar
 from difflib import get_close_matches
 from functools import cache
 from pathlib import Path
-from types import FrameType
 from typing import Any, Final
+from unittest.mock import patch
 
 from tinker_cookbook import model_info, tokenizer_utils
 from tinker_cookbook.exceptions import ConfigurationError, RendererError
@@ -20,21 +20,16 @@ from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.model_files import SHORT_NAMES, load_errors, may_run_code
-from sciscirl.runs.offline import EstimatedTokenizer, is_dry_run
-from sciscirl.task.prompts import MINI_EXAMPLES, render_prompt
+from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
 
 _log = logging.getLogger(__name__)
-
-#: The cookbook's chat formats that may be a model's own: first those that let it answer at once.
-_FORMATS: Final = (
-    "qwen3_instruct", "llama3", "qwen3_disable_thinking", "qwen3_5_disable_thinking", "qwen3_8_disable_thinking",
-    "deepseekv3", "deepseekv4_1_disable_thinking", "kimi_k25_disable_thinking", "kimi_k26_disable_thinking",
-    "nemotron3_disable_thinking", "nemotron3_ultra_disable_thinking", "gpt_oss_no_sysprompt", "qwen3", "qwen3_5",
-    "kimi_k2", "kimi_k25", "nemotron3", "deepseekv3_thinking", "role_colon",
-)  # fmt: skip
-
-_TEMPLATE_S: Final = 3  # a real one takes milliseconds
+#: What helps where a file of an adapter is damaged.
+REMEDY: Final = (
+    "Put the files back as they were; the adapter of a run is made anew where the run is resumed: resume=True."
+)
+_is_dry: ContextVar[bool] = ContextVar("is_dry", default=False)
+_reached: Final = set[str]()  # hubs, by this process
+_TIMEOUT_SECONDS: Final = 5.0
 
 
 def choose_renderer(model_name: str) -> str:
@@ -53,7 +48,7 @@ def choose_renderer(model_name: str) -> str:
         if model_name in SHORT_NAMES:
             return SHORT_NAMES[model_name]
         is_folder = Path(model_name).is_dir()
-        if is_folder and (found := match_template(load_tokenizer(model_name))):
+        if is_folder and (found := load_part("match_template")(load_tokenizer(model_name))):
             return found
         keys = {key: name for name in list_known_models() for key in (name.lower(), name.rpartition("/")[2].lower())}
         near = ", ".join(dict.fromkeys(keys[key] for key in get_close_matches(model_name.lower(), keys, cutoff=0.7)))
@@ -81,16 +76,6 @@ def list_known_models() -> list[str]:
     return [*SHORT_NAMES, *(f"{about.organization}/{name}" for table in tables for name, about in table.items())]
 
 
-def match_template(tokenizer: Tokenizer) -> str | None:
-    """Name the first chat format whose prompt has the tokens of the tokenizer's own chat template; None: there is none.
-
-    Both write the same instructions for an invented paper.
-    """
-    if not getattr(tokenizer, "chat_template", None):
-        return None
-    return next((name for name in _FORMATS if writes_as_template(tokenizer, name)), None)
-
-
 def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
     """Warn if a chat format that was given by hand writes another prompt than the model's own chat template.
 
@@ -104,54 +89,15 @@ def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
         recommended = []
     tokenizer = load_tokenizer(model_name)
     has_template = bool(getattr(tokenizer, "chat_template", None))
-    if not has_template or renderer_name in recommended or writes_as_template(tokenizer, renderer_name):
+    if not has_template or renderer_name in recommended or load_part("writes_as_template")(tokenizer, renderer_name):
         return
-    better = next(iter(recommended), None) or match_template(tokenizer)
+    better = next(iter(recommended), None) or load_part("match_template")(tokenizer)
     _log.warning(
         "renderer %r writes another prompt than the chat template of %s. The model may answer worse than it can.%s",
         renderer_name,
         model_name,
         f" Its own is renderer={better}." if better else "",
     )
-
-
-def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
-    """Say whether a chat format writes a prompt with the same tokens as the tokenizer's chat template."""
-    messages: list[Any] = render_prompt(MINI_EXAMPLES[0].view, "plain", "two_keys")
-    try:
-        with _limited_time():
-            text = tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
-        own = tokenizer.encode(str(text), add_special_tokens=False)
-        return get_renderer(renderer_name, tokenizer).build_generation_prompt(messages).to_ints() == own
-    except SciSciRLError:
-        raise
-    except Exception:  # formats of other models fail in ways of their own
-        return False
-
-
-@contextmanager
-def _limited_time() -> Generator[None]:
-    """Stop a chat template, which is a program of a stranger, when it computes for too long.
-
-    It runs as Python code in this thread, so a trace function can end it.
-    """
-    end = time.thread_time() + _TEMPLATE_S
-
-    def trace(_: FrameType, __: str, ___: object) -> Any:  # noqa: ANN401
-        if time.thread_time() > end:
-            msg = (
-                f"the chat template of this model computes for more than {_TEMPLATE_S} s over one prompt. Name a chat "
-                "format instead: renderer=role_colon, and remove the template."
-            )
-            raise SciSciRLError(msg)
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        yield
-    finally:
-        sys.settrace(before)
 
 
 def load_tokenizer(model_name: str) -> Tokenizer:
@@ -211,3 +157,122 @@ def make_renderer(model_name: str, renderer_name: str) -> Renderer:
             "tinker_cookbook.renderers.get_renderer."
         )
         raise SciSciRLError(msg) from error
+
+
+def may_run_code() -> bool:
+    """Say whether code that a model brings may be run; the cookbook reads the same variable."""
+    return os.environ.get(MODEL_CODE, "").lower() in ("1", "true", "yes")
+
+
+@contextmanager
+def load_errors(what: str, name: str) -> Generator[None]:
+    """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged.
+
+    Example:
+        >>> with load_errors("model", "models/mine/model"):
+        ...     raise KeyError("model_type")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.SciSciRLError: the model 'models/mine/model' could not be loaded (KeyError: 'model_type').
+        Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that ...
+    """
+    try:
+        with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
+            yield
+    except Exception as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        if "trust_remote_code" in str(error):
+            msg = (
+                f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
+                f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
+            )
+            raise SciSciRLError(msg) from error
+        if Path(name).is_dir():
+            broken = load_part("find_broken")(Path(name))
+            what_else = "A file there may be damaged or missing, or the memory too short"
+            remedy = f"{f'{broken} is damaged' if broken else what_else}. {REMEDY}"
+        else:
+            remedy = (
+                "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
+                "wants an account) and the free memory. Without a network, give a folder that holds the model."
+            )
+        msg = f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
+        raise SciSciRLError(msg) from error
+
+
+@contextmanager
+def dry_run() -> Generator[None]:
+    """Ask no server in the block."""
+    token = _is_dry.set(True)
+    try:
+        yield
+    finally:
+        _is_dry.reset(token)
+
+
+def is_dry_run() -> bool:
+    """Say whether no server may be asked."""
+    return _is_dry.get()
+
+
+@contextmanager
+def never_waiting() -> Generator[None]:
+    """If the hub cannot be reached, read only what is on this machine; asking would take a minute."""
+    from huggingface_hub import constants
+
+    if constants.HF_HUB_OFFLINE or (not is_dry_run() and _reaches(constants.ENDPOINT)):
+        yield
+        return
+    with patch.object(constants, "HF_HUB_OFFLINE", True):
+        yield
+
+
+def _reaches(hub: str) -> bool:
+    import httpx
+
+    if hub not in _reached:
+        try:
+            httpx.head(hub, timeout=_TIMEOUT_SECONDS)
+        except (httpx.HTTPError, httpx.InvalidURL, ImportError, OSError, ValueError):  # of a proxy, too
+            return False
+        _reached.add(hub)
+    return True
+
+
+class EstimatedTokenizer:
+    """Stands for a tokenizer that is not on this machine.
+
+    A token is a mark, a sign, or some letters of a word.
+
+    Example:
+        >>> tokenizer = EstimatedTokenizer("Qwen/Qwen3-8B")
+        >>> tokens = tokenizer.encode("<|im_start|>The assay is new.")
+        >>> len(tokens), tokenizer.decode(tokens[:3])
+        (6, '<|im_start|>The assay')
+    """
+
+    is_estimate: Final = True
+    chat_template = bos_token = eos_token_id = None
+    _PIECES: Final = re.compile(r"<[^<>\s]{1,40}>| ?[^\W\d_]{1,9}|\d| ?[^\w\s]{1,3}|\s+|.", re.DOTALL)
+
+    def __init__(self, name: str) -> None:
+        self.name_or_path = name
+        self._numbers: dict[str, int] = {}
+        self._words: list[str] = []
+
+    def encode(self, text: str, **_: object) -> list[int]:
+        """Divide a text."""
+        pieces = self._PIECES.findall(text)
+        for piece in pieces:
+            if piece not in self._numbers:
+                self._numbers[piece] = len(self._words)
+                self._words.append(piece)
+        return [self._numbers[piece] for piece in pieces]
+
+    def convert_tokens_to_ids(self, token: str) -> int:
+        """Return the number of a mark."""
+        return self.encode(token)[0]
+
+    def decode(self, tokens: Sequence[int] | int, **_: object) -> str:
+        """Put a text together again."""
+        return "".join(self._words[token] for token in ([tokens] if isinstance(tokens, int) else tokens))

@@ -26,11 +26,10 @@ from sciscidata.release.release import MANIFEST
 from sciscidata.storage import path_inside, real_path
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import hold_folder
-from sciscidata.storage.paths import hash_file, remove_folder
+from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
-from sciscidata.storage.sums import SUMS, check_sealed, is_listed, read_json, seal_file, sealed_file
-from sciscirl.errors import SciSciRLError
-from sciscirl.runs.model_files import ADAPTER_FILES, TRAINED_ON_FILE
+from sciscidata.storage.sums import check_sealed, is_listed, read_json, seal_file, sealed_file
+from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 from sciscirl.task.registry import PLUGINS
 
@@ -105,6 +104,8 @@ LOOKS_FILE: Final = "test_looks.jsonl"
 LOGS: Final = (METRICS_FILE, CHECKPOINTS_FILE)
 #: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
 LOG_BYTES: Final = 256 << 20
+#: The files of an adapter that was trained on one's own hardware.
+ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
 #: The folder of a trained adapter within that of its run.
 ADAPTER: Final = "adapter"
 #: End of the message of a failure after which a run can be resumed.
@@ -182,7 +183,7 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
     if not resume:
         msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
         raise SciSciRLError(msg)
-    older = _read_begun(path)
+    older = read_facts(folder)
     for section in _FIXED:
         for name in facts[section]:
             if older[section].get(name) != facts[section][name]:
@@ -190,6 +191,26 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
                 msg = f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
                 raise SciSciRLError(msg)
     return None
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged)."""
+    path = folder / RUN_FILE
+    try:
+        facts: Any = read_json(path)
+    except FileNotFoundError as error:
+        what = "the log_path of a training run, or the folder of an evaluation"
+        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}."
+        raise RunFolderError(msg) from error
+    except (OSError, ValueError):
+        facts = None
+    sections = cast("dict[str, Any]", facts if isinstance(facts, dict) else {})
+    start = sections.get("begun_from") or {"path": ""}
+    is_whole = all(isinstance(sections.get(name), dict) for name in ("settings", "release"))
+    if not is_whole or not isinstance(start, dict) or not isinstance(start.get("path"), str):
+        msg = f"{path} is damaged: it does not say what was run. Put back the file as it was, or name another run."
+        raise RunFolderError(msg)
+    return sections
 
 
 def say_changed(name: str, older: object, newer: object) -> str:
@@ -402,8 +423,8 @@ def read_judgement(row: Mapping[str, Any]) -> dict[str, Any]:
 def find_eval_split(folder: Path) -> EvalSplit:
     """Return by which papers a training run was judged; runs that do not say so were judged by test."""
     try:
-        stated = cast("dict[str, Any]", read_json(folder / RUN_FILE))["settings"].get("eval_split")
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        stated = read_facts(folder)["settings"].get("eval_split")
+    except RunFolderError:
         stated = None
     return stated if stated in EVAL_SPLITS else "test"
 
@@ -418,43 +439,6 @@ def note_test_look(folder: Path, **facts: object) -> int:
 def count_test_looks(folder: Path) -> int:
     """Count how often a run was judged by test: by its own evaluations, and by those that ``note_test_look`` noted."""
     return len([*(folder / "predictions").glob("test_*.parquet")]) + len(read_rows(folder / LOOKS_FILE))
-
-
-def _read_begun(path: Path) -> dict[str, dict[str, Any]]:
-    try:
-        facts: Any = read_json(path)
-    except ValueError:
-        facts = None
-    if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), dict) for name in _FIXED):
-        msg = (
-            f"{path} is damaged: it does not say what the run was begun with. Put back the file as it was, or choose "
-            f"another log_path; the weights are those that {CHECKPOINTS_FILE} names."
-        )
-        raise SciSciRLError(msg)
-    return cast("dict[str, dict[str, Any]]", facts)
-
-
-def find_adapter(folder: Path) -> Path:
-    """Return the adapter that a run on your own hardware has trained."""
-    if not (folder / ADAPTER).is_dir():
-        msg = (
-            f"{folder} has no {ADAPTER}: a run with --backend peft or local leaves one at its end. Resume it if it "
-            "is one: resume=True. The weights of other runs lie on their server."
-        )
-        raise SciSciRLError(msg)
-    for name in (*ADAPTER_FILES, TRAINED_ON_FILE):
-        if not (folder / ADAPTER / name).is_file():
-            msg = (
-                f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
-            )
-            raise SciSciRLError(msg)
-    sums = [record.get("sha256") for record in read_checkpoints(folder)]
-    known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]
-    held = folder / ADAPTER / SUMS
-    if known and not (held.is_file() and hash_file(held) in known):
-        msg = f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
-        raise SciSciRLError(msg)
-    return folder / ADAPTER
 
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -476,9 +460,8 @@ def find_ceiling(predictions: Path) -> dict[str, float] | None:
     """Return the ceiling of the labels that the run or evaluation of a predictions file states; None: not known."""
     for folder in (predictions.parent, predictions.parent.parent):
         try:
-            stated = cast("dict[str, Any]", read_json(folder / RUN_FILE)).get("ceiling")
-            return msgspec.convert(stated, dict[str, float] | None)
-        except (OSError, ValueError, AttributeError):
+            return msgspec.convert(read_facts(folder).get("ceiling"), dict[str, float] | None)
+        except (RunFolderError, msgspec.ValidationError):
             continue
     return None
 

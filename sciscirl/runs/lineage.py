@@ -12,8 +12,7 @@ from typing import Any, cast
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage import real_path
 from sciscidata.storage.small_files import read_whole
-from sciscidata.storage.sums import read_json
-from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.errors import SciSciRLError
 from sciscirl.presets import Preset
 from sciscirl.runs.folder import (
     CHECKPOINTS_FILE,
@@ -24,31 +23,12 @@ from sciscirl.runs.folder import (
     is_local,
     is_supervised,
     name_run,
+    read_facts,
 )
 
 _log = logging.getLogger(__name__)
 _WANTED = "the folder of a run that was trained on a server, or a state_path of its checkpoints.jsonl"
 _WANTED_HERE = "the folder of a run that was trained on your own hardware"
-
-
-def read_facts(folder: Path) -> dict[str, Any]:
-    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged)."""
-    path = folder / RUN_FILE
-    try:
-        facts: Any = read_json(path)
-    except FileNotFoundError as error:
-        what = "the log_path of a training run, or the folder of an evaluation"
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}."
-        raise RunFolderError(msg) from error
-    except (OSError, ValueError):
-        facts = None
-    sections = cast("dict[str, Any]", facts if isinstance(facts, dict) else {})
-    start = sections.get("begun_from") or {"path": ""}
-    is_whole = all(isinstance(sections.get(name), dict) for name in ("settings", "release"))
-    if not is_whole or not isinstance(start, dict) or not isinstance(start.get("path"), str):
-        msg = f"{path} is damaged: it does not say what was run. Put back the file as it was, or name another run."
-        raise RunFolderError(msg)
-    return sections
 
 
 def find_start(

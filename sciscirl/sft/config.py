@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
-from sciscirl.evaluation.evaluator import LabelEvaluator, build_evaluator
-from sciscirl.lab_parts import load_part
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import Run, SftOptions, TinkerSftOptions
 from sciscirl.presets import describe
 from sciscirl.runs.chat_format import say_estimate
@@ -37,14 +36,6 @@ def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExam
     )
     _ = examples[0]  # a renderer that does not do is said before anything is loaded
     return examples
-
-
-def make_evaluator(run: Run[SftOptions], builder: LabelDatasetBuilder) -> LabelEvaluator:
-    """Return the evaluator of the run, the same as in reinforcement learning."""
-    scoring = load_part("LabelScoring")() if run.options.loss_on == "label" else None
-    evaluator = build_evaluator(builder, run.preset, run.folder, scoring=scoring)
-    evaluator.is_taught = True
-    return evaluator
 
 
 def list_settings(run: Run[SftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:

@@ -23,14 +23,13 @@ from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.answer_tokens import find_label_tokens
 from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
-from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.chat_format import dry_run, warn_of_renderer
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
-from sciscirl.runs.offline import dry_run
 from sciscirl.runs.server_checks import check_server
-from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
+from sciscirl.sft.config import list_settings, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import GoldExamples, to_datum
 from sciscirl.task.papers import list_labels
 

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from sciscidata.cli.commands import COMMANDS, list_options, make_parser, render_reference
+from sciscidata.cli.commands import COMMANDS, list_options, make_parser
 from sciscidata.cli.main import main
 from sciscidata.cli.settings import SECTIONS, SOURCES, list_settings, resolve
 from sciscidata.config import BuildConfig
@@ -207,9 +207,7 @@ def test_a_shell_completes_commands_and_flags(shell, capsys):
     assert "uzzi-tail-max" in script
 
 
-def test_the_reference_names_every_flag_and_nothing_is_loaded_for_the_first_help():
-    reference = render_reference()
-    assert all(f"| `{option.flag}` |" in reference for name in COMMANDS for option in list_options(name))
+def test_nothing_is_loaded_for_the_first_help():
     program = (
         "import sys\nfrom sciscidata.cli.main import main\n"
         "try: main(['--help'])\nexcept SystemExit: print(*sys.modules)"

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -269,27 +268,13 @@ def test_a_commit_that_is_none_becomes_no_folder(release: Path, server: HubServe
     assert not [path for path in tmp_path.rglob("manifest.json") if path.parent != release]
 
 
-def test_the_token_goes_to_no_other_port(release: Path, server: HubServer, tmp_path: Path) -> None:
+def test_the_token_goes_to_no_other_host(release: Path, server: HubServer, tmp_path: Path) -> None:
     publish(release, to=NAME)
     with serving(HubServer(TOKEN)) as other:
-        other.commits, server.leads_to = server.commits, other.url
-        fetch(NAME, out=tmp_path / "fetched")
-        assert len(other.keys) > len(DOCUMENTS)
+        other.commits, server.leads_to = server.commits, other.url.replace("127.0.0.1", "localhost")
+        with pytest.raises(HubError, match=r"failed to give out manifest\.json"):
+            fetch(NAME, out=tmp_path / "fetched")
         assert {*other.keys} == {None}
-        other.leads_to = server.url
-        with pytest.raises(HubError, match="leads to more than 5 other addresses"):
-            fetch(NAME, out=tmp_path / "again")
-
-
-@pytest.mark.parametrize("flood", ["/api/datasets/", "/manifest.json", "/test.jsonl", "/README.md", "/api/deposit/"])
-def test_an_answer_without_end_is_cut_off(release: Path, server: HubServer, tmp_path: Path, flood: str) -> None:
-    publish(release, to=NAME)
-    server.flood = flood
-    ask = partial(publish, release, to="zenodo", creators=WHO) if "deposit" in flood else partial(fetch, NAME)
-    with pytest.raises(HubError, match=r"sends more than the [\d,]+ bytes that it may have"):
-        ask()
-    assert server.n_flooded < 80_000_000
-    assert not [*(tmp_path / "cache").glob("**/hf-*/test.jsonl")]
 
 
 class _OddAnswers(Handler):

@@ -35,7 +35,7 @@ IN_PARTS = """
 import sys
 from sciscidata.remote import object_store
 from sciscidata.cli.main import main
-object_store._LARGEST_PUT, object_store._REQUEST_BYTES = 0, 4_096
+object_store._REQUEST_BYTES = 4_096
 sys.exit(main(sys.argv[1:]))
 """
 
@@ -86,12 +86,11 @@ def writes(proxy, since=0):
     return [method for method, _, _ in proxy.asked[since:] if method in ("PUT", "POST", "DELETE")]
 
 
-@pytest.mark.parametrize("largest", [1 << 28, 0], ids=["in one request", "in parts"])
+@pytest.mark.parametrize("size", [32 << 20, 4_096], ids=["in one request", "in parts"])
 def test_scores_in_a_failing_store_are_the_file_and_only_other_scores_are_replaced_when_asked(
-    s3, proxy, largest, world, tmp_path, caplog, monkeypatch
+    s3, proxy, size, world, tmp_path, caplog, monkeypatch
 ):
-    monkeypatch.setattr(object_store, "_LARGEST_PUT", largest)
-    monkeypatch.setattr(object_store, "_REQUEST_BYTES", 4_096)
+    monkeypatch.setattr(object_store, "_REQUEST_BYTES", size)
     cache = world / "cache"
     assert write_cd_index(world / "world", OUT, cache_dir=cache) == OUT
     assert stored(s3) == (world / "cd.parquet").read_bytes()
@@ -126,7 +125,6 @@ def spoil(proxy, step, faults):
 
 def test_an_upload_that_fails_or_is_killed_shows_nothing_and_is_repeated(s3, proxy, world, monkeypatch):
     cache = world / "interrupted"
-    monkeypatch.setattr(object_store, "_LARGEST_PUT", 0)
     monkeypatch.setattr(object_store, "_REQUEST_BYTES", 4_096)
     spoil(proxy, "part", chain((None, None), repeat("503")))
     with pytest.raises(StorageError, match=r"cannot be written: .*kept in .*upload-\w+.parquet; the same") as error:
@@ -154,7 +152,7 @@ def test_an_upload_that_fails_or_is_killed_shows_nothing_and_is_repeated(s3, pro
 
 
 def test_every_stage_writes_into_a_store_and_a_large_file_goes_in_parts(s3, proxy, world, monkeypatch):
-    monkeypatch.setattr(object_store, "_LARGEST_PUT", 0)
+    monkeypatch.setattr(object_store, "_REQUEST_BYTES", 4_096)
     cache, places = world / "cache", {}
     for write, options in (
         (write_null_cd_index, {"n_draws": 2}),
@@ -181,14 +179,10 @@ def test_what_this_package_has_not_written_stays_also_when_it_appears_meanwhile(
         s3[1].put_object(Bucket="scores", Key=NAME, Body=b"a thesis")
         return hash_file(file)
 
-    for largest in (1 << 28, 0):
-        monkeypatch.setattr(object_store, "_LARGEST_PUT", largest)
-        with monkeypatch.context() as meanwhile:
-            meanwhile.setattr(stored_scores, "hash_file", appear)
-            with pytest.raises(StorageError, match=r"has changed in the store.*kept in .*upload-\w+.parquet; the same"):
-                write_cd_index(world / "world", OUT, cache_dir=cache, overwrite=True)
-        assert stored(s3) == b"a thesis"
-        s3[1].delete_object(Bucket="scores", Key=NAME)
+    monkeypatch.setattr(stored_scores, "hash_file", appear)
+    with pytest.raises(StorageError, match=r"has changed in the store.*kept in .*upload-\w+.parquet; the same"):
+        write_cd_index(world / "world", OUT, cache_dir=cache, overwrite=True)
+    assert stored(s3) == b"a thesis"
 
 
 @pytest.mark.parametrize(

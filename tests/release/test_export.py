@@ -17,7 +17,7 @@ from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.errors import SchemaMismatchError, StorageError, VerificationError, WorkIdError
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.pipeline import export_labelled
-from sciscidata.release.export import LabelLookup, read_labelled, verify_labelled, write_labelled
+from sciscidata.release.export import add_labels, index_labels, read_labelled, verify_labelled, write_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscidata.sources.synthetic.source import SyntheticConfig
 from sciscidata.stages import ingest
@@ -29,8 +29,8 @@ scores = st.none() | st.floats(allow_infinity=False)
 labels = [st.none() | st.sampled_from(words) for words in VOCABULARIES.values()]
 
 
-def lookup_of(rows: list[tuple[object, ...]]) -> LabelLookup:
-    return LabelLookup(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
+def lookup_of(rows: list[tuple[object, ...]]) -> pl.DataFrame:
+    return index_labels(pl.DataFrame(rows, schema=SCHEMA, orient="row"))
 
 
 @given(
@@ -40,7 +40,7 @@ def lookup_of(rows: list[tuple[object, ...]]) -> LabelLookup:
 def test_scores_are_found_as_by_a_join(rows, wanted):
     works = pl.DataFrame({"work_id": wanted}, schema={"work_id": pl.Int64}).with_row_index("place")
     labelled = pl.DataFrame(rows, schema=SCHEMA, orient="row")
-    found = LabelLookup(labelled).add_to(works)
+    found = add_labels(works, index_labels(labelled))
     expected = works.join(labelled, on="work_id", how="inner", maintain_order="left").with_columns(
         pl.when(pl.col(name) == 0).then(0.0).otherwise(pl.col(name).fill_nan(None)).alias(name) for name in SCORES[:3]
     )

@@ -13,7 +13,6 @@ import random
 import re
 import threading
 import time
-from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -42,10 +41,9 @@ class HubServer(Server):
         self.arrived: list[str] = []  # what was uploaded or fetched, in this order
         self.n_busy = 0  # so many requests are answered by 429 and Retry-After: 1
         self.keys: list[str | None] = []  # of all requests
-        # What a hostile hub does: another commit, another address for all it gives out, bytes without end.
+        # What a hostile hub does: another commit, another address for all it gives out.
         self.sha: object = None
         self.leads_to = ""
-        self.flood, self.n_flooded = "", 0
 
 
 class _Handler(Handler):
@@ -68,8 +66,6 @@ class _Handler(Handler):
             here.keys.append(self.headers.get("Authorization"))
             if here.leads_to and self.command in ("GET", "HEAD"):
                 return self.send(307, b"", {"Location": here.leads_to + self.path})
-            if here.flood and here.flood in self.path and self.command == "GET":
-                return self._flood()
             if here.n_busy:
                 here.n_busy -= 1
                 return self.send(429, b"busy", {"Retry-After": "1"})
@@ -88,19 +84,6 @@ class _Handler(Handler):
         return self.send(*answer)
 
     do_GET = do_HEAD = do_POST = do_PUT = _run
-
-    def _flood(self) -> None:
-        """Send up to 200 MB, and count what was taken."""
-        self.send_response(200)
-        for name, value in (("Transfer-Encoding", "chunked"), ("ETag", '"1"'), ("X-Repo-Commit", "0" * 40)):
-            self.send_header(name, value)
-        self.end_headers()
-        with suppress(OSError):
-            for _ in range(200):
-                self.wfile.write(b"f4240\r\n" + b" " * 1_000_000 + b"\r\n")
-                self.server.n_flooded += 1_000_000
-            self.wfile.write(b"0\r\n\r\n")
-        self.close_connection = True
 
     def _stall(self) -> None:
         """Hold the lock, and so every other request, until whoever waits has been killed."""

@@ -69,12 +69,6 @@ ZSTD = zstandard.ZstdCompressor()
 SKIPPABLE = b"\x5f\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"  # as pzstd writes it, with any of 16 numbers
 
 
-def with_large_window(content: bytes) -> bytes:
-    """Write a frame of one uncompressed block by hand: a real one of this window takes gigabytes to make."""
-    block = (1 | len(content) << 3).to_bytes(3, "little")
-    return b"\x28\xb5\x2f\xfd" + bytes((0, (30 - 10) << 3)) + block + content
-
-
 PACKINGS = {
     "plain": lambda content: content,
     "gzip": gzip.compress,
@@ -83,7 +77,6 @@ PACKINGS = {
     "zstd frames": lambda content: ZSTD.compress(content[:70]) + ZSTD.compress(content[70:]),
     "padded gzip": lambda content: gzip.compress(content) + b"\0" * 512,
     "zstd behind a skippable frame": lambda content: SKIPPABLE + ZSTD.compress(content),
-    "zstd with a window of a gigabyte": lambda content: with_large_window(content),
 }
 
 

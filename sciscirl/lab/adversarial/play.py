@@ -1,8 +1,9 @@
-"""The second half of an episode in text: the challenge and the last answer (``envs/play.py``)."""
+"""One episode in text, without tokens, server or training loop, for one's own trainer or policy."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import cast
 
 from tinker_cookbook.renderers import Message, get_text_content
@@ -13,25 +14,62 @@ from sciscirl.lab.adversarial.rewards import Episode, judge_by_rubric, score_epi
 from sciscirl.presets import Preset
 from sciscirl.task.papers import Paper, PaperView, TargetName
 from sciscirl.task.prompts import escape_markup
+from sciscirl.task.rewards import score_answer
 
 
-async def play_challenge(
+@dataclass(frozen=True, slots=True)
+class PlayedEpisode:
+    """All turns of an episode, its reward, and the parts that add up to it."""
+
+    turns: list[Message]
+    reward: float
+    parts: dict[str, float]
+
+
+async def play_episode(
     paper: Paper,
     preset: Preset,
     policy: Callable[[list[Message]], Awaitable[Message]],
-    opponents: Opponents | None,
-    turns: list[Message],
-    first_text: str,
-) -> tuple[list[Message], float, dict[str, float]]:
-    """Challenge a first answer and score the last one: all turns, the reward and its parts."""
-    if preset.adversarial is None:
-        msg = "a preset whose answers are challenged has adversarial rules"
-        raise AssertionError(msg)
+    opponents: Opponents | None = None,
+) -> PlayedEpisode:
+    """Ask a policy about one paper, challenge its answer if the preset is adversarial, and score the last answer.
+
+    The turns and the reward are those of ``LabelEnv`` and ``AdversarialEnv``. There are two differences. No tokenizer
+    cuts a long paper, and an answer that was cut off has to show that in its text.
+
+    Args:
+        paper: the paper and its gold labels.
+        preset: what is asked and what an answer earns. A balanced reward must be fitted (``TaskRules.fitted``).
+        policy: called with the conversation so far, returns the next message; for example a MessageCompleter of the
+            cookbook.
+        opponents: challenger and judge; None: those of the preset.
+
+    Raises:
+        ReleaseError: the paper has no label that the preset asks for.
+        RewardError: the reward is balanced, and was not fitted.
+
+    Example:
+        >>> import asyncio
+        >>> from sciscirl.presets import find_preset
+        >>> from sciscirl.task.papers import Gold, PaperView
+        >>> paper = Paper("W1", PaperView("On sleep", "Mice forget.", 2001, 3, None), Gold("neutral", None))
+        >>> async def policy(messages):
+        ...     return {"role": "assistant", "content": '{"disruption_label": "neutral", "confidence": 0.8}'}
+        >>> asyncio.run(play_episode(paper, find_preset("exp4"), policy)).parts
+        {'parse': 0.0, 'contract': 0.05, 'task': 1.0, 'think': 0.0}
+    """
     rules, gold = preset.rules, paper.labels(preset.rules.target)
+    shown = rules.see(paper.view)
+    turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(shown)]
+    first_text = get_text_content(await policy(turns))
     first = rules.parse(first_text)
+    if preset.adversarial is None:
+        named = score_answer(first, gold, rules.table, rules.weigh(paper)).named()
+        turns.append(Message(role="assistant", content=first_text))
+        return PlayedEpisode(turns, named.pop("total"), named)
     if opponents is None:
         opponents = make_opponents(preset.adversarial, preset.model, None)
-    challenge, view = "", cast("PaperView", rules.see(paper.view))  # no pairs, as no own label
+    challenge, view = "", cast("PaperView", shown)  # no pairs, as no own label
     if first.is_valid:
         seen = Seen(view, first_text, cast("TargetName", rules.target))
         challenge = await ask_challenger(opponents.challenger, seen)
@@ -51,4 +89,4 @@ async def play_challenge(
     reward = score_episode(episode, gold, opponents.rules, n_steps or 0)
     turns = [*turns, Message(role="assistant", content=final_text)]
     parts = {name: getattr(reward, name) for name in ("correctness", "reasoning", "adaptation")}
-    return turns, reward.total, parts
+    return PlayedEpisode(turns, reward.total, parts)

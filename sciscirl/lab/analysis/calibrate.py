@@ -28,8 +28,7 @@ from sciscirl.metrics.predictions import (
     read_predictions,
     write_predictions,
 )
-from sciscirl.runs.folder import RUN_FILE, locked_folder, write_json
-from sciscirl.runs.lineage import read_facts
+from sciscirl.runs.folder import RUN_FILE, locked_folder, read_facts, write_json
 from sciscirl.task.papers import Target, list_labels, short_name
 
 #: What both evaluations must have in common: who was asked, and how.

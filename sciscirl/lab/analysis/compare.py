@@ -1,22 +1,37 @@
-"""Compare models on one held-out split: by how much they differ, and whether that may be chance."""
+"""Compare models on the same held-out papers: by how much they differ, and whether that may be chance.
+
+A model may be one evaluation, or a way to train that was repeated with several seeds.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from fractions import Fraction
 from itertools import accumulate, combinations
+from statistics import fmean
 from types import MappingProxyType
 from typing import Annotated, Any, Final
 
+import numpy as np
 import polars as pl
 from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import counted
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, Floats, find_intervals, percentile_interval, resample_metrics
-from sciscirl.metrics.metrics import COMPARED, find_right, measure_predictions, relate_to_ceiling
+from sciscirl.metrics.bootstrap import (
+    N_PAIRED_RESAMPLES,
+    Cells,
+    Floats,
+    count_cells,
+    draw_below,
+    find_intervals,
+    measure_cells,
+    percentile_interval,
+    resample_metrics,
+)
+from sciscirl.metrics.metrics import COMPARED, Counts, find_right, measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import find_target, split_by_label
 
 #: Settings that decide how a model is asked and paid. A pair that differs in one differs in more than the weights.
@@ -28,13 +43,22 @@ ASKED: Final = (
 _UNSTATED: Final[Mapping[str, Any]] = MappingProxyType({"hide": [], "answers": "sampled", "prior_correction": ""})
 
 
+#: The metrics of each model.
+MEASURED: Final = (*COMPARED, "balanced_accuracy", "invalid")
+_SEEDS_STREAM: Final = 1 << 192  # counter of Philox from which seeds are drawn; papers are drawn from 0 on
+_BLOCK: Final = 500  # permutations at a time
+_ROUNDING: Final = 1e-9
+#: Predictions of each seed.
+Seeds = Mapping[int, pl.DataFrame]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CompareConfig:
     """Options of a comparison.
 
     Attributes:
         reference: compare every other model with this one only; None: every pair.
-        n_resamples: of the papers, for the intervals.
+        n_resamples: of seeds and papers, for the intervals, and of the permutations, for p.
         level: of the intervals.
         seed: of the resamples.
     """
@@ -59,29 +83,33 @@ class Estimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pair:
-    """Two models, paper by paper."""
+    """Two models on the same papers: left minus right."""
 
     left: str
     right: str
-    only_left: int  # papers that only left answers right
-    only_right: int  # papers that only right answers right
-    p: float  # of McNemar's exact test, two-sided; 1 if no paper tells them apart
-    p_holm: float  # adjusted for all pairs by Holm's procedure
-    differences: Mapping[str, Estimate]  # left minus right, for each of COMPARED
+    seeds: tuple[int, ...]  # that both have, for the test
+    differences: Mapping[str, Estimate]  # for each of COMPARED
+    p: Mapping[str, float | None]  # two-sided; None without a common seed
+    p_holm: Mapping[str, float | None]  # adjusted for the number of pairs
+    only_left: int | None  # papers that only left answers right; None of several seeds
+    only_right: int | None
     asked_otherwise: tuple[str, ...] = ()  # settings of ASKED in which the two differ
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Comparison:
-    """The result of ``compare_predictions``: ``scores`` by model and metric, ``pairs``, ceiling, and the options."""
+    """The result of ``compare_predictions``: ``scores`` by model and metric, ``pairs``, and the options."""
 
     n_papers: int
     target: str
     config: CompareConfig
+    names: tuple[str, ...]  # that are compared; other scores stand beside
+    seeds: Mapping[str, tuple[int, ...]]  # of each score; (0,) of one evaluation
     scores: Mapping[str, Mapping[str, Estimate]]
+    by_seed: Mapping[str, Mapping[str, tuple[float, ...]]]  # in the order of seeds
     pairs: tuple[Pair, ...]
-    ceiling: Mapping[str, float] | None = None  # of the labels, as their release states it; None: not known
-    related: Mapping[str, Mapping[str, float]] = field(default_factory=dict[str, dict[str, float]])  # to it, by model
+    ceiling: Mapping[str, float] | None  # of the labels, as their release states it; None: not known
+    related: Mapping[str, Mapping[str, float]]  # to it, by model
 
     def to_json(self) -> dict[str, Any]:
         """Return all of it in JSON types, the options among the rest."""
@@ -108,30 +136,41 @@ def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def compare_predictions(
-    tables: Mapping[str, pl.DataFrame],
+    models: Mapping[str, pl.DataFrame | Seeds],
     config: CompareConfig = CompareConfig(),
     asked: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     ceiling: Mapping[str, float] | None = None,
+    beside: Mapping[str, pl.DataFrame] = MappingProxyType({}),
 ) -> Comparison:
     """Compare models that answered once to each of the same papers.
 
-    An answer that is not valid is wrong in every figure. Intervals of scores are those of an evaluation. Intervals of
-    differences come from resamples of the papers that are the same for all models. So what is due to the papers cancels
-    out. The order of rows does not matter. McNemar's test is on label_match; in the joint task, on both labels being
-    right.
+    An answer that is not valid is wrong in every figure. The order of rows does not matter. Intervals come from
+    resamples of the papers that are the same for all models, so that what is due to the papers cancels out of
+    differences.
+
+    A way to train that was repeated has a table for each seed. Its score is the mean over the seeds. A resample then
+    draws as many seeds as there are, and papers, both with replacement (a hierarchical bootstrap). Few seeds make an
+    interval too narrow. A resample of three seeds varies by two thirds of what three new ones would.
+
+    p is of a test that permutes papers: it swaps the answers of both to a paper, of all seeds together. It asks how
+    often the mean over the seeds then differs by as much as it does. For label_match of one label and one seed that is
+    McNemar's test, which is computed exactly. It is about these trained models on papers like these; only the interval
+    is also about other seeds. Holm's procedure adjusts p for the number of pairs.
 
     Args:
-        tables: predictions by name of the model.
-        config: the options.
+        models: predictions by name of the model, or by name and seed.
+        config: the options; with ``reference`` the pairs are those with it.
         asked: by name, how each model was asked (``list_asked``); pairs that differ are marked.
         ceiling: of their labels (``relate_to_ceiling``); None: not known.
+        beside: predictions to score on the same papers, such as baselines, which are no part of a pair.
 
     Raises:
-        PredictionsError: there are fewer than two tables, or the reference is not among them. Or they are not of the
+        PredictionsError: there is nothing to compare, or the reference is not among the models. Or they are not of the
             same papers, with the same gold labels and one answer to each.
 
-    Source: McNemar 1947, doi:10.1007/BF02295996; Holm 1979, Scandinavian Journal of Statistics 6(2), 65-70; paired
-    bootstrap, Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
+    Source: resampling of crossed factors, Owen 2007, doi:10.1214/07-AOAS122; McNemar 1947, doi:10.1007/BF02295996;
+    permutation test, Good 2005, Permutation, Parametric and Bootstrap Tests of Hypotheses, chapter 3; p with one added,
+    Phipson & Smyth 2010, doi:10.2202/1544-6115.1585; Holm 1979, Scandinavian Journal of Statistics 6(2), 65-70.
 
     Example:
         >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
@@ -140,63 +179,149 @@ def compare_predictions(
         ...     for name, label in (("early", "disruptive"), ("late", "neutral"))
         ... }
         >>> (pair,) = compare_predictions(tables).pairs
-        >>> pair.differences["label_match"], pair.only_right, pair.p
+        >>> pair.differences["label_match"], pair.only_right, pair.p["label_match"]
         (Estimate(value=-1.0, low=-1.0, high=-1.0), 6, 0.03125)
     """
-    aligned = align(tables)
-    reference = config.reference
-    if reference is not None and reference not in aligned:
-        msg = f"CompareConfig.reference is {reference!r}, needs one of {', '.join(aligned)}."
+    ways: dict[str, Seeds] = {name: {0: one} if isinstance(one, pl.DataFrame) else one for name, one in models.items()}
+    if config.reference is not None and config.reference not in ways:
+        msg = f"CompareConfig.reference is {config.reference!r}, needs one of {', '.join(ways)}."
         raise PredictionsError(msg)
-    metrics = {name: measure_predictions(table) for name, table in aligned.items()}
-    drawn = resample_metrics(list(aligned.values()), n_resamples=config.n_resamples, seed=config.seed)
-    row_of = {name: row for row, name in enumerate(aligned)}
-    right = {name: find_right(table) for name, table in aligned.items()}
-    intervals = {
-        name: find_intervals(table, {metric: drawn[metric][row_of[name]] for metric in drawn}, config.level)
-        for name, table in aligned.items()
+    if not models or (len({*models, *beside}) < 2 and isinstance(next(iter(models.values())), pl.DataFrame)):
+        msg = f"there is nothing to compare {', '.join(models) or 'with nothing'} with. Give two predictions or more."
+        raise PredictionsError(msg)
+    if empty := [name for name, seeds in ways.items() if not seeds]:
+        msg = f"{empty[0]} has no predictions. Leave it out, or evaluate a run of it."
+        raise PredictionsError(msg)
+    every: dict[str, Seeds] = {**ways, **{name: {0: table} for name, table in beside.items()}}
+    labelled = {
+        (name, seed): name if isinstance(models.get(name, table), pl.DataFrame) else f"{name}, seed {seed}"
+        for name, seeds in every.items()
+        for seed, table in seeds.items()
     }
+    aligned = align({label: every[name][seed] for (name, seed), label in labelled.items()})
+    tables = {name: {seed: aligned[labelled[name, seed]] for seed in seeds} for name, seeds in every.items()}
+    drawn = resample_metrics(list(aligned.values()), n_resamples=config.n_resamples, seed=config.seed)
+    drawn["invalid"] = 1 - drawn["format_strict_ok"]
+    row_of = {label: row for row, label in enumerate(aligned)}
+    most = max(map(len, every.values()))
+    stream = np.random.Philox(key=config.seed, counter=_SEEDS_STREAM)
+    # The upper bits decide, so every way makes its own choice of the same draws.
+    draws = stream.random_raw(config.n_resamples * most).reshape(config.n_resamples, most)
+    measured = {name: [measure_predictions(table) for table in seeds.values()] for name, seeds in tables.items()}
+    by_seed = {
+        name: {metric: tuple(one[metric] for one in seeds) for metric in MEASURED} for name, seeds in measured.items()
+    }
+    scores = {name: {metric: fmean(values) for metric, values in metrics.items()} for name, metrics in by_seed.items()}
 
-    def score(name: str, metric: str) -> Estimate:
-        return Estimate(metrics[name][metric], *intervals[name].get(metric, (None, None)))
+    def resample(name: str, metric: str) -> Floats:
+        rows = [row_of[labelled[name, seed]] for seed in every[name]]
+        chosen = ((draws[:, : len(rows)] >> np.uint64(32)) * np.uint64(len(rows)) >> np.uint64(32)).astype(np.int64)
+        return drawn[metric][rows].T[np.arange(config.n_resamples)[:, None], chosen].mean(axis=1)
 
-    def difference(left: str, other: str, metric: str) -> Estimate:
-        resamples = drawn[metric][row_of[left]] - drawn[metric][row_of[other]]
-        return _estimate(metrics[left][metric] - metrics[other][metric], resamples, config.level)
+    def find_ends(name: str) -> Mapping[str, tuple[float, float]]:
+        if len(every[name]) > 1:
+            found = {metric: percentile_interval(resample(name, metric), config.level) for metric in MEASURED}
+            return {metric: ends for metric, ends in found.items() if ends is not None and ends[0] < ends[1]}
+        ((seed, table),) = tables[name].items()
+        row = row_of[labelled[name, seed]]
+        found = find_intervals(table, {metric: values[row] for metric, values in drawn.items()}, config.level)
+        low, high = found["format_strict_ok"]
+        return found | {"invalid": (1 - high, 1 - low)}
 
-    names = list(combinations(aligned, 2)) if reference is None else [(n, reference) for n in aligned if n != reference]
-    counts = [
-        (int((right[left] & ~right[other]).sum()), int((~right[left] & right[other]).sum())) for left, other in names
-    ]
-    p_values = [mcnemar_exact(*pair) for pair in counts]
-    pairs = tuple(
-        Pair(
-            left=left,
-            right=other,
-            only_left=only_left,
-            only_right=only_right,
-            p=p,
-            p_holm=p_holm,
-            differences={metric: difference(left, other, metric) for metric in COMPARED},
-            asked_otherwise=list_unlike(asked.get(left, {}), asked.get(other, {})),
-        )
-        for (left, other), (only_left, only_right), p, p_holm in zip(
-            names, counts, p_values, adjust_holm(p_values), strict=True
-        )
-    )
+    def difference(left: str, right: str, metric: str) -> Estimate:
+        ends = percentile_interval(resample(left, metric) - resample(right, metric), config.level)
+        return Estimate(scores[left][metric] - scores[right][metric], *(ends or (None, None)))
+
+    ends = {name: find_ends(name) for name in every}
+    names = list(combinations(ways, 2))
+    if config.reference is not None:
+        names = [(name, config.reference) for name in ways if name != config.reference]
     first = next(iter(aligned.values()))
-    scores = {name: {metric: score(name, metric) for metric in COMPARED} for name in aligned}
     target = find_target(first)
-    related = {name: relate_to_ceiling(metrics[name], ceiling, target) for name in aligned}
+    counts = [_count_alone(tables[left], tables[right]) for left, right in names]
+    p_values = [_permute(tables[left], tables[right], config) for left, right in names]
+    for p, (only_left, only_right) in zip(p_values, counts, strict=True):
+        if only_left is not None and only_right is not None and len(split_by_label(first)) == 1:
+            p["label_match"] = mcnemar_exact(only_left, only_right)
+    adjusted = {metric: _adjust([p[metric] for p in p_values]) for metric in COMPARED}
+    means = {
+        name: {key: fmean(one[key] for one in seeds) for key in seeds[0] if all(key in one for one in seeds)}
+        for name, seeds in measured.items()
+    }
     return Comparison(
         n_papers=len(first),
-        target=target,
+        target=str(target),
         config=config,
-        scores=scores,
-        pairs=pairs,
+        names=tuple(ways),
+        seeds={name: tuple(seeds) for name, seeds in every.items()},
+        scores={
+            name: {metric: Estimate(value, *ends[name].get(metric, (None, None))) for metric, value in found.items()}
+            for name, found in scores.items()
+        },
+        by_seed=by_seed,
+        pairs=tuple(
+            Pair(
+                left=left,
+                right=right,
+                seeds=tuple(seed for seed in ways[left] if seed in ways[right]),
+                differences={metric: difference(left, right, metric) for metric in COMPARED},
+                p=p_values[row],
+                p_holm={metric: adjusted[metric][row] for metric in COMPARED},
+                only_left=counts[row][0],
+                only_right=counts[row][1],
+                asked_otherwise=list_unlike(asked.get(left, {}), asked.get(right, {})),
+            )
+            for row, (left, right) in enumerate(names)
+        ),
         ceiling=ceiling,
-        related=related,
+        related={name: relate_to_ceiling(metrics, ceiling, target) for name, metrics in means.items()},
     )
+
+
+def _count_alone(left: Seeds, right: Seeds) -> tuple[int | None, int | None]:
+    """Count the papers that only one of two evaluations answers right."""
+    if len(left) > 1 or left.keys() != right.keys():
+        return None, None
+    one, other = (find_right(next(iter(side.values()))) for side in (left, right))
+    return int((one & ~other).sum()), int((~one & other).sum())
+
+
+def _adjust(p_values: Sequence[float | None]) -> list[float | None]:
+    known = iter(adjust_holm([p for p in p_values if p is not None]))
+    return [None if p is None else next(known) for p in p_values]
+
+
+def _permute(left: Seeds, right: Seeds, config: CompareConfig) -> dict[str, float | None]:
+    """Return p of each of COMPARED: papers change sides, each with the answers of all seeds that both have."""
+    pairs = [(count_cells(left[seed]), count_cells(right[seed])) for seed in left if seed in right]
+    if not pairs:
+        return dict.fromkeys(COMPARED)
+    n_papers = len(next(iter(pairs[0][0].values())).counts)
+    stream = np.random.Philox(key=config.seed, counter=2 * _SEEDS_STREAM)
+    found = _differ(pairs, np.zeros((1, n_papers), dtype=np.int64))
+    n_as_far: dict[str, int] = dict.fromkeys(COMPARED, 0)
+    for start in range(0, config.n_resamples, _BLOCK):
+        size = min(_BLOCK, config.n_resamples - start)
+        swaps = draw_below(stream, 2, size * n_papers).reshape(size, n_papers)
+        for metric, values in _differ(pairs, swaps).items():
+            n_as_far[metric] += int((np.abs(values) >= abs(found[metric][0]) - _ROUNDING).sum())
+    # One more, the papers as they are: without it, p could be 0.
+    return {metric: (1 + n) / (1 + config.n_resamples) for metric, n in n_as_far.items()}
+
+
+def _differ(pairs: Sequence[tuple[Mapping[str, Cells], Mapping[str, Cells]]], swaps: Counts) -> dict[str, Floats]:
+    """Return the mean over seeds of left minus right, for each row of ``swaps``: which papers change sides."""
+    differences: list[dict[str, Floats]] = []
+    for left, right in pairs:
+        moved = {name: swaps @ (right[name].counts - left[name].counts) for name in left}
+        sides = [
+            measure_cells(
+                {name: Cells(one.counts.sum(axis=0) + sign * moved[name], one.labels) for name, one in side.items()}
+            )
+            for side, sign in ((left, 1), (right, -1))
+        ]
+        differences.append({metric: sides[0][metric] - sides[1][metric] for metric in COMPARED})
+    return {metric: np.mean([one[metric] for one in differences], axis=0) for metric in COMPARED}
 
 
 def list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str, ...]:
@@ -204,11 +329,8 @@ def list_unlike(left: Mapping[str, Any], right: Mapping[str, Any]) -> tuple[str,
     return tuple(name for name in ASKED if name in left and name in right and left[name] != right[name])
 
 
-def align(tables: Mapping[str, pl.DataFrame], *, at_least: int = 2) -> dict[str, pl.DataFrame]:
+def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     """Sort tables of predictions by paper, after checking that they are of the same papers (PredictionsError)."""
-    if len(tables) < at_least:
-        msg = f"there is nothing to compare {', '.join(tables) or 'with nothing'} with. Give two predictions or more."
-        raise PredictionsError(msg)
     aligned: dict[str, pl.DataFrame] = {}
     for name, table in tables.items():
         if "openalex_id" not in table.columns:
@@ -274,7 +396,3 @@ def adjust_holm(p_values: Sequence[float]) -> list[float]:
     steps = (min(1.0, (len(p_values) - rank) * p_values[place]) for rank, place in enumerate(order))
     adjusted = dict(zip(order, accumulate(steps, max), strict=True))
     return [adjusted[place] for place in range(len(p_values))]
-
-
-def _estimate(value: float, resamples: Floats, level: float) -> Estimate:
-    return Estimate(value, *(percentile_interval(resamples, level) or (None, None)))

@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from dataclasses import fields
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-import torch
-
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.sft.peft_backend import list_arguments
+from sciscirl.lab.sft.peft_backend import check_one_process, list_arguments
 from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import BASE, Preset
-from sciscirl.rl.config import check_preset
+from sciscirl.rl.train import check_preset
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -54,13 +50,7 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
             msg = f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out."
             raise SciSciRLError(msg)
-    n_processes, n_gpus = int(os.environ.get("WORLD_SIZE", "1")), torch.cuda.device_count()
-    if n_processes > 1 or n_gpus > 1:
-        seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
-        msg = f"{seen}, but backend=local trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0."
-        raise SciSciRLError(msg)
-    if options.vllm is not None:
-        _check_vllm(options)
+    check_one_process()
     check_preset(preset)
     if preset.adversarial is not None:
         msg = (
@@ -91,17 +81,6 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
             f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: {preset.batch_size} "
             f"papers (batch_size) with {preset.group_size} answers (group_size)."
         )
-        raise SciSciRLError(msg)
-
-
-def _check_vllm(options: LocalTrainOptions) -> None:
-    if not re.fullmatch(r"https?://[^/\s]+", str(options.vllm)):
-        msg = f"vllm is {options.vllm!r}, needs the address of a server without a path, like http://127.0.0.1:8000."
-        raise SciSciRLError(msg)
-    if options.use_dora or options.quantize != "none":
-        got = f"use_dora is {options.use_dora} and quantize is {options.quantize}"
-        needed = "needs LoRA (use_dora off: --no-use-dora) and whole weights (quantize=none)"
-        msg = f"{got}, but sampling by vLLM {needed}."
         raise SciSciRLError(msg)
 
 

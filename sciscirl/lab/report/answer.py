@@ -13,11 +13,29 @@ import polars as pl
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage.sums import read_json
 from sciscirl.errors import PredictionsError
-from sciscirl.lab.analysis.compare import CompareConfig, Estimate, list_asked, list_unlike
+from sciscirl.lab.analysis.compare import (
+    CompareConfig,
+    Comparison,
+    Estimate,
+    Pair,
+    Seeds,
+    compare_predictions,
+    list_asked,
+    list_unlike,
+)
 from sciscirl.lab.report.figures import plot_estimates
-from sciscirl.lab.report.layout import ABSENT, Picture, Section, Table, show, show_estimate, show_p, show_seeded_pairs
+from sciscirl.lab.report.layout import (
+    ABSENT,
+    PAIRS_HEAD,
+    Picture,
+    Section,
+    Table,
+    show,
+    show_estimate,
+    show_p,
+    show_pairs,
+)
 from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, hash_release, judge_baselines
-from sciscirl.lab.seeds import SeededComparison, SeededPair, Seeds, compare_seeds
 from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.metrics.predictions import split_by_label
 from sciscirl.runs.lineage import render_start
@@ -44,7 +62,7 @@ class Against(NamedTuple):
 
     name: str
     score: float
-    pair: SeededPair
+    pair: Pair
 
     @property
     def gain(self) -> Estimate:
@@ -137,7 +155,7 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     best = max(group.baselines, key=lambda name: measure_predictions(group.baselines[name])[BEST], default="")
     if best:
         others[best] = dict.fromkeys(mine, group.baselines[best])
-    found = compare_seeds({way.name: mine, **others}, CompareConfig(n_resamples=1000))
+    found = compare_predictions({way.name: mine, **others}, CompareConfig(n_resamples=1000))
     against = {
         pair.right: Against(pair.right, found.scores[pair.right][BEST].value, pair)
         for pair in found.pairs
@@ -163,7 +181,7 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
 
 
 def _say_verdict(
-    name: str, found: SeededComparison, start: tuple[str, Seeds] | None, before: Against | None, above: Against | None
+    name: str, found: Comparison, start: tuple[str, Seeds] | None, before: Against | None, above: Against | None
 ) -> str:
     if start is None or before is None:
         sure = above is not None and (above.gain.low or 0) > 0
@@ -196,7 +214,8 @@ def view_answer(groups: Sequence[Group]) -> Section:
     texts = [
         "Each row is a way to train, the mean over its seeds, judged at its last evaluation. Gains are differences in "
         f"{BEST} on the same papers. An invalid answer is wrong in every figure. Intervals are 95 %; p is of a "
-        "permutation test in which papers change sides. Papers that chose a checkpoint flatter it: trust test first."
+        "test in which papers change sides. Holm's method adjusts it for the number of pairs. A pair that was asked "
+        "otherwise differs in more than its weights. Papers that chose a checkpoint flatter it: trust test first."
     ]
     tables: list[Table] = []
     pictures: list[Picture] = []
@@ -205,8 +224,11 @@ def view_answer(groups: Sequence[Group]) -> Section:
         try:
             verdicts = {way.name: judge_training(way, group) for way in group.ways if _is_trained(_first(way))}
             baselines = {name: table for name, table in group.baselines.items() if name not in ways}
-            config = CompareConfig(reference=next(iter(ways), None), n_resamples=1000)
-            found = compare_seeds(ways, config, beside=baselines)
+            reference = next(iter(ways)) if len(ways) > _MOST_WAYS else None
+            asked = {way.name: list_asked(_first(way).settings) for way in group.ways}
+            models = ways or baselines
+            config = CompareConfig(reference=reference, n_resamples=1000)
+            found = compare_predictions(models, config, asked, beside=baselines if ways else {})
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
             continue
@@ -220,6 +242,8 @@ def view_answer(groups: Sequence[Group]) -> Section:
             tables.append(
                 Table(f"Baselines without a language model, {on}", ["", *COMPARED], rows, is_folded=bool(ways))
             )
+        if ways and found.pairs:
+            tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(found), is_folded=True))
         if found.n_papers >= FEWEST_DRAWN:
             pictures.append(_draw_scores(found, group.ceiling, on))
     none = "Nothing here shows what training did: no trained model was judged once by every paper."
@@ -228,18 +252,11 @@ def view_answer(groups: Sequence[Group]) -> Section:
 
 
 _HEAD: Final = (
-    "",
-    "seeds",
-    *COMPARED,
-    "invalid",
-    "gain over the start",
-    "p",
-    "gain over the best baseline",
-    "withheld",
-)
+    "", "seeds", *COMPARED, "invalid", "gain over the start", "p", "gain over the best baseline", "withheld",
+)  # fmt: skip
 
 
-def _show_way(way: Repeated, found: SeededComparison, verdicts: Mapping[str, Verdict]) -> list[str]:
+def _show_way(way: Repeated, found: Comparison, verdicts: Mapping[str, Verdict]) -> list[str]:
     scores, verdict = found.scores[way.name], verdicts.get(way.name)
     before, above = (verdict.start, verdict.baseline) if verdict else (None, None)
     p = before.pair.p[BEST] if before else None
@@ -254,7 +271,7 @@ def _show_way(way: Repeated, found: SeededComparison, verdicts: Mapping[str, Ver
     ]
 
 
-def _draw_scores(found: SeededComparison, ceiling: Mapping[str, float], on: str) -> Picture:
+def _draw_scores(found: Comparison, ceiling: Mapping[str, float], on: str) -> Picture:
     shown = {"label_match": ceiling.get("accuracy"), BEST: ceiling.get(BEST)}
     png = plot_estimates(
         {metric: {name: scores[metric] for name, scores in found.scores.items()} for metric in shown},
@@ -263,27 +280,3 @@ def _draw_scores(found: SeededComparison, ceiling: Mapping[str, float], on: str)
     )
     said = "; ".join(f"{name}: {BEST} {show_estimate(scores[BEST])}" for name, scores in found.scores.items())
     return Picture(png, f"Scores with intervals, {on}. {said}.")
-
-
-def view_pairs(groups: Sequence[Group]) -> Section | None:
-    """Compare ways to train with one another; None if fewer than two were judged by the same papers."""
-    tables: list[Table] = []
-    for group in groups:
-        ways = {way.name: _tables(way) for way in group.ways}
-        if len(ways) < 2:
-            continue
-        reference = next(iter(ways)) if len(ways) > _MOST_WAYS else None
-        asked = {way.name: list_asked(_first(way).settings) for way in group.ways}
-        try:
-            found = compare_seeds(ways, CompareConfig(reference=reference, n_resamples=1000), asked)
-        except PredictionsError:
-            continue  # the first section says so
-        head = ["pair", "metric", "difference", "p", "adjusted", "asked otherwise"]
-        tables.append(Table(f"{found.n_papers:,} papers, task {found.target}", head, show_seeded_pairs(found)))
-    if not tables:
-        return None
-    text = (
-        "Left minus right. Holm's method adjusts p for the number of pairs. With few seeds, intervals are too narrow. "
-        "A pair that was asked otherwise differs in more than its weights."
-    )
-    return Section("pairs", "Models against each other", text, tables)

@@ -12,8 +12,8 @@ from sciscidata.storage import atomic_file, path_inside
 from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
-from sciscirl.lab.analysis.compare import CompareConfig, Comparison, compare_predictions, list_asked
-from sciscirl.lab.report.layout import show_estimate, show_pair
+from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
+from sciscirl.lab.report.layout import PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
@@ -121,31 +121,25 @@ def compare_files(
     return comparison
 
 
-def render_comparison(comparison: Comparison) -> str:
+def render_comparison(comparison: Comparison, split: str = "") -> str:
     """Write two tables for a terminal: each model, and each pair."""
-    head = ["", *COMPARED]
     related = next(iter(comparison.related.values()), {})
     ways = [name for name in related if "way_to_ceiling/" in name]
-    scores = [
+    rows = [
         [
             name,
-            *(show_estimate(scores[metric]) for metric in COMPARED),
+            str(len(comparison.seeds[name])) if name in comparison.names else "-",
+            *(show_estimate(scores[metric]) for metric in MEASURED),
             *(f"{comparison.related[name][way]:.3f}" for way in ways),
         ]
         for name, scores in comparison.scores.items()
     ]
-    pairs = [[f"{pair.left} - {pair.right}", *show_pair(pair)] for pair in comparison.pairs]
-    said = f"{comparison.n_papers:,} papers, task {comparison.target}; {comparison.config.level:.0%} intervals"
+    over = " over papers only, as there is one seed" if max(map(len, comparison.seeds.values())) == 1 else ""
+    papers = f"{comparison.n_papers:,} papers{f' of {split}' if split else ''}, task {comparison.target}"
     tops = [f"{name} {value:.3f}" for name, value in related.items() if name not in ways]
-    return "\n".join(
-        [
-            "; ".join([said, *tops]),
-            "",
-            *_columns([[*head, *ways], *scores]),
-            "",
-            *_columns([[*head, "right alone", "McNemar p", "Holm", "asked otherwise"], *pairs]),
-        ]
-    )
+    lines = ["; ".join([papers, f"{comparison.config.level:.0%} intervals{over}", *tops]), ""]
+    lines += _columns([["", "seeds", *MEASURED, *ways], *rows])
+    return "\n".join([*lines, *(["", *_columns([PAIRS_HEAD, *show_pairs(comparison)])] if comparison.pairs else [])])
 
 
 def _columns(rows: Iterable[Sequence[str]]) -> list[str]:

@@ -6,10 +6,9 @@ import math
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
-from sciscirl.lab.analysis.compare import Estimate, Pair
-from sciscirl.lab.seeds import SeededComparison
-from sciscirl.metrics.metrics import COMPARED
+from sciscirl.lab.analysis.compare import Comparison, Estimate
 
 ABSENT = "\N{EN DASH}"
 
@@ -107,27 +106,25 @@ def show_p(p: float) -> str:
     return f"{p:.4f}" if p >= 1e-4 or math.isclose(p, 0) else f"{p:.0e}"
 
 
-def show_pair(pair: Pair) -> list[str]:
-    """Write a pair of models: differences, papers that only one has right, p before and after Holm, unlike settings."""
-    return [
-        *(show_estimate(pair.differences[metric], signed=True) for metric in COMPARED),
-        f"{pair.only_left} : {pair.only_right}",
-        show_p(pair.p),
-        show_p(pair.p_holm),
-        ", ".join(pair.asked_otherwise),
-    ]
+#: The columns of ``show_pairs``.
+PAIRS_HEAD: Final = ("pair", "metric", "difference", "p", "Holm", "right alone", "asked otherwise")
 
 
-def show_seeded_pairs(comparison: SeededComparison) -> list[list[str]]:
-    """Write each pair of ways to train and each metric: difference, p before and after Holm, unlike settings."""
-    return [
-        [
-            f"{pair.left} \u2212 {pair.right}",
-            metric,
-            show_estimate(one, signed=True),
-            *(ABSENT if p is None else show_p(p) for p in (pair.p[metric], pair.p_holm[metric])),
-            ", ".join(pair.asked_otherwise),
-        ]
-        for pair in comparison.pairs
-        for metric, one in pair.differences.items()
-    ]
+def show_pairs(comparison: Comparison) -> list[list[str]]:
+    """Write each pair of models and each metric: difference, p before and after Holm, unlike settings."""
+    rows: list[list[str]] = []
+    for pair in comparison.pairs:
+        alone = ABSENT if pair.only_left is None else f"{pair.only_left} : {pair.only_right}"
+        for metric, one in pair.differences.items():
+            p = [ABSENT if value is None else show_p(value) for value in (pair.p[metric], pair.p_holm[metric])]
+            rows.append(
+                [
+                    f"{pair.left} \u2212 {pair.right}",
+                    metric,
+                    show_estimate(one, signed=True),
+                    *p,
+                    alone if metric == "label_match" else "",
+                    ", ".join(pair.asked_otherwise),
+                ]
+            )
+    return rows

@@ -17,7 +17,7 @@ from sciscidata.options.checks import check_fields
 from sciscidata.storage import atomic_file
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.report.answer import group_runs, view_answer, view_pairs
+from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
 from sciscirl.lab.report.runs import Run, read_runs
 from sciscirl.lab.report.views import (
@@ -92,7 +92,6 @@ def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
         lambda: view_classes(runs),
         lambda: view_curves(runs),
         lambda: view_answers(runs),
-        lambda: view_pairs(groups),
         lambda: view_examples(runs, n_each=config.n_examples, release=config.release),
     )
     with progress_bar("make views", total=len(views), unit="views") as advance:

@@ -38,11 +38,11 @@ from sciscirl.runs.folder import (
     is_supervised,
     name_run,
     parse_row,
+    read_facts,
     read_judgement,
     read_lines,
     read_rows,
 )
-from sciscirl.runs.lineage import read_facts
 from sciscirl.runs.prices import Usage, count_tokens
 from sciscirl.task.papers import (
     TARGETS,

@@ -136,7 +136,7 @@ def view_cost(runs: Sequence[Run]) -> Section | None:
         "trained on",
         "at most",
         "time",
-        "per step",
+        "a step",
     ]
     text = (
         f"Counted from the logs, with evaluations on the way. Dollars are Tinker's list prices of {PRICES_DATE}, no "
@@ -175,7 +175,7 @@ def view_classes(runs: Sequence[Run]) -> Section | None:
         shares: dict[str, dict[str, float]] = {}
         for run, one in judged:
             prefix = "" if len(run.labels) == 1 else f"{label}/"
-            metrics = (*(f"recall/{name}" for name in classes), "balanced_accuracy", "mcc", "macro_f1")
+            metrics = (*(f"recall/{name}" for name in classes), "balanced_accuracy", "mcc")
             recalls.append([run.name, *(show_metric(one.metrics, prefix + name) for name in metrics)])
             for gold in classes:
                 row = [one.metrics.get(f"{prefix}confusion/{gold}/{name}") for name in names]
@@ -183,7 +183,7 @@ def view_classes(runs: Sequence[Run]) -> Section | None:
                 shares.setdefault("gold", {})[gold] = math.fsum(n or 0 for n in row) / one.metrics["n"]
             if one.metrics["n"] >= FEWEST_DRAWN:
                 shares[run.name] = {name: one.metrics.get(f"{prefix}predicted_share/{name}", 0.0) for name in names}
-        head = ["run", *(f"recall {name}" for name in classes), "balanced accuracy", "MCC", "macro-F1"]
+        head = ["run", *(f"recall {name}" for name in classes), "balanced accuracy", "MCC"]
         tables.append(Table(f"Classes of {label} at the last evaluation", head, recalls))
         counted_head = ["run, gold label", *(f"answered {name}" for name in names)]
         tables.append(Table(f"Answers by gold label, {label}", counted_head, counts, is_folded=True))
@@ -269,7 +269,7 @@ def _merge_seeds(lines: Sequence[Series]) -> Series:
 
 #: What is measured beside the scores, by name; a column is shown where a run has it.
 _MEASURED: Final = {
-    "parse_ok": "JSON", "format_strict_ok": "keep the contract", "invalid": "invalid", "think": "<think>",
+    "parse_ok": "JSON", "format_strict_ok": "keep the contract", "think": "<think>",
     "tolerant_only": "right but for the form", "at_floor": "earn the least", "problems": "problems",
     "mean_confidence": "mean confidence", "both_match": "both right", "brier": "Brier", "ece": "ECE",
     "forecast_brier": "forecast Brier", "flip/kept_right": "challenged: kept right", "flip/kept_wrong": "kept wrong",
@@ -277,42 +277,22 @@ _MEASURED: Final = {
     "flip_rate/right_to_wrong": "lost, of the right", "flip_rate/wrong_to_right": "mended, of the wrong",
     "flip_rate/changed_while_wrong": "changed, of those wrong twice",
 }  # fmt: skip
-_TRAINED: Final = {
-    "reward/total": "mean reward", "label_match": "share right", "reward_tie_group_rate": "groups with a tie",
-    "reward_uniform_group_rate": "groups all equal", "reward_tie_pair_rate": "pairs that tie",
-    "reward_unique_fraction_mean": "distinct rewards by answers",
-}  # fmt: skip
 
 
 def view_answers(runs: Sequence[Run]) -> Section | None:
-    """Show form, confidence and challenges of the last answers, and how training was rewarded."""
+    """Show form, confidence and challenges of the last answers."""
     measured = {run.name: _measure(run, run.last) for run in runs if run.last and run.kind != "baseline"}
-    trained: dict[str, dict[str, str]] = {}
-    for run in runs:
-        means = {name: _logged(run, _TRAIN + name).values for name in _TRAINED}
-        if run.kind == "rl" and means["reward/total"]:
-            trained[run.name] = {"group_size": str(run.settings.get("group_size", ABSENT))}
-            trained[run.name] |= {_TRAINED[name]: show(math.fsum(row) / len(row)) for name, row in means.items() if row}
-            took = math.fsum(
-                row.get("time/total", 0.0) - row.get("time/run_evaluations_parallel", 0.0) for row in run.rows
-            )
-            n_rollouts = math.fsum(row.get(f"{_TRAIN}total_episodes", 0.0) for row in run.rows)
-            trained[run.name]["rollouts per second"] = show(n_rollouts / took if took > 0 else None, 2)
-    tables = [
-        Table(
-            caption, ["run", *names], [[run, *(row.get(name, ABSENT) for name in names)] for run, row in found.items()]
-        )
-        for caption, found in (("Answers at the last evaluation", measured), ("Means over all training steps", trained))
-        if (names := [*dict.fromkeys(name for row in found.values() for name in row)])
-    ]
-    if not tables:
+    names = [*dict.fromkeys(name for row in measured.values() for name in row)]
+    if not names:
         return None
+    rows = [[run, *(row.get(name, ABSENT) for name in names)] for run, row in measured.items()]
     text = (
         "Right but for the form: refused by the contract, though a lenient reader finds the right label. Earn the "
         "least: no more than what is not JSON. Brier score and calibration error (ECE) are better the smaller; an "
         "invalid answer counts as wrong at confidence 1."
     )
-    return Section("answers", "Form, confidence, rewards", text, tables)
+    table = Table("Answers at the last evaluation", ["run", *names], rows)
+    return Section("answers", "Form and confidence", text, [table])
 
 
 def _measure(run: Run, one: Evaluation) -> dict[str, str]:

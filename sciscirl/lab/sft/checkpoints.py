@@ -14,8 +14,16 @@ from sciscidata.storage.atomic import flush_tree
 from sciscidata.storage.small_files import is_special
 from sciscidata.storage.sums import seal_file
 from sciscirl.errors import RunFolderError
-from sciscirl.runs.folder import CHECKPOINTS_FILE, find_weights, keep_rows, open_store, read_checkpoints, write_json
-from sciscirl.runs.model_files import ADAPTER_FILES, TRAINED_ON_FILE
+from sciscirl.lab.models.adapter_files import TRAINED_ON_FILE
+from sciscirl.runs.folder import (
+    ADAPTER_FILES,
+    CHECKPOINTS_FILE,
+    find_weights,
+    keep_rows,
+    open_store,
+    read_checkpoints,
+    write_json,
+)
 
 CHECKPOINTS: Final = "checkpoints"
 

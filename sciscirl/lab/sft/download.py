@@ -18,7 +18,7 @@ from sciscidata.hubs.exchange import open_answer, read_limited
 from sciscidata.storage.decompression import decompress, open_gzip
 from sciscidata.storage.paths import is_plain_name
 from sciscirl.errors import SciSciRLError
-from sciscirl.runs.model_files import ADAPTER_FILES
+from sciscirl.runs.folder import ADAPTER_FILES
 from sciscirl.runs.server_checks import clear_errors, find_server, is_tinker
 
 if TYPE_CHECKING:

@@ -9,13 +9,22 @@ from pathlib import Path
 
 from sciscidata.storage import atomic_folder
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab.models.adapter_files import find_adapter, find_base_model
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.lab.sft.download import download_adapter
 from sciscirl.lab.sft.model_card import render_card
-from sciscirl.runs.chat_format import load_tokenizer
-from sciscirl.runs.folder import ADAPTER, RUN_FILE, find_adapter, find_step, is_local, list_weights, read_checkpoints
-from sciscirl.runs.lineage import read_facts
-from sciscirl.runs.model_files import ADAPTER_FILES, Precision, find_base_model, load_errors
+from sciscirl.options import Precision
+from sciscirl.runs.chat_format import load_errors, load_tokenizer
+from sciscirl.runs.folder import (
+    ADAPTER,
+    ADAPTER_FILES,
+    RUN_FILE,
+    find_step,
+    is_local,
+    list_weights,
+    read_checkpoints,
+    read_facts,
+)
 
 logger = logging.getLogger(__name__)
 _CARD = "README.md"

@@ -9,8 +9,8 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from sciscidata.storage.small_files import read_whole
-from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, find_eval_split, is_supervised, name_run, read_rows
-from sciscirl.runs.lineage import read_facts, render_start
+from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, find_eval_split, is_supervised, name_run, read_facts, read_rows
+from sciscirl.runs.lineage import render_start
 
 _TRAINED_BY: Final = {True: "supervised fine-tuning", False: "reinforcement learning"}
 _SHOWN: Final = (

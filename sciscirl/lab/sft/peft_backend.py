@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
+import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -29,16 +28,18 @@ from sciscidata.storage import atomic_folder
 from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
+from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
 from sciscirl.lab.models.shared_prompts import share_prompts
 from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
 from sciscirl.options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions, Run
-from sciscirl.runs.chat_format import warn_of_renderer
+from sciscirl.runs.chat_format import dry_run, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
     ADAPTER,
+    ADAPTER_FILES,
     begin_run,
     disk_errors,
     find_checkpoint,
@@ -47,12 +48,8 @@ from sciscirl.runs.folder import (
     open_store,
     write_json,
 )
-from sciscirl.runs.model_files import ADAPTER_FILES, RUN_CONFIG, TRAINED_ON_FILE
-from sciscirl.runs.offline import dry_run
-from sciscirl.sft.config import list_settings, make_evaluator, make_examples, make_papers_builder, render_plan
+from sciscirl.sft.config import list_settings, make_examples, make_papers_builder, render_plan
 from sciscirl.sft.examples import Example, GoldExamples, count_answers
-
-logger = logging.getLogger(__name__)
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
 #: Options of one's own hardware that decide how a step goes.
@@ -60,11 +57,10 @@ OF_STEP: Final = (*OF_ADAPTER, "dtype", "micro_batch_size", "gradient_checkpoint
 
 
 def train_with_peft(run: Run[PeftSftOptions]) -> Path:
-    """Train an adapter; with one process, evaluate on the way and after the last step. Return the folder of the run.
+    """Train an adapter, with evaluations on the way and after the last step. Return the folder of the run.
 
     The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, and ``checkpoints.jsonl`` with the checkpoints.
-    ``predictions`` has a Parquet file for each evaluation. At the end there is ``adapter``. Under ``accelerate launch``
-    every process calls this, and the first one writes.
+    ``predictions`` has a Parquet file for each evaluation. At the end there is ``adapter``.
 
     SciSciRLError if an option is impossible, or a package or the model is not to be had. Or the folder is in use, holds
     another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
@@ -72,22 +68,16 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     """
     options, preset, folder = run.options, run.preset, run.folder
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
+    check_one_process()
     builder = make_papers_builder(run)
     examples, evaluator = make_examples(builder, options), make_evaluator(run, builder)
     n_steps = len(examples.papers) // preset.batch_size
     arguments = make_arguments(run, n_steps)
-    is_first = arguments.process_index == 0
-    if is_first:
-        warn_of_renderer(preset.model, options.renderer)
-    with ExitStack() as stack:
-        stack.enter_context(disk_errors(folder))
-        if is_first:
-            stack.enter_context(locked_folder(folder))
-            settings = list_own_settings(run, builder)
-            begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
-            stack.enter_context(follow_run(folder, preset.model))
-            settle_threads(options, arguments, folder)
-        wait_for_all(arguments)
+    warn_of_renderer(preset.model, options.renderer)
+    with disk_errors(folder), locked_folder(folder):
+        settings = list_own_settings(run, builder)
+        begin_run(folder, Path(options.release), settings, resume=options.resume, find=recover_checkpoint)
+        settle_threads(options, arguments, folder)
         checkpoint = find_checkpoint(folder) if options.resume else None
         begun = find_weights(folder, checkpoint) if checkpoint else None
         model = make_model(run, arguments)
@@ -96,23 +86,25 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         trainer.remove_callback(ProgressCallback)  # a line for each step says more
         trained_on = {"quantize": options.quantize, "dtype": options.dtype}
         trainer.add_callback(Recorder(folder, trained_on, partial(_describe_step, examples, preset.batch_size)))
-        judge = None
-        if arguments.world_size == 1:
-            size = options.eval_batch_size
-            completer = LocalCompleter.of_evaluator(evaluator, model, seed=preset.seed, batch_size=size)
-            judge = Judge(evaluator, completer, folder, every=options.eval_every)
-            trainer.add_callback(judge)
-        else:
-            logger.warning("%d processes: nothing is evaluated on the way. Merge, then evaluate.", arguments.world_size)
+        size = options.eval_batch_size
+        completer = LocalCompleter.of_evaluator(evaluator, model, seed=preset.seed, batch_size=size)
+        judge = Judge(evaluator, completer, folder, every=options.eval_every)
+        trainer.add_callback(judge)
         # Also after the last step: this loads the weights that are judged.
-        with refuse_pickles(folder):
+        with follow_run(folder, preset.model), refuse_pickles(folder):
             trainer.train(resume_from_checkpoint=str(begun) if begun else None)
-        if judge is not None:
             judge.judge(n_steps)
-        if is_first:
-            keep_adapter(folder, n_steps, trained_on)
-        wait_for_all(arguments)
+        keep_adapter(folder, n_steps, trained_on)
     return folder
+
+
+def check_one_process() -> None:
+    """Refuse several processes and GPUs (SciSciRLError)."""
+    n_processes, n_gpus = int(os.environ.get("WORLD_SIZE", "1")), torch.cuda.device_count()
+    if n_processes > 1 or n_gpus > 1:
+        seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
+        msg = f"{seen}, but this trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0."
+        raise SciSciRLError(msg)
 
 
 def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
@@ -157,18 +149,13 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
         train_sampling_strategy="sequential",
         lr_scheduler_type="linear",
         adam_epsilon=preset.adam_eps,
-        ddp_find_unused_parameters=False,
         remove_unused_columns=False,
         disable_tqdm=False,
     )
-    whole = options.micro_batch_size * arguments.world_size
-    if preset.batch_size % whole:
-        msg = (
-            f"batch_size is {preset.batch_size}, needs a multiple of {whole}: micro_batch_size "
-            f"{options.micro_batch_size} on {arguments.world_size} devices."
-        )
+    if preset.batch_size % options.micro_batch_size:
+        msg = f"batch_size is {preset.batch_size}, needs a multiple of micro_batch_size, {options.micro_batch_size}."
         raise SciSciRLError(msg)
-    arguments.gradient_accumulation_steps = preset.batch_size // whole * count_answers(preset.rules)
+    arguments.gradient_accumulation_steps = preset.batch_size // options.micro_batch_size * count_answers(preset.rules)
     return arguments
 
 
@@ -181,18 +168,14 @@ def make_model(
 
     Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
-    from accelerate.utils import parse_flag_from_env
     from peft import LoraConfig, get_peft_model
 
-    options, preset, is_distributed = run.options, run.preset, arguments.parallel_mode.value == "distributed"
-    is_sharded = is_distributed and parse_flag_from_env("ACCELERATE_USE_FSDP")
-    device = None if is_sharded else str(arguments.device)
+    options, preset, device = run.options, run.preset, str(arguments.device)
     base = load_base_model(preset.model, quantize=options.quantize, dtype=options.dtype, device=device)
     base.config.use_cache = False
     if options.gradient_checkpointing:
         base.enable_input_require_grads()  # else nothing before the first adapter asks for a gradient
-    if not is_distributed:
-        share_prompts(base)
+    share_prompts(base)
     if start is not None:
         return load_adapter(base, start, is_trainable=True)
     set_seed(preset.seed)
@@ -319,10 +302,9 @@ class GoldTrainer(Trainer):
         return (loss, outputs) if return_outputs else loss
 
     def log(self, logs: dict[str, float], start_time: float | None = None) -> None:
-        """Log a step, with the mean over all its examples on all devices."""
+        """Log a step, with the mean over all its examples."""
         if "loss" in logs:
-            every: Any = self.accelerator.gather(self._label_nll)
-            total, n = every.view(-1, 2).sum(dim=0).tolist()
+            total, n = self._label_nll.tolist()
             self._label_nll.zero_()
             logs |= {"label_nll": total / n} if total else {}  # an answer without a label has none
         super().log(logs, start_time)
@@ -345,14 +327,12 @@ class Recorder(TrainerCallback):
         **_: object,
     ) -> None:
         """Write the metrics of a step; the loop's summary of the whole run has no loss."""
-        if state.is_world_process_zero and logs and "loss" in logs:
+        if logs and "loss" in logs:
             open_store(self.folder).write_metrics(self.describe_step(state, logs), step=state.global_step - 1)
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: object) -> None:
-        """Record a checkpoint, once every process has written its part."""
-        wait_for_all(args)
-        if state.is_world_process_zero:
-            enter_checkpoint(self.folder, state.global_step, self.trained_on)
+        """Record a checkpoint."""
+        enter_checkpoint(self.folder, state.global_step, self.trained_on)
 
 
 def _describe_step(
@@ -396,9 +376,3 @@ class Judge(TrainerCallback):
         answers = self.evaluator.eval_token_completer(self.completer, rollout_summary_export=export, store=store)
         store.write_metrics(asyncio.run(answers), step=step)
         model.train(was_training)
-
-
-def wait_for_all(arguments: TrainingArguments) -> None:
-    """Wait until every process of the run is here."""
-    if arguments.distributed_state is not None:
-        arguments.distributed_state.wait_for_everyone()

@@ -23,10 +23,9 @@ from sciscidata.errors import SciSciDataError
 from sciscidata.options.checks import field_hints
 from sciscidata.terminal.messages import align_columns, counted, printable, suggest
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.lab.analysis.compare import list_asked
-from sciscirl.lab.report.layout import show_estimate, show_seeded_pairs
+from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
+from sciscirl.lab.report.comparison import render_comparison
 from sciscirl.lab.report.runs import Run, judge_baselines, read_run
-from sciscirl.lab.seeds import MEASURED, SeededComparison, compare_seeds
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
 from sciscirl.lab.sweep_folder import SWEEP_FILE, begin_sweep, check_sweep, write_table
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
@@ -279,7 +278,7 @@ def check_papers(runs: Sequence[PlannedRun]) -> None:
 class SweepResult:
     """What ``run_sweep`` found; its tables lie in the folder, too."""
 
-    comparison: SeededComparison
+    comparison: Comparison
     table: pl.DataFrame
     split: str  # whose papers judged
     problems: Mapping[str, str]  # why a run is missing, or ended early
@@ -288,7 +287,7 @@ class SweepResult:
 
 
 async def run_sweep(options: SweepOptions) -> SweepResult:
-    """Train every run of a sweep that has not ended, then compare the ways to train (``compare_seeds``).
+    """Train every run of a sweep that has not ended, then compare the ways to train (``compare_predictions``).
 
     A run that fails or collapses does not keep the others from being trained. The folder holds the folders of the runs
     (``exp4/seed_0``), ``sweep.json`` (options and runs), and the table as ``sweep.csv`` and ``sweep.parquet``
@@ -385,7 +384,7 @@ def _write_results(
             asked.setdefault(planned.name, list_asked(run.settings))
     untrained = find_untrained(read)
     baselines = judge_baselines(Path(options.release), read[0][1])
-    comparison = compare_seeds(ways, asked=asked, beside=untrained | baselines)
+    comparison = compare_predictions(ways, asked=asked, beside=untrained | baselines)
     kinds = dict.fromkeys(baselines, "baseline") | dict.fromkeys(untrained, "untrained")
     table = make_table(comparison, kinds | {planned.name: planned.way for planned, _ in read}, read)
     write_table(out, "sweep", table)
@@ -405,7 +404,7 @@ def find_untrained(read: Sequence[tuple[PlannedRun, Run]]) -> dict[str, pl.DataF
 
 
 def make_table(
-    comparison: SeededComparison, kinds: Mapping[str, str], read: Sequence[tuple[PlannedRun, Run]]
+    comparison: Comparison, kinds: Mapping[str, str], read: Sequence[tuple[PlannedRun, Run]]
 ) -> pl.DataFrame:
     """Make one row for each way to train, the untrained model and each baseline: means over seeds, with intervals.
 
@@ -415,7 +414,7 @@ def make_table(
     rows: list[dict[str, Any]] = []
     for name, scores in comparison.scores.items():
         row: dict[str, Any] = {"name": name, "way": kinds[name], "n_papers": comparison.n_papers}
-        row["n_seeds"] = len(comparison.seeds[name]) if name in comparison.ways else None
+        row["n_seeds"] = len(comparison.seeds[name]) if name in comparison.names else None
         for metric, one in scores.items():
             row |= {metric: one.value, f"{metric}_low": one.low, f"{metric}_high": one.high}
         steps = [step for planned, run in read if planned.name == name for step in run.rows]
@@ -436,32 +435,11 @@ def render_plan(options: SweepOptions) -> str:
     if (out / SWEEP_FILE).exists():
         check_sweep(out, _describe(_settle(options))["settings"], free=_FREE)
     rows = [[run.name, str(run.seed), run.folder.as_posix(), "ended" if is_over(run.folder) else ""] for run in runs]
-    return "\n".join([*_columns([["run", "seed", "folder", ""], *rows]), counted(len(rows), "run")])
+    shown = align_columns([[printable(cell) for cell in row] for row in [["run", "seed", "folder", ""], *rows]])
+    return "\n".join([*shown, counted(len(rows), "run")])
 
 
 def render_sweep(result: SweepResult) -> str:
-    """Write the tables of a sweep for a terminal."""
-    comparison = result.comparison
-    n_seeds = {len(comparison.seeds[name]) for name in comparison.ways}
-    over = "papers only, as there is one seed" if n_seeds == {1} else "seeds and papers"
-    said = f"{comparison.n_papers:,} papers of {result.split}, task {comparison.target}"
-    lines = [f"{said}; {comparison.config.level:.0%} intervals over {over}", ""]
-    rows = [
-        [
-            name,
-            str(len(comparison.seeds[name])) if name in comparison.ways else "-",
-            *(show_estimate(scores[metric]) for metric in MEASURED),
-        ]
-        for name, scores in comparison.scores.items()
-    ]
-    lines += _columns([["", "seeds", *MEASURED], *rows])
-    if comparison.pairs:
-        head = ["", "metric", "difference", "p", "Holm", "asked otherwise"]
-        lines += ["", *_columns([head, *show_seeded_pairs(comparison)])]
-    if result.problems:
-        lines += ["", *(f"{name}: {problem}" for name, problem in result.problems.items())]
-    return "\n".join(lines)
-
-
-def _columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    return align_columns([[printable(cell) for cell in row] for row in rows])
+    """Write the tables of a sweep for a terminal, and why runs are missing."""
+    problems = [f"{name}: {problem}" for name, problem in result.problems.items()]
+    return "\n".join([render_comparison(result.comparison, result.split), *([""] if problems else []), *problems])

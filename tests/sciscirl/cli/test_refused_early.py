@@ -11,7 +11,6 @@ from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
-from sciscirl.lab.studies.repro_options import ReproConfig
 from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.options import SftOptions, TrainOptions
 from sciscirl.presets import PRESETS, find_preset, make_preset
@@ -129,7 +128,6 @@ def test_a_dry_run_of_a_sweep_into_another_sweep_says_so(options, tmp_path, caps
         *((kind, "learning_rate", value) for kind in (TrainOptions, SftOptions, SweepOptions) for value in (0, -1, 2)),
         (SweepOptions, "sft_learning_rate", 50),
         (lambda **given: EvaluationConfig(release="slice", **given), "temperature", 50),
-        (lambda **given: ReproConfig(release="slice", out="o", model="a/b", **given), "temperature", 50),
         (lambda **given: make_preset("mine", **given), "temperature", 50),
         (lambda **given: make_preset("mine", **given), "eval_temperature", 50),
         (lambda **given: make_preset("mine", **given), "learning_rate", 50),

@@ -140,7 +140,7 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
 def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurrently: bool) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
-    monkeypatch.setattr("sciscirl.rl.config.CollapseAlarm", partial(CollapseAlarm, SMALL))
+    monkeypatch.setattr("sciscirl.rl.train.CollapseAlarm", partial(CollapseAlarm, SMALL))
     monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
 
     async def loop(config):

@@ -13,8 +13,8 @@ from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.envs.class_share_penalty import ShareTracker
-from sciscirl.envs.dataset import DynamicSampling
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, read_action
+from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema

@@ -23,9 +23,8 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import check_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.config import make_config
 from sciscirl.rl.dry_run import render_dry_run
-from sciscirl.rl.train import train_preset
+from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.folder import begin_run
 from sciscirl.task.papers import Gold, Paper, PaperView, read_split
 from sciscirl.task.rules import TaskRules

@@ -20,11 +20,10 @@ from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.views import view_runs
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
+from sciscirl.options import ModelCodeOptions, PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.config import builder_of, make_config, make_dataset_builder
+from sciscirl.rl.train import builder_of, make_config, make_dataset_builder
 from sciscirl.runs.folder import count_test_looks, describe_run
-from sciscirl.runs.model_files import ModelCodeOptions
 from sciscirl.sft.config import list_settings, make_papers_builder
 from sciscirl.task.papers import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run

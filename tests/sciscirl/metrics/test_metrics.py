@@ -24,10 +24,10 @@ from sklearn.metrics import (
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.release.release import read_release
 from sciscirl.errors import PredictionsError
+from sciscirl.lab.analysis.thresholds import CUT_OFFS, measure_at_thresholds
 from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
-from sciscirl.metrics.thresholds import CUT_OFFS, measure_at_thresholds
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY

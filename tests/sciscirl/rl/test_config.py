@@ -15,14 +15,13 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.cli.main import main
-from sciscirl.envs.dataset import DynamicSampling
+from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS
-from sciscirl.rl.concurrent_evaluation import ConcurrentEvaluator
-from sciscirl.rl.config import make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
-from sciscirl.rl.train import train_preset
+from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
 from sciscirl.runs.server_checks import check_server
@@ -164,7 +163,8 @@ def run_concurrently(options, judge):
     """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
     train_options = TrainOptions(**options)
     run = resolve_run(train_options)
-    evaluator = make_evaluator(run, make_config(run).dataset_builder, kind=ConcurrentEvaluator)
+    evaluator = make_evaluator(run, make_config(run).dataset_builder)
+    evaluator.is_concurrent = True
     evaluator.eval_token_completer = judge
     store = TrainingRunStore(storage_from_uri(options["log_path"]))
 
@@ -236,7 +236,7 @@ def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(op
 
     monkeypatch.setattr("sciscirl.rl.train.train.main", main)
     asyncio.run(train_preset(TrainOptions(**options, **given)))
-    assert [isinstance(judge, ConcurrentEvaluator) for judge in judges] == [concurrent]
+    assert [judge.is_concurrent for judge in judges] == [concurrent]
 
 
 def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):
@@ -389,7 +389,7 @@ def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
 
 
 def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.config.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: None)
     with pytest.raises(SciSciRLError, match="pip install wandb"):
         make_config(resolve_run(TrainOptions(**options, wandb_project="p")))
 

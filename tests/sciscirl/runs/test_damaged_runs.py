@@ -29,8 +29,15 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import begin_run, find_checkpoint, note_test_look, open_store, read_rows, write_json
-from sciscirl.runs.lineage import read_facts
+from sciscirl.runs.folder import (
+    begin_run,
+    find_checkpoint,
+    note_test_look,
+    open_store,
+    read_facts,
+    read_rows,
+    write_json,
+)
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))

@@ -12,8 +12,9 @@ from tinker_cookbook import tokenizer_utils
 
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.models.chat_template import writes_as_template
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.runs.chat_format import load_tokenizer, writes_as_template
+from sciscirl.runs.chat_format import load_tokenizer
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER
 

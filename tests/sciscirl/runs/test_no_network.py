@@ -9,7 +9,7 @@ import time
 import pytest
 
 from sciscirl.cli.main import main
-from sciscirl.runs.offline import EstimatedTokenizer
+from sciscirl.runs.chat_format import EstimatedTokenizer
 from tests.sciscirl.tinker_stub import KEY
 from tests.sciscirl.toy import make_slice
 

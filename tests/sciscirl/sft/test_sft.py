@@ -13,13 +13,14 @@ from tinker_cookbook.utils import ml_log
 
 from sciscirl.envs.env import LabelEnv, read_action
 from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab.sft.peft_backend import collate, collate_labels
 from sciscirl.options import PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
-from sciscirl.rl.config import make_dataset_builder
+from sciscirl.rl.train import make_dataset_builder
 from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
-from sciscirl.sft.config import list_settings, make_evaluator, make_papers_builder, render_plan
+from sciscirl.sft.config import list_settings, make_papers_builder, render_plan
 from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
 from sciscirl.sft.tinker_backend import (
     GoldDatasetBuilder,

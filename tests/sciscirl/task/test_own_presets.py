@@ -14,15 +14,15 @@ from sciscirl.presets import (
     PRESETS,
     REWARD_NAMES,
     Preset,
+    _flatten,
     describe,
+    find_alias,
     find_preset,
     lay_over,
-    list_changes,
     make_preset,
     read_preset_file,
     recall_preset,
     register_preset,
-    render_changes,
 )
 from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView
@@ -241,6 +241,33 @@ def test_every_part_of_a_preset_has_a_name_to_change_it_by():
     assert {one.name for one in fields(TaskRules)} - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
     assert {*REWARD_NAMES.values()} == {*NUMBERS}
     assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights", "labels"}
+
+
+def list_changes(preset):
+    """What a preset changes of its base, by name; {} if it has none."""
+    if preset.base is None:
+        return {}
+    own, before = (_flatten(one) for one in (preset, find_preset(preset.base)))
+    named = {"name", "base", "change"}
+    changes = {name: value for name, value in own.items() if value != before[name] and name not in named}
+    rules, others = (flat["adversarial"] or {} for flat in (own, before))
+    if rules and others:
+        changes |= {"adversarial": {name: value for name, value in rules.items() if value != others[name]}}
+    return {name: value for name, value in changes.items() if value != {} or own[name] == {}}
+
+
+def render_changes() -> str:
+    """What each preset changes of the one it starts from, as a table of Markdown."""
+    rows = ["| preset | also called | starts from | what it changes |", "|---|---|---|---|"]
+    for preset in PRESETS.values():
+        names = [f"`{name}`" if name else "" for name in (preset.name, find_alias(preset.name), preset.base)]
+        told = [f"{name}={_tell(value)}" for name, value in list_changes(preset).items()]
+        rows.append(f"| {' | '.join(names)} | {', '.join(f'`{one}`' for one in told)} |")
+    return "\n".join(rows)
+
+
+def _tell(value: object) -> str:
+    return ",".join(f"{key}:{one}" for key, one in value.items()) if isinstance(value, dict) else str(value)
 
 
 def test_the_page_shows_what_each_preset_changes():

@@ -16,19 +16,18 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.envs.dataset import DynamicSampling
+from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, find_subject, measure, render_metrics
-from sciscirl.evaluation.evaluator import LabelEvaluator
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
 from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder, Opponents
 from sciscirl.lab.adversarial.metrics import adversarial_schema
 from sciscirl.lab.adversarial.opponents import ModelCompleter, RuleBasedChallenger
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
-from sciscirl.rl.config import make_config, make_evaluator
 from sciscirl.rl.dry_run import render_dry_run
-from sciscirl.rl.train import train_preset
+from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.server_checks import check_opponents
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split

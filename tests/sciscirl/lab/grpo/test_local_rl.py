@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tinker
 import torch
 
 pytest.importorskip("trl")
@@ -26,9 +25,7 @@ from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.grpo import train as grpo
 from sciscirl.lab.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
 from sciscirl.lab.grpo.train import Player, make_trainer, train_locally
-from sciscirl.lab.models import vllm_sampler
 from sciscirl.lab.models.local_model import load_local_model
-from sciscirl.lab.models.vllm_sampler import VllmCompleter
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.merge import merge_adapter
@@ -36,12 +33,10 @@ from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.config import make_dataset_builder
+from sciscirl.rl.train import make_dataset_builder
 from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
 from tests.sciscirl.toy import RENDERER
-from tests.sciscirl.vllm_server import VllmServer
-from tests.servers.serving import serving
 
 N_STEPS = 3
 pytestmark = [
@@ -73,12 +68,6 @@ def run(options_of, tmp_path_factory) -> Path:
 
 def read_rows(folder: Path) -> list[dict]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text("utf-8").splitlines()]
-
-
-@pytest.fixture(scope="module")
-def adapted(options_of, tmp_path_factory):
-    options = options_of(tmp_path_factory.mktemp("adapted") / "run", use_dora=False)
-    return make_model(resolve_run(options), make_arguments(resolve_run(options), 1))
 
 
 class Played(Player):
@@ -300,7 +289,8 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
         return {}
 
     monkeypatch.setattr(CollapseAlarm, "__call__", collapse)
-    monkeypatch.setattr(grpo, "make_last_alarm", lambda *_: None)
+    make_alarm = grpo.make_alarm
+    monkeypatch.setattr(grpo, "make_alarm", lambda run, is_over=False: None if is_over else make_alarm(run))
     with pytest.raises(CollapseError):
         train_locally(resolve_run(options_of(tmp_path / "run", collapse="stop")))
     (stop,) = [row for row in read_rows(tmp_path / "run") if "collapse_stop" in row]
@@ -325,12 +315,6 @@ def test_a_collapse_ends_the_run_and_leaves_it_whole(options_of, tmp_path, monke
         ),
         ({"keep_days": 3}, "keep_days has no effect with backend=local"),
         ({"eval_concurrently": True}, "eval_concurrently has no effect with backend=local"),
-        ({"vllm": "here:8000/v1"}, r"vllm is 'here:8000/v1', needs the address of a server"),
-        ({"vllm": "http://127.0.0.1:8000", "use_dora": True}, "sampling by vLLM needs LoRA"),
-        (
-            {"vllm": "http://127.0.0.1:8000", "use_dora": False, "quantize": "nf4"},
-            "quantize is nf4, but sampling by vLLM",
-        ),
     ],
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):
@@ -342,51 +326,6 @@ def test_a_run_from_other_weights_has_no_kl_term_to_the_base_model(options_of, t
     run = replace(resolve_run(options_of(tmp_path / "run", kl_penalty_coef=0.1)), begun_from={"path": "adapter"})
     with pytest.raises(SciSciRLError, match=r"kl_penalty_coef is 0\.1"):
         refuse_options(run)
-
-
-def test_a_vllm_server_samples_with_the_weights_of_each_step(options_of, primed_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("VLLM_API_KEY", "a-secret-of-the-server")
-    with serving(VllmServer(str(primed_model), "a-secret-of-the-server")) as server:
-        more = {"use_dora": False, "max_steps": 2, "eval_every": 5, "n_test": 1}
-        folder = train_locally(resolve_run(options_of(tmp_path / "run", vllm=server.url, **more)))
-    first, second = server.loaded
-    kept = load_file(folder / "checkpoints" / "checkpoint-1" / "adapter_model.safetensors")
-    assert kept.keys() == second.keys()
-    assert all(torch.equal(kept[name], second[name]) for name in kept)
-    assert any(not torch.equal(kept[name], first[name]) for name in kept)
-    asked = [body for path, body in server.log if path == "/v1/completions"]
-    assert len({(*body["prompt"], body["seed"]) for body in asked}) == len(asked) == 24
-    assert [row["env/all/total_episodes"] for row in read_rows(folder) if "env/all/total_episodes" in row] == [12, 12]
-    assert not server.adapters
-    assert not [*folder.glob(".sampling*")]
-    assert not [path for path in folder.rglob("*") if path.is_file() and b"a-secret-of" in path.read_bytes()]
-
-
-@pytest.mark.parametrize(
-    ("changes", "url", "said"),
-    [
-        ({"model": "models/other"}, "", "serves models/other, but this run trains .*. Start one: VLLM_ALLOW"),
-        ({"takes_adapters": False}, "", "takes no adapters. Start one: .*--enable-lora --max-lora-rank 2"),
-        ({"sends_token_ids": False}, "", "sent no tokens with log-probabilities"),
-        ({"key": "another"}, "", r"refused /v1/load_lora_adapter with HTTP 401: .*Unauthorized"),
-        ({}, "http://127.0.0.1:9", r"no answer from a vLLM server at http://127.0.0.1:9 \(ConnectError\). Start"),
-    ],
-)
-def test_a_server_that_cannot_sample_is_one_line(adapted, primed_model, tmp_path, changes, url, said):
-    with serving(VllmServer(str(primed_model))) as running:
-        vars(running).update(changes)
-        server = vllm_sampler.VllmServer(url=url or running.url, model=str(primed_model), rank=2)
-
-        def ask() -> None:
-            server.check()
-            with server.serving(adapted, tmp_path) as name:
-                asked = VllmCompleter(server=server, name=name, max_tokens=2, temperature=1.0, top_p=1.0, seed=0)
-                asyncio.run(asked(tinker.ModelInput.from_ints([5, 6]), [0]))
-
-        with pytest.raises(SciSciRLError, match=said):
-            ask()
-    assert not running.adapters
-    assert not [*tmp_path.iterdir()]
 
 
 def test_several_processes_and_gpus_are_refused(options_of, tmp_path, monkeypatch):

@@ -124,7 +124,7 @@ def check_requests(model: ChatServer, release: Path) -> None:
 
 def test_the_page_says_to_type_what_the_export_says(exported: Path) -> None:
     page = (REPOSITORY / "docs" / "rl" / "harnesses.md").read_text("utf-8")
-    for tool in ("verifiers", "Inspect", "lm-evaluation-harness"):
+    for tool in ("Inspect", "lm-evaluation-harness"):
         (row,) = [line for line in page.splitlines() if line.startswith(f"| [{tool}]")]
         assert shlex.join(words_of(tool, exported, "MODEL")) in row
 
@@ -149,23 +149,6 @@ def run(command: str, *words: object, needs: Sequence[str], cwd: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-
-
-@pytest.mark.slow
-def test_verifiers_runs_the_taskset_with_our_reward(
-    release: Path, exported: Path, model: ChatServer, tmp_path: Path
-) -> None:
-    client = ["--client.base-url", model.url, "--client.api-key-var", "OPENAI_API_KEY"]
-    run(*words_of("verifiers", exported), *client, "-o", tmp_path, needs=["verifiers==0.4.0"], cwd=exported)
-    check_requests(model, release)
-    (traces,) = tmp_path.rglob("traces.jsonl")
-    found = [row["traces"][0] for row in rows_of(traces)]
-    assert len(found) == N_TEST
-    rewards = [one["rewards"]["reward"]["score"] for one in found]
-    means = expected(exported)
-    assert math.fsum(rewards) / N_TEST == pytest.approx(means["reward"])
-    for name in ("correct", "valid"):
-        assert math.fsum(one["metrics"][name] for one in found) / N_TEST == pytest.approx(means[name])
 
 
 @pytest.mark.slow

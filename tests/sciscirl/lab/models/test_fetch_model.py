@@ -20,8 +20,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab.models import fetch_model as fetching
 from sciscirl.lab.models.fetch_model import PACKAGED, PackagedModel, fetch_model
 from sciscirl.lab.models.local_model import load_base_model
+from sciscirl.lab_parts import SHORT_NAMES
 from sciscirl.runs.chat_format import choose_renderer, load_tokenizer, make_renderer, warn_of_renderer
-from sciscirl.runs.model_files import SHORT_NAMES
 
 TEMPLATE = (
     r"{% for message in messages %}{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>'}}"

@@ -17,15 +17,14 @@ from PIL import Image
 from sciscidata.errors import StorageError
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
-from sciscirl.lab.analysis.compare import Estimate
+from sciscirl.lab.analysis.compare import Estimate, compare_predictions
 from sciscirl.lab.report import figures
-from sciscirl.lab.report.answer import group_runs, judge_training, view_answer, view_pairs
+from sciscirl.lab.report.answer import group_runs, judge_training, view_answer
 from sciscirl.lab.report.figures import Series, plot_estimates, plot_lines
 from sciscirl.lab.report.layout import Example, Picture, Section, Table
 from sciscirl.lab.report.report import ReportConfig, render_report, write_report
 from sciscirl.lab.report.runs import find_repeated, name_folders, read_run, read_runs
 from sciscirl.lab.report.views import say_signs, view_answers, view_cost, view_curves, view_examples, view_runs
-from sciscirl.lab.seeds import compare_seeds
 from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
 from sciscirl.presets import describe, find_preset
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
@@ -151,7 +150,7 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     monkeypatch.setattr(answer, "read_json", lambda _: {"ceiling": {"accuracy": 0.7, "macro_f1": 0.65, "works": 9}})
     section = answer_of(tmp_path / "run", release=toy_slice)
     assert "Ceiling of these labels: 0.650, -0.350 away." in section.headline[0]
-    models, baselines = section.tables
+    models, baselines, *_ = section.tables
     assert "majority" in rows_of(baselines)
     assert baselines.is_folded
     assert "majority" not in rows_of(models)
@@ -177,11 +176,11 @@ def test_seeds_of_one_preset_stand_together(home, tmp_path):
     assert [(name, row["seeds"]) for name, row in rows.items()] == [("seed0, seed1, seed2", "0, 1, 2"), ("exp5", "1")]
     assert rows["seed0, seed1, seed2"]["label_match"].startswith(f"{sum(scores) / 3:.3f} [")
     assert "Intervals are over 3 seeds and the papers." in " ".join(section.headline)
-    pairs = view_pairs(group_runs(read_runs([tmp_path / "seed0", tmp_path / "seed1", home / "exp5"]), None))
-    assert [row[:2] for row in pairs.tables[0].rows] == [
+    pairs = answer_of(tmp_path / "seed0", tmp_path / "seed1", home / "exp5").tables[-1]
+    assert [row[:2] for row in pairs.rows] == [
         ["seed0, seed1 − exp5", metric] for metric in ("label_match", "macro_f1", "min_class_recall")
     ]
-    assert pairs.tables[0].rows[0][5] == "reward"
+    assert pairs.rows[0][-1] == "reward"
 
 
 def test_runs_that_differ_in_more_than_the_seed_or_in_where_they_began_are_apart(tmp_path):
@@ -253,7 +252,7 @@ def test_the_page_is_for_phones_print_and_readers(page, report):
     assert n_tables == sum(a.get("class") == "scroll" for _, a in page.tags)
     anchors = [a["href"][1:] for tag, a in page.tags if tag == "a"]
     assert anchors == [a["id"] for tag, a in page.tags if tag == "section"]
-    assert anchors == ["answer", "runs", "cost", "classes", "curves", "answers", "pairs", "examples"]
+    assert anchors == ["answer", "runs", "cost", "classes", "curves", "answers", "examples"]
     assert page.open == []
     pictures = [base64.b64decode(a["src"].partition(",")[2]) for tag, a in page.tags if tag == "img"]
     assert len({*pictures}) == len(pictures) >= 8
@@ -379,20 +378,17 @@ def test_cost_is_that_of_all_seeds_of_a_way_counted_from_the_logs(home, tmp_path
     assert view_cost([majority]) is None
 
 
-def test_form_confidence_and_ties_stand_beside_each_other(home, tmp_path):
+def test_form_and_confidence_stand_beside_each_other(home, tmp_path):
     table = answers(1.0, broken=0.5)
     right = (table["tolerant_label"] == table["gold"]) & ~table["is_valid"]
     paid = {"reward_table": describe(find_preset("exp4"))["reward_table"]}
     evaluation = make_evaluation(tmp_path / "broken", table, paid)
-    measured, trained = view_answers(read_runs([evaluation, home / "exp4"])).tables
+    (measured,) = view_answers(read_runs([evaluation, home / "exp4"])).tables
     row = rows_of(measured)["broken"]
     assert row["right but for the form"] == f"{right.sum() / len(table):.3f}" != "0.000"
     assert row["earn the least"] == f"{(table['reward'] <= -1).sum() / len(table):.3f}" != "0.000"
     counts = {name: int(n) for name, n in (one.split() for one in row["problems"].split(", "))}
     assert sum(counts.values()) == (~table["is_valid"]).sum()
-    row = rows_of(trained)["exp4"]
-    assert (row["group_size"], row["groups all equal"], row["share right"]) == ("2", "0.250", "0.300")
-    assert (row["rollouts per second"], row["mean reward"]) == ("16.00", "0.000")
 
 
 def test_what_a_challenge_did_is_shown_where_there_was_one(home, tmp_path):
@@ -557,7 +553,7 @@ def test_a_picture_shows_what_it_is_given(monkeypatch):
     assert plot_lines(base, title="t") == plot_lines(base, title="t") != plot_lines(more, title="t")
     drawn = []
     monkeypatch.setattr(figures, "_to_png", lambda figure: drawn.append(figure) or b"")
-    found = compare_seeds({"good": {0: answers(0.9, seed=1), 1: answers(0.7, seed=2)}})
+    found = compare_predictions({"good": {0: answers(0.9, seed=1), 1: answers(0.7, seed=2)}})
     scores, seeds = found.scores["good"]["macro_f1"], found.by_seed["good"]["macro_f1"]
     other = Estimate(-0.2, -0.3, 0.1)
     plot_estimates({"gain": {"good": scores, "other": other}}, seeds={"gain": {"good": seeds}}, is_share=False)

@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
+from sciscirl.lab.models.adapter_files import find_base_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_cost
@@ -35,7 +36,6 @@ from sciscirl.lab.sft.peft_backend import (
     train_with_peft,
 )
 from sciscirl.options import PeftSftOptions, resolve_run
-from sciscirl.runs.model_files import find_base_model
 from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.examples import build_example
 from sciscirl.task.papers import VOCABULARIES, read_split
@@ -291,9 +291,9 @@ def test_the_loss_on_the_label_is_learned_alone_and_logged_beside_the_loss(toy_s
     assert json.loads((tmp_path / "after" / "run.json").read_text("utf-8"))["settings"]["answers"] == "logprobs"
 
 
-def test_a_batch_that_devices_cannot_share_evenly_is_refused(toy_slice, contrary_model, tmp_path):
+def test_a_batch_that_passes_cannot_share_evenly_is_refused(toy_slice, contrary_model, tmp_path):
     options = {**options_of(toy_slice, contrary_model, tmp_path), "micro_batch_size": 3}
-    with pytest.raises(SciSciRLError, match="batch_size is 8, needs a multiple of 3"):
+    with pytest.raises(SciSciRLError, match="batch_size is 8, needs a multiple of micro_batch_size, 3"):
         make_arguments(resolve_run(PeftSftOptions(**options)), 1)
 
 

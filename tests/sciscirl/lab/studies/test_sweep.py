@@ -239,7 +239,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
         ("exp4-rl", [0, 1]), ("exp4-sft", [0, 1]), ("exp4-sft_rl", [0, 1])
     ]  # fmt: skip
     sections = {one.id: one for one in make_sections(runs, ReportConfig(runs=(out,), release=release, n_examples=0))}
-    models, baselines = sections["answer"].tables
+    models, baselines, pairs = sections["answer"].tables
     assert [row[0] for row in models.rows] == [f"exp4-{way}" for way in ("rl", "sft", "sft_rl")]
     assert [row[0] for row in baselines.rows] == table["name"].to_list()[4:]
     said = {line.partition(" macro_f1")[0].rpartition(" ")[2].strip("."): line for line in sections["answer"].headline}
@@ -248,7 +248,7 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     assert starts["exp4-rl"] == "itself before training"
     assert starts["exp4-sft"] == "exp4-rl before training"  # supervised runs have no step 0
     assert models.rows[0][2].startswith(f"{table['label_match'][0]:.3f} [")
-    assert len(sections["pairs"].tables[0].rows) == 9
+    assert len(pairs.rows) == 9
     assert any(one.alt.startswith("Mean reward over steps: exp4-rl from ") for one in sections["curves"].pictures)
 
     words = [f"{name}={value}" for name, value in cookbook.options.items()]

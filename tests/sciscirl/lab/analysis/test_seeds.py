@@ -10,9 +10,15 @@ import polars as pl
 import pytest
 
 from sciscirl.errors import PredictionsError
-from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions
-from sciscirl.lab.seeds import MEASURED, compare_seeds
-from sciscirl.metrics.bootstrap import bootstrap_intervals, percentile_interval
+from sciscirl.lab.analysis.compare import (
+    MEASURED,
+    CompareConfig,
+    _permute,
+    adjust_holm,
+    compare_predictions,
+    mcnemar_exact,
+)
+from sciscirl.metrics.bootstrap import percentile_interval
 from sciscirl.metrics.metrics import COMPARED, measure_predictions
 from sciscirl.presets import find_preset
 from tests.sciscirl.made_runs import make_predictions
@@ -39,7 +45,7 @@ def draw(stream, n, size):
 
 
 def test_resamples_are_those_of_a_loop_over_seeds_and_papers(ways):
-    found = compare_seeds(ways, QUICK)
+    found = compare_predictions(ways, QUICK)
     n = found.n_papers
     papers, seeds = np.random.Philox(key=0), np.random.Philox(key=0, counter=1 << 192)
     drawn = {name: {metric: [] for metric in MEASURED} for name in ways}
@@ -85,7 +91,7 @@ def test_p_is_the_share_of_all_swaps_that_differ_as_much():
         measured = [(measure_predictions(one), measure_predictions(two)) for one, two in sides]
         return {metric: abs(fmean(one[metric] - two[metric] for one, two in measured)) for metric in COMPARED}
 
-    (pair,) = compare_seeds(tables, CompareConfig(n_resamples=4000)).pairs
+    (pair,) = compare_predictions(tables, CompareConfig(n_resamples=4000)).pairs
     found = differences([False] * 6)
     every = [differences(swaps) for swaps in product([False, True], repeat=6)]
     for metric in COMPARED:
@@ -93,32 +99,26 @@ def test_p_is_the_share_of_all_swaps_that_differ_as_much():
         assert pair.p[metric] == pytest.approx(fmean(as_much), abs=0.03)
 
 
-def test_with_one_seed_intervals_are_those_of_an_evaluation_and_p_is_near_that_of_mcnemar():
+def test_p_of_one_seed_is_mcnemars_and_near_that_of_all_permutations():
     tables = {"one": answers(0.6, 1, n=120), "other": answers(0.45, 2, n=120)}
-    config = CompareConfig(n_resamples=4000)
-    found = compare_seeds({name: {7: table} for name, table in tables.items()}, config)
-    for name, table in tables.items():
-        ends = bootstrap_intervals(table.sort("openalex_id"), n_resamples=4000)
-        for metric in ("label_match", "macro_f1", "min_class_recall", "balanced_accuracy"):
-            one = found.scores[name][metric]
-            assert (one.low, one.high) == (ends[f"{metric}/low"], ends[f"{metric}/high"])
-        valid = (1 - ends["format_strict_ok/high"], 1 - ends["format_strict_ok/low"])
-        assert (found.scores[name]["invalid"].low, found.scores[name]["invalid"].high) == valid
-    (pair,), (exact,) = found.pairs, compare_predictions(tables, config).pairs
-    assert pair.differences["label_match"] == exact.differences["label_match"]
-    assert pair.p["label_match"] == pytest.approx(exact.p, abs=0.02)
+    (pair,) = compare_predictions(tables, QUICK).pairs
+    assert pair.p["label_match"] == mcnemar_exact(pair.only_left, pair.only_right)
+    swapped = _permute(*({0: table.sort("openalex_id")} for table in tables.values()), CompareConfig(n_resamples=4000))
+    assert pair.p["label_match"] == pytest.approx(swapped["label_match"], abs=0.02)
+    (joint,) = compare_predictions({name: answers(0.5, n, preset="joint") for n, name in enumerate("ab")}, QUICK).pairs
+    assert joint.p["label_match"] >= 1 / 41
 
 
 def test_seeds_that_differ_make_an_interval_wider_than_papers_alone():
     near = {seed: answers(0.5, 3) for seed in range(4)}  # four times the same answers
     far = {seed: answers(skill, 3) for seed, skill in enumerate((0.05, 0.3, 0.7, 0.95))}
-    found = compare_seeds({"near": near, "far": far})
+    found = compare_predictions({"near": near, "far": far})
     widths = {name: scores["label_match"].high - scores["label_match"].low for name, scores in found.scores.items()}
     assert widths["far"] > 1.3 * widths["near"]
 
 
 def test_holm_is_over_the_pairs_of_each_metric_and_a_pair_without_a_common_seed_has_no_p(ways):
-    found = compare_seeds({**ways, "apart": {5: answers(0.4, 5)}}, QUICK)
+    found = compare_predictions({**ways, "apart": {5: answers(0.4, 5)}}, QUICK)
     for metric in COMPARED:
         tested = [pair for pair in found.pairs if pair.seeds]
         assert [pair.p_holm[metric] for pair in tested] == adjust_holm([pair.p[metric] for pair in tested])
@@ -128,26 +128,26 @@ def test_holm_is_over_the_pairs_of_each_metric_and_a_pair_without_a_common_seed_
 
 def test_what_stands_beside_is_scored_and_in_no_pair(ways):
     beside = {"majority": answers(0.0, 0, bias=1.0, broken=0.0)}
-    found = compare_seeds(ways, QUICK, beside=beside)
-    assert found.pairs == compare_seeds(ways, QUICK).pairs
+    found = compare_predictions(ways, QUICK, beside=beside)
+    assert found.pairs == compare_predictions(ways, QUICK).pairs
     assert found.scores["majority"]["invalid"].value == 0.0
-    assert found.ways == tuple(ways)
-    first = compare_seeds(ways, CompareConfig(n_resamples=60, reference="poor"))
+    assert found.names == tuple(ways)
+    first = compare_predictions(ways, CompareConfig(n_resamples=60, reference="poor"))
     assert [(pair.left, pair.right) for pair in first.pairs] == [("good", "poor"), ("lone", "poor")]
     assert first.to_json()["pairs"][0]["left"] == "good"
 
 
 def test_both_labels_of_the_joint_task_change_sides_together():
     ways = {name: {0: answers(skill, seed, preset="joint")} for name, skill, seed in (("a", 0.9, 1), ("b", 0.1, 2))}
-    (pair,) = compare_seeds(ways, QUICK).pairs
+    (pair,) = compare_predictions(ways, QUICK).pairs
     assert pair.p["macro_f1"] == pytest.approx(1 / 41)
-    same = compare_seeds({"a": ways["a"], "b": ways["a"]}, QUICK).pairs[0]
+    same = compare_predictions({"a": ways["a"], "b": ways["a"]}, QUICK).pairs[0]
     assert set(same.p.values()) == {1.0}
 
 
 def test_asked_otherwise_is_marked(ways):
     asked = {"good": {"style": "plain"}, "poor": {"style": "ontology"}}
-    assert [pair.asked_otherwise for pair in compare_seeds(ways, QUICK, asked).pairs] == [("style",), (), ()]
+    assert [pair.asked_otherwise for pair in compare_predictions(ways, QUICK, asked).pairs] == [("style",), (), ()]
 
 
 @pytest.mark.parametrize(
@@ -159,6 +159,6 @@ def test_asked_otherwise_is_marked(ways):
 )
 def test_what_cannot_be_compared_is_refused(ways, said):
     with pytest.raises(PredictionsError, match=said):
-        compare_seeds(ways, QUICK)
+        compare_predictions(ways, QUICK)
     with pytest.raises(PredictionsError, match="reference is 'z', needs one of a"):
-        compare_seeds(ways, CompareConfig(reference="z"))
+        compare_predictions(ways, CompareConfig(reference="z"))

@@ -1,0 +1,149 @@
+"""Judge a model of an OpenAI-compatible server: it gets messages, and each answer is kept when it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import httpx
+import polars as pl
+
+from sciscidata.remote.retries import keep_trying
+from sciscidata.remote.urls import check_address, show_address
+from sciscirl.envs.env import void
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluate import OUT_OPTION, check_unused, fit_rules, read_asked, save_evaluation, state_target
+from sciscirl.metrics.predictions import make_prediction, prediction_schema
+from sciscirl.presets import describe_rules
+from sciscirl.runs.folder import locked_folder
+from sciscirl.task.papers import Paper
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules
+
+if TYPE_CHECKING:
+    from sciscirl.evaluation.evaluate import EvaluationConfig, Subject
+
+#: Answers by the hash of what was asked, a line each, in the folder of the evaluation.
+ANSWERS_FILE: Final = "answers.jsonl"
+_AT_A_TIME: Final = 16
+_N_ATTEMPTS: Final = 6
+_TIMEOUT: Final = httpx.Timeout(600, connect=30)
+
+
+class _NoAnswerError(SciSciRLError):
+    """A server refused a request, or does not answer; ``may_pass`` says whether to try again, ``wait_s`` when."""
+
+    may_pass = True
+    wait_s = 0.0
+
+
+async def evaluate_on_chat_server(
+    config: EvaluationConfig, subject: Subject, stated: Mapping[str, object]
+) -> dict[str, float]:
+    """Ask about each paper once, as ``evaluate_model``; answers that ``config.out`` has are not asked for again.
+
+    Abstracts are whole, because the server's tokenizer is not known.
+    """
+    preset, url, key = subject.preset, str(config.chat_url).rstrip("/"), os.environ.get("OPENAI_API_KEY")
+    check_address(url, name="chat_url", key="the key", secret=key)
+    if preset.adversarial is not None or preset.eval_group_size > 1:
+        what = "is adversarial" if preset.adversarial is not None else "asks for several answers to a paper"
+        msg = f"preset {preset.name!r} {what}, and chat_url=... asks once. Choose another preset."
+        raise SciSciRLError(msg)
+    papers, rules = read_asked(config, subject), fit_rules(preset.rules, config.release)
+    sampling = {"max_tokens": preset.max_tokens, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
+    asked = {
+        paper.openalex_id: {"model": preset.model, "messages": rules.render(rules.see(paper.view)), **sampling}
+        for paper in papers
+    }
+    with (
+        locked_folder(config.out, user="evaluation", option=OUT_OPTION),
+        httpx.Client(headers={"Authorization": f"Bearer {key}"} if key else {}, timeout=_TIMEOUT) as client,
+    ):
+        check_unused(config.out)  # once more: another evaluation may have ended meanwhile
+        answers = await _ask_all(client, f"{url}/chat/completions", asked, config.out / ANSWERS_FILE)
+        rows = [_make_row(paper, rules, answers[paper.openalex_id]) for paper in papers]
+        settings = {"model": preset.model, "chat_url": show_address(url, key), **sampling, "preset": preset.name}
+        settings |= describe_rules(preset.rules) | {"max_paper_tokens": None} | state_target(preset.rules)
+        settings |= {"answers": "sampled", "split": config.split or subject.eval_split, "n_papers": config.n_papers}
+        return save_evaluation(pl.DataFrame(rows, prediction_schema(rules.target)), config, {**settings, **stated})
+
+
+async def _ask_all(
+    client: httpx.Client, url: str, asked: Mapping[str, Mapping[str, Any]], file: Path
+) -> dict[str, Mapping[str, Any]]:
+    """Return the answers by paper: those of the file, and those that the server gives."""
+    keys = {
+        paper: hashlib.sha256(json.dumps([paper, body], sort_keys=True).encode()).hexdigest()
+        for paper, body in asked.items()
+    }
+    kept = _read_kept(file)
+
+    def ask(paper: str) -> None:
+        answer = keep_trying(
+            lambda: _post(client, url, asked[paper]),
+            lambda error: getattr(error, "may_pass", False),
+            lambda _: _N_ATTEMPTS,
+            first_wait_s=1.0,
+            longest_wait_s=60.0,
+        )
+        line = json.dumps({"key": keys[paper], **answer})
+        with file.open("a", encoding="utf-8") as lines:
+            lines.write(f"\n{line}")  # first the end of a line that a killed evaluation has not ended
+        kept[keys[paper]] = answer
+
+    pool = ThreadPoolExecutor(_AT_A_TIME)
+    try:
+        loop = asyncio.get_running_loop()
+        await asyncio.gather(*(loop.run_in_executor(pool, ask, name) for name in asked if keys[name] not in kept))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    return {paper: kept[key] for paper, key in keys.items()}
+
+
+def _read_kept(file: Path) -> dict[str, Mapping[str, Any]]:
+    kept: dict[str, Mapping[str, Any]] = {}
+    for line in file.read_text("utf-8").splitlines() if file.exists() else ():
+        try:
+            answer = json.loads(line)
+            kept[answer.pop("key")] = {"text": str(answer["text"]), "is_whole": bool(answer["is_whole"])}
+        except (ValueError, LookupError, AttributeError, TypeError):
+            continue  # cut off; it is asked for again
+    return kept
+
+
+def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        answer = client.post(url, json=body)
+    except httpx.HTTPError as error:
+        msg = f"no answer from {show_address(url)} ({type(error).__name__}). Start the server, or mend chat_url=...."
+        failed = _NoAnswerError(msg)
+        failed.may_pass = not isinstance(error, httpx.ConnectError)  # nobody listens there
+        raise failed from None
+    try:
+        if answer.is_error:
+            raise ValueError(answer.text[:300])
+        choice = answer.json()["choices"][0]
+        return {"text": choice["message"]["content"] or "", "is_whole": choice.get("finish_reason") != "length"}
+    except (ValueError, LookupError, TypeError) as error:
+        said = f"HTTP {answer.status_code}: {error}"
+        msg = f"{show_address(url)} gave no answer ({said}). Mend that; the same command asks only for what is missing."
+        refused = _NoAnswerError(msg)
+        refused.may_pass = answer.status_code in {408, 429} or answer.status_code >= 500
+        waits = answer.headers.get("Retry-After", "")
+        refused.wait_s = float(waits) if waits.isdecimal() else 0.0
+        raise refused from None
+
+
+def _make_row(paper: Paper, rules: TaskRules, said: Mapping[str, Any]) -> dict[str, Any]:
+    answer = rules.parse(said["text"])
+    answer = answer if said["is_whole"] else void(answer)
+    gold = paper.labels(rules.target)
+    reward = score_answer(answer, gold, rules.table, rules.weigh(paper))
+    return make_prediction(paper.openalex_id, gold, answer, reward, said["text"])

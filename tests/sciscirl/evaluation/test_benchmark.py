@@ -1,0 +1,136 @@
+"""The page that adds a model to the ladder, typed with a tiny model; and a model on an OpenAI-compatible server."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import subprocess
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+import sciscidata as ssd
+from sciscirl.cli.commands import call_words
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.models.chat_server import ANSWERS_FILE
+from sciscirl.metrics.predictions import read_predictions
+from tests.conftest import REPOSITORY
+from tests.docs.test_examples import blocks_of
+from tests.sciscirl.toy import LABELS, make_slice, say
+from tests.servers.serving import serving
+
+WORDS = dict(zip(("assay", "review", "survey"), LABELS, strict=True))
+#: Shows each command instead of running it, its words in quotes.
+SHOW = 'sciscirl() { printf "%q " "$@"; echo; }\n'
+
+
+def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_model, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    make_slice(tmp_path / "slices/example", ceiling={"accuracy": 0.9, "macro_f1": 0.9, "works": 9})
+    _, model, ladder = [
+        block.code for block in blocks_of(REPOSITORY / "docs/rl/benchmark.md") if block.language == "bash"
+    ]
+    local = model.splitlines()[1].replace("smollm2", str(random_model))
+
+    def list_commands() -> list[list[str]]:
+        typed = subprocess.run(
+            ["bash", "-ec", SHOW + local + "\n" + ladder], capture_output=True, text=True, check=True
+        )
+        return [shlex.split(line) for line in typed.stdout.splitlines()]
+
+    for name, *words in list_commands()[:-2]:
+        call_words(name, words)
+    commands = list_commands()
+    assert [name for name, *_ in commands] == ["sft", "compare", "report"]
+    before = (tmp_path / "benchmark/training/metrics.jsonl").read_bytes()
+    capsys.readouterr()
+    for name, *words in commands:
+        call_words(name, words)
+    assert (tmp_path / "benchmark/training/metrics.jsonl").read_bytes() == before
+    scores = json.loads((tmp_path / "benchmark/comparison/comparison.json").read_text("utf-8"))["scores"]
+    assert [*scores] == ["majority", "metadata", "words", "zero_shot", "logprobs", "sft", "sft_logprobs"]
+    assert scores["majority"]["label_match"]["value"] == pytest.approx(1 / 3)
+    assert scores["words"]["label_match"]["value"] == 1.0  # titles tell the label
+    assert all(0 <= one["label_match"]["low"] <= one["label_match"]["value"] for one in scores.values())
+    assert "ceiling/label_match 0.900" in capsys.readouterr().out
+    assert "0.9" in (tmp_path / "benchmark/benchmark.html").read_text("utf-8")
+
+
+@contextmanager
+def chat_server(answer):
+    """Serve ``/v1/chat/completions``: ``answer`` makes status and choice of what was asked."""
+    asked = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, *_): ...
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            asked.append((self.path, self.headers["Authorization"], body))
+            status, choice = answer(body["messages"][1]["content"])
+            data = json.dumps({"choices": [choice]} if status == 200 else {"error": "no such model"}).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
+        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+
+
+def test_a_chat_server_is_asked_once_for_each_answer_even_if_it_fails_on_the_way(toy_slice, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-mine")
+    is_down = True
+
+    def answer(question):
+        word = next(word for word in WORDS if word in question)
+        if word == "survey":
+            return (404, None) if is_down else (200, {"message": {"content": None}})
+        cut = {"finish_reason": "length"} if word == "review" else {"finish_reason": "stop"}
+        return 200, {"message": {"content": say(WORDS[word])}, **cut}
+
+    with chat_server(answer) as (url, asked):
+        config = EvaluationConfig(
+            release=toy_slice, out=tmp_path / "chat", chat_url=url, model="mine", preset="exp4", hide=("abstract",)
+        )
+        with pytest.raises(
+            SciSciRLError, match=r"gave no answer \(HTTP 404: .*no such model.*only for what is missing"
+        ):
+            asyncio.run(evaluate_model(config))
+        kept = [json.loads(line) for line in (config.out / ANSWERS_FILE).read_text("utf-8").splitlines() if line]
+        is_down, n_before = False, len(asked)
+        with (config.out / ANSWERS_FILE).open("a") as file:
+            file.write('\n{"key": "cut o')
+        metrics = asyncio.run(evaluate_model(config))
+    assert (len(kept), len(asked) - n_before) == (6, 3)  # the other three were refused
+    predictions = read_predictions(config.out / "predictions.parquet")
+    assert dict(predictions.group_by("gold").agg("label").iter_rows())["disruptive"] == ["disruptive"] * 3
+    assert metrics["label_match"] == pytest.approx(1 / 3)  # cut off or empty is wrong
+    assert metrics["invalid"] == pytest.approx(2 / 3)
+    path, key, body = asked[-1]
+    assert (path, key) == ("/v1/chat/completions", "Bearer sk-mine")
+    assert (body["model"], body["max_tokens"], body["temperature"], body["top_p"]) == ("mine", 64, 1.0, 1.0)
+    said = json.dumps([one["messages"] for _, _, one in asked])
+    assert "A survey of thing" in said
+    assert not any(hidden in said for hidden in ("We present", "cd_index", "0.5"))
+    assert "sk-mine" not in "".join(file.read_text("utf-8") for file in config.out.glob("*.json*"))
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({}, r"chat_url needs the name of the model"),
+        ({"model": "mine", "answers": "logprobs"}, r"answers has no effect: chat_url=... only sends messages"),
+        ({"model": "mine", "max_paper_tokens": 5}, r"max_paper_tokens has no effect"),
+        ({"model": "mine", "preset": "adversarial"}, r"is adversarial, and chat_url=... asks once"),
+        ({"model": "mine", "chat_url": "http://gpu.example/v1"}, r"chat_url is http://gpu.example: the key would"),
+    ],
+)
+def test_what_a_chat_server_cannot_do_is_refused(given, said, toy_slice, tmp_path):
+    options = {"release": toy_slice, "out": tmp_path / "chat", "chat_url": "http://127.0.0.1:1/v1"} | given
+    with pytest.raises((SciSciRLError, ssd.SciSciDataError), match=said):
+        asyncio.run(evaluate_model(EvaluationConfig(**options)))
+    assert not (tmp_path / "chat").exists()
