@@ -171,6 +171,7 @@ TRANSIENT = {
     "reset": Reply(fault="reset"),
     "cut": Reply(fault="cut"),
     "half a JSON": Reply(body=b'{"meta": {"coun'),
+    "a list": Reply(body=[1]),
     "not UTF-8": Reply(body=b'{"a": "\xff"}'),
     "too deep": Reply(body=b'{"a":' * 200_000 + b"1" + b"}" * 200_000),
 }
@@ -997,6 +998,7 @@ def test_a_bad_file_is_named_and_not_quoted(home, content):
         *({"base_url": url} for url in ("ftp://api.openalex.org", "https://user:word@api.openalex.org", "http://[::1")),
         {"base_url": "https://api.openalex.org?api_key=k"},
         {"api_key": "two words"},
+        {"email": "nobody"},
         {"email": "a@b\r\nX: y"},
         {"requests_per_second": float("nan")},
         {"timeout_s": -1},
