@@ -926,25 +926,6 @@ def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_pat
     assert "Lower" not in str(error.value)
 
 
-def test_a_folder_may_be_named_like_a_pattern(made, tmp_path):
-    folder = tmp_path / "ssn [v2] *?"
-    folder.mkdir()
-    tables_with(made, folder)
-    parts = folder / "sciscinet_papers"
-    parts.mkdir()
-    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
-    (folder / "sciscinet_papers.parquet").unlink()
-    papers[:1_000].write_parquet(parts / "0.parquet")
-    papers[1_000:].write_parquet(parts / "1.parquet")
-    assert tables(folder).in_text_order().collect().equals(tables(made).in_text_order().collect())
-    papers[1_000:].with_columns(pl.col("year").cast(pl.String)).write_parquet(parts / "1.parquet")
-    with pytest.raises(SchemaMismatchError, match=r"1\.parquet holds year as String, 0\.parquet as Int64"):
-        tables(folder)
-    papers[1_000:].write_parquet(parts / "1.parquet")
-    (folder / "SciSciNet_Papers.tsv").write_text("PaperID\tYear\tJournalID\n7\t1999\t5\n")
-    assert tables(folder, version="v1").works.collect()["work_id"].to_list() == [7]
-
-
 def test_a_field_or_a_source_named_twice_has_the_name_that_comes_first(made, tmp_path):
     def twice(rows):
         other = rows.with_columns(pl.lit("AAA first").alias("display_name"))
