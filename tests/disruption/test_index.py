@@ -192,10 +192,6 @@ def test_a_number_of_threads_below_one_is_refused_before_anything_runs(n_threads
         score_graph(build_graph(works, citations), n_threads=n_threads)
 
 
-def test_no_citation_at_all_leaves_every_index_undefined():
-    assert compute_cd_index(*frames({1: 2000, 2: None}, [])).collect()["cd_index"].to_list() == [None, None]
-
-
 def test_nothing_runs_before_collect_and_the_schema_is_known():
     def explode() -> pl.DataFrame:
         raise AssertionError("ran too early")

@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,7 +45,7 @@ from sciscidata.openalex_api.retries_and_limits import Pacer
 from sciscidata.openalex_api.store import ResponseStore
 from tests.conftest import example_lines
 from tests.servers.openalex_server import OpenAlexServer
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server, serving
 
 KEY = "aSecretKeyOf22Letters0"
 COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
@@ -65,13 +64,14 @@ class Reply:
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Scripted(Handler):
+    server: ScriptedServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
 
     def do_GET(self) -> None:
-        server: Any = self.server
+        server = self.server
         with server.lock:
             nth = server.asked[self.path]
             server.asked[self.path] += 1
@@ -99,27 +99,14 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             socket.close(self.connection.detach())
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
-
-class ScriptedServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
+class ScriptedServer(Server):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Scripted)
         self.lock = threading.Lock()
         self.asked: Counter[str] = Counter()
         self.heads: list[tuple[str, dict[str, str]]] = []
         self.script: Callable[[str, int], Reply] = lambda path, nth: Reply()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # the client went away
 
 
 @pytest.fixture(name="server")

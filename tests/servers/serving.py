@@ -27,13 +27,13 @@ def serving(server: AnyServer) -> Generator[AnyServer]:
 
 
 class Server(ThreadingHTTPServer):
-    """A server on a free port."""
+    """A server on a port of its own; 0 takes a free one."""
 
     daemon_threads = True
-    request_queue_size = 64
+    request_queue_size = 128
 
-    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
-        super().__init__(("127.0.0.1", 0), handler)
+    def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
