@@ -6,6 +6,7 @@ from sciscidata.disruption.missing_data import find_effect_of_missing_data
 from sciscidata.disruption.null_model import compute_null_cd_index
 from sciscidata.disruption.trajectory import compute_cd_trajectory
 from sciscidata.disruption.variants import compute_cd_variants
+from sciscidata.graph.control_variables import compute_control_variables, compute_percentile
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.label_confidence import compute_novelty_confidence
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
@@ -14,10 +15,12 @@ from sciscidata.options.missing_names import missing_name
 __all__ = [
     "compute_cd_trajectory",
     "compute_cd_variants",
+    "compute_control_variables",
     "compute_embedding_disruptiveness",
     "compute_foster_novelty",
     "compute_novelty_confidence",
     "compute_null_cd_index",
+    "compute_percentile",
     "compute_shibayama_novelty",
     "find_communities",
     "find_effect_of_missing_data",

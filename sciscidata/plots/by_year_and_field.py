@@ -41,7 +41,7 @@ _SCORES: Final = {
 }
 
 
-class _Series(NamedTuple):
+class Series(NamedTuple):
     """One panel: what was estimated for each group, from how many works, with which interval."""
 
     name: str
@@ -106,7 +106,8 @@ def plot_by_year(
     series = _estimate(groups, label, score, few, is_complete)
     with drawing(look, heights_mm=(58,) * len(series)) as picture:
         for axes, one in zip(picture.panels, series, strict=True):
-            _draw_years(axes, years, one)
+            draw_numbers(axes, years, one, find_limits([one]))
+            axes.set_xlabel("year of publication")
             if complete_until is not None and not is_complete.all():
                 axes.axvline(complete_until + 0.5, color=INK, lw=0.6, ls=":")
         picture.title = _describe_groups(picture, series, "year of publication", int(groups["n"].sum()))
@@ -117,7 +118,7 @@ def plot_by_year(
             f"before {first}": sum(n for year, n in counts.items() if year < first),
             f"after {last}": sum(n for year, n in counts.items() if year > last),
         }
-        picture.title += _describe_hidden(outside)
+        picture.title += describe_hidden(outside)
     return picture.figure
 
 
@@ -163,15 +164,15 @@ def plot_by_field(
     order = ["share", "mean"] if label else ["mean"]
     groups = groups.sort([*order, _FIELD], nulls_last=True, descending=[*(True for _ in order), False])
     series = _estimate(groups, label, score, few, np.ones(groups.height, np.bool_))
-    names, height = _name_fields([f"{name} ({n:,})" for name, n in groups.select(_FIELD, "n").rows()], look)
+    names, height = name_rows([f"{name} ({n:,})" for name, n in groups.select(_FIELD, "n").rows()], look)
     with drawing(look, heights_mm=(height,) * len(series), share="y") as picture:
         for axes, one in zip(picture.panels, series, strict=True):
-            _draw_fields(axes, names, one)
+            draw_names(axes, names, one, find_limits([one]), np.arange(len(names)))
         shown = int(groups["n"].sum())
         picture.title = _describe_groups(picture, series, "field", shown)
         if not all(one.sure.all() for one in series):
             picture.title += f" Hollow: fewer than {few} works."
-        picture.title += _describe_hidden({"without a field": n_works - named, "in smaller fields": named - shown})
+        picture.title += describe_hidden({"without a field": n_works - named, "in smaller fields": named - shown})
     return picture.figure
 
 
@@ -239,7 +240,7 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
     totals = [int(frame.select(pl.len()).collect(engine="streaming").item()) for frame in frames]
     by_year, by_field = [count_years(frame) for frame in frames], [_count_fields(frame) for frame in frames]
     fields = sorted(by_field[0], key=lambda name: (-by_field[0][name], name))[:_MOST_FIELDS] if all(by_field) else []
-    names, height = _name_fields(fields, look)
+    names, height = name_rows(fields, look)
     heights = (58, height) if fields else (58,)
     if look.get("width") != "one":
         heights = (max(heights), *heights[1:])
@@ -254,14 +255,14 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
         smaller = sum(n for name, n in by_field[0].items() if name not in fields) if fields else 0
         span = _span_of(by_year)
         outside = sum(n for year, n in by_year[0].items() if not span or not span[0] <= year <= span[-1])
-        picture.title += _describe_hidden({"in smaller fields": smaller, "of other years": outside})
+        picture.title += describe_hidden({"in smaller fields": smaller, "of other years": outside})
     return picture.figure
 
 
 def _summarise(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
     """Count works, labels and scores of each group: ``n``, ``n_labelled``, ``n_label``, ``share``, ``mean``, ``sd``."""
     labelled = require_columns(labelled, {}, frame_name="the labelled works", stage=stage)
-    column = _label_column(label, labelled)
+    column = find_label_column(label, labelled)
     if score and score not in _SCORES:
         msg = f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}"
         raise ConfigError(msg)
@@ -306,12 +307,13 @@ def _choose_span(counts: Mapping[int, int], few: int) -> tuple[int, int]:
     return min(sure), max(sure)
 
 
-def _describe_hidden(hidden: dict[str, int]) -> str:
+def describe_hidden(hidden: dict[str, int]) -> str:
+    """Say at the end of a title which works are not shown."""
     parts = [f"{count_works(n)} {where}" for where, n in hidden.items() if n]
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def _label_column(label: str, labelled: pl.LazyFrame) -> str:
+def find_label_column(label: str, labelled: pl.LazyFrame) -> str:
     """Find the column that holds a label: of those that every release has, else an own one of these works."""
     if not label:
         return ""
@@ -331,9 +333,9 @@ def _label_column(label: str, labelled: pl.LazyFrame) -> str:
 
 def _estimate(
     groups: pl.DataFrame, label: str, score: str, few: int, is_complete: npt.NDArray[np.bool_]
-) -> list[_Series]:
+) -> list[Series]:
     """Make the panels that are asked for."""
-    series: list[_Series] = []
+    series: list[Series] = []
     columns: dict[str, Any] = {
         name: groups[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
         for name in groups.columns
@@ -343,30 +345,36 @@ def _estimate(
         n = groups["n_labelled"].to_numpy()
         low, high = wilson_interval(columns["n_label"], n)
         sure = n >= few, (n >= few) & is_complete
-        series.append(_Series(f"share {label}", COLOURS.get(label, INK), True, n, columns["share"], low, high, *sure))
+        series.append(Series(f"share {label}", COLOURS.get(label, INK), True, n, columns["share"], low, high, *sure))
     if score:
         n = groups["n_scored"].to_numpy()
         low, high = mean_interval(columns["mean"], columns["sd"], n)
         sure = n >= few, (n >= few) & is_complete
-        series.append(_Series(f"mean {_SCORES[score]}", "#0072B2", False, n, columns["mean"], low, high, *sure))
+        series.append(Series(f"mean {_SCORES[score]}", "#0072B2", False, n, columns["mean"], low, high, *sure))
     return series
 
 
-def _limits(one: _Series) -> tuple[float, float]:
+def find_limits(series: list[Series]) -> tuple[float, float]:
     """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge."""
-    sure = one.enough if one.enough.sum() > 1 else np.ones(one.value.size, np.bool_)
-    numbers = np.concatenate([one.value[sure], one.low[sure], one.high[sure]])
-    numbers = numbers[np.isfinite(numbers)]
-    if not numbers.size:
+    numbers = [np.empty(0)]
+    for one in series:
+        sure = one.enough if one.enough.sum() > 1 else np.ones(one.value.size, np.bool_)
+        numbers += [one.value[sure], one.low[sure], one.high[sure]]
+    shown = np.concatenate(numbers)
+    shown = shown[np.isfinite(shown)]
+    if not shown.size:
         return 0.0, 1.0
-    low, high = float(numbers.min()), float(numbers.max())
+    low, high = float(shown.min()), float(shown.max())
     room = 0.12 * (high - low) or 0.05
-    return (max(low - room, -0.02 if one.is_share else -np.inf), min(high + room, 1.02 if one.is_share else np.inf))
+    is_share = series[0].is_share
+    return (max(low - room, -0.02 if is_share else -np.inf), min(high + room, 1.02 if is_share else np.inf))
 
 
-def _draw_estimates(axes: Axes, places: npt.NDArray[Any], one: _Series, *, upright: bool, size: float) -> None:
+def draw_estimates(
+    axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, upright: bool, size: float
+) -> None:
     """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge."""
-    low, high = _limits(one)
+    low, high = limits
     shown = np.clip(one.value, low, high)
     lines = axes.vlines if upright else axes.hlines
     for sure, alpha in ((True, 1.0), (False, 0.4)):
@@ -391,34 +399,37 @@ def _draw_estimates(axes: Axes, places: npt.NDArray[Any], one: _Series, *, uprig
         (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
 
 
-def _draw_years(axes: Axes, years: npt.NDArray[Any], one: _Series) -> None:
+def draw_numbers(axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float]) -> None:
+    """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap."""
     from matplotlib.ticker import MaxNLocator
 
-    # The line joins neighbouring years that are sure, and no gap.
-    joined = np.full(int(years[-1] - years[0]) + 1 if years.size else 0, np.nan)
-    if years.size:
-        joined[(years - years[0])[one.sure]] = one.value[one.sure]
-        axes.plot(np.arange(years[0], years[-1] + 1), joined, color=one.colour, lw=0.8, alpha=0.6)
-    _draw_estimates(axes, years, one, upright=True, size=float(np.clip(110 / max(years.size, 1), 1.2, 3.5)))
+    if places.size:
+        steps = np.diff(places, append=places[-1])
+        gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1
+        joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
+        axes.plot(np.insert(places.astype(np.float64), gaps, np.nan), joined, color=one.colour, lw=0.8, alpha=0.6)
+    size = float(np.clip(110 / max(places.size, 1), 1.2, 3.5))
+    draw_estimates(axes, places, one, limits, upright=True, size=size)
     axes.set_ylabel(one.name)
-    axes.set_xlabel("year of publication")
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=_STEPS))
+    whole = not places.size or bool((places == np.round(places)).all())
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=whole, steps=_STEPS))
     axes.ticklabel_format(axis="x", useOffset=False)
-    if years.size:
-        axes.set_xlim(years[0] - 0.8, years[-1] + 0.8)
+    if places.size:
+        room = 0.8 * min(np.diff(places), default=1)
+        axes.set_xlim(places[0] - room, places[-1] + room)
 
 
-def _draw_fields(axes: Axes, names: list[str], one: _Series) -> None:
-    rows = np.arange(len(names))
-    _draw_estimates(axes, rows, one, upright=False, size=3.5)
-    axes.set_yticks(rows, names, linespacing=0.9)
+def draw_names(axes: Axes, names: list[str], one: Series, limits: tuple[float, float], rows: npt.NDArray[Any]) -> None:
+    """Draw estimates beside names, such as fields, one below the other; ``rows`` says where each stands."""
+    draw_estimates(axes, rows, one, limits, upright=False, size=3.5)
+    axes.set_yticks(range(len(names)), names, linespacing=0.9)
     axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.grid(axis="y", color="#EEEEEE", lw=0.6)
     axes.set_axisbelow(True)
     axes.set_xlabel(one.name)
 
 
-def _describe_groups(picture: Picture, series: list[_Series], by: str, n_works: int) -> str:
+def _describe_groups(picture: Picture, series: list[Series], by: str, n_works: int) -> str:
     intervals = [f"{one.name} with 95% {'Wilson' if one.is_share else 't'} interval" for one in series]
     if len(series) > 1:
         letter_panels(picture)
@@ -426,7 +437,7 @@ def _describe_groups(picture: Picture, series: list[_Series], by: str, n_works: 
     return f"{count_works(n_works)} by {by}: {', '.join(intervals)}."
 
 
-def _name_fields(names: list[str], look: Look) -> tuple[list[str], float]:
+def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
     """Break long names into lines; return them and the height of a panel with all of them, in mm."""
     fitted = [fit_text(name, _LETTERS.get(look.get("width", "two"), _LETTERS["two"])) for name in names]
     return fitted, 20 + _ROW_MM["\n" in "".join(fitted)] * max(len(fitted), 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,11 +40,11 @@ def mean_interval(mean: npt.ArrayLike, deviation: npt.ArrayLike, n: npt.ArrayLik
     """
     mean, deviation, n = (np.asarray(part, np.float64) for part in (mean, deviation, n))
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = _student(n - 1) * deviation / np.sqrt(n)
+        half = student(n - 1) * deviation / np.sqrt(n)
     return mean - half, mean + half
 
 
-def _student(freedom: Float64Array) -> Float64Array:
+def student(freedom: npt.NDArray[Any]) -> Float64Array:
     """The 97.5 % quantile of Student's t: exact for one and two degrees of freedom, else within 0.2 %.
 
     Source: Abramowitz & Stegun 1964, 26.7.5.

@@ -1,0 +1,101 @@
+"""Columns of a regression: what is held constant beside a score, and scores as percentiles within field and year."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import polars as pl
+
+from sciscidata.errors import SchemaMismatchError
+from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.schemas import CITATIONS, WORKS, require_columns
+
+_FIELD_AND_YEAR = ("primary_field", "publication_year")
+
+
+def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFrame:
+    """Count references and citations of each work, and how many of its references the data hold.
+
+    Papers with cut reference lists look disruptive (Holst et al. 2024), so a regression of the CD index holds these
+    numbers constant. A reference or citer that is named twice counts once, and a work's reference to itself does not.
+
+    Args:
+        works: WORKS: ``work_id``, ``publication_year``, ``primary_field`` and ``cited_by_count``.
+        citations: CITATIONS, references to works outside ``works`` among them.
+
+    Returns:
+        One row per work, unordered: ``work_id``; ``n_references`` and ``n_citations`` in the data (Int64);
+        ``share_references_in_data`` (Float64, 0 to 1, null without references); ``normalised_citations`` (Float64):
+        ``cited_by_count`` over its mean in the same field and year, null where that is 0, or field, year or count are
+        null.
+
+    Raises:
+        SchemaMismatchError: a column is missing or mistyped.
+
+    Source:
+        Normalised citations: Waltman et al. 2011, doi:10.1016/j.joi.2010.08.001. Why: Holst et al. 2024,
+        arXiv:2402.14583.
+
+    Example:
+        >>> from sciscidata import scan_example
+        >>> corpus = scan_example()
+        >>> controls = compute_control_variables(corpus.works, corpus.citations).collect()
+        >>> controls.select(pl.col("n_references", "n_citations").sum()).row(0)
+        (134019, 13114)
+    """
+    columns = ["work_id", *_FIELD_AND_YEAR, "cited_by_count"]
+    stage = "compute_control_variables"
+    works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=columns).select(columns)
+    citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
+    edges = citations.select(*CITATIONS).drop_nulls().filter(pl.col("citing_id") != pl.col("cited_id")).unique()
+    known = works.select(cited_id="work_id", is_known=pl.lit(1))
+    references = edges.join(known, on="cited_id", how="left").group_by("citing_id")
+    references = references.agg(n_references=pl.len().cast(pl.Int64), n_known=pl.col("is_known").count())
+    citers = edges.group_by("cited_id").agg(n_citations=pl.len().cast(pl.Int64))
+    counted = works.join(references, left_on="work_id", right_on="citing_id", how="left")
+    counted = counted.join(citers, left_on="work_id", right_on="cited_id", how="left")
+    usual = pl.col("cited_by_count").mean().over(_FIELD_AND_YEAR)
+    is_placed = pl.all_horizontal(pl.col(_FIELD_AND_YEAR).is_not_null()) & (usual > 0)
+    return counted.select(
+        "work_id",
+        pl.col("n_references", "n_citations").fill_null(0),
+        share_references_in_data=pl.col("n_known") / pl.col("n_references"),
+        normalised_citations=pl.when(is_placed).then(pl.col("cited_by_count") / usual),
+    )
+
+
+def compute_percentile(
+    scores: AnyFrame, column: str = "cd_index", within: Sequence[str] = _FIELD_AND_YEAR
+) -> pl.LazyFrame:
+    """Add the percentile of a score among the works of the same field and year.
+
+    Args:
+        scores: one row per work, with the score and the columns of ``within``; other columns pass through.
+        column: the score.
+        within: the columns that make up a group; none: among all works.
+
+    Returns:
+        The frame with ``<column>_percentile`` (Float64, 0 to 100). Equal scores share the middle of their places, so
+        the mean of each group is 50. Null where the score or the group is null or NaN.
+
+    Raises:
+        SchemaMismatchError: a column is missing, or the score is not of numbers.
+
+    Example:
+        >>> scores = pl.DataFrame({"publication_year": [2000, 2000, 2000, 2001], "cd_index": [0.5, 0.1, 0.1, -1.0]})
+        >>> compute_percentile(scores, within=["publication_year"]).collect()["cd_index_percentile"].round(1).to_list()
+        [83.3, 33.3, 33.3, 50.0]
+    """
+    lazy = to_lazy(scores, "the scores", "compute_percentile")
+    schema = lazy.collect_schema()
+    known = {name: schema.get(name, pl.Float64()) for name in (column, *within)}
+    require_columns(lazy, known, frame_name="the scores", stage="compute_percentile")
+    if not known[column].is_numeric():
+        msg = f"compute_percentile: column {column!r} is {known[column]}, needs numbers. Name a column of scores."
+        raise SchemaMismatchError(msg)
+    is_placed = pl.all_horizontal(pl.col(within).is_not_null()) if within else pl.lit(True)
+    value = pl.when(is_placed).then(pl.col(column).cast(pl.Float64).fill_nan(None))
+    rank, count = value.rank("average"), value.count()
+    if within:
+        rank, count = rank.over(within), count.over(within)
+    return lazy.with_columns((100 * (rank - 0.5) / count).alias(f"{column}_percentile"))

@@ -1,0 +1,264 @@
+"""A statistic of any score by any group, with intervals that hold where a work has several rows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, get_args
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.frames import AnyFrame
+from sciscidata.options.checks import suggest
+from sciscidata.plots._parts import count_works
+from sciscidata.plots.by_year_and_field import (
+    Series,
+    draw_names,
+    draw_numbers,
+    find_label_column,
+    find_limits,
+    name_rows,
+)
+from sciscidata.plots.figure import Look, drawing
+from sciscidata.plots.intervals import student, wilson_interval
+from sciscidata.schemas import require_columns
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+Numbers = npt.NDArray[Any]
+Stat = Literal["mean", "median", "percentile", "share"]
+
+_MOST_PLACES: Final = 500
+_MOST_NAMES: Final = 40
+#: Okabe and Ito 2008, without yellow and black.
+_LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
+_TITLES: Final = {"cd_index": "CD index", "cd_index_5": "CD₅", "cd_index_10": "CD₁₀", "z_p10": "z (10th percentile)"}
+
+
+def measure_by(
+    frame: AnyFrame, x: str, y: str = "cd_index", *, by: str | None = None, stat: Stat = "mean"
+) -> pl.DataFrame:
+    """Return a statistic of each group with its interval at 95 %: the numbers of ``plot_by``.
+
+    Where ``work_id`` repeats, as in a table of works and authors, rows of one work are not independent. So intervals
+    are by work: of a mean, Student's with the variance of the sums of works; of a share, Wilson's with as many works as
+    have this variance; of a median, Woodruff's. Without repeated works these are the usual ones. Nothing is drawn at
+    random, so equal works give equal intervals.
+
+    Args:
+        frame: one row per work, or several: ``x``, ``y`` and ``by``. Rows with a null in one of them do not count.
+        x: the column of groups.
+        y: a column of numbers; for shares, a label (``"disruptive"``) or a column of true and false.
+        by: a second column of groups.
+        stat: ``"mean"``, ``"median"`` or ``"share"``. ``"percentile"``: where the group's median lies among all works,
+            from 0 to 100; works of equal score share the middle of their places.
+
+    Returns:
+        A row per group, in ascending order: ``x`` and ``by`` as they are, ``n`` rows and ``n_works`` (Int64),
+        ``value``, ``low`` and ``high`` (Float64). Ends are null where works are too few: one, or for medians about
+        seven.
+
+    Raises:
+        ConfigError: an option is wrong.
+        SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
+
+    Source:
+        Wilson 1927, doi:10.1080/01621459.1927.10502953; Woodruff 1952, doi:10.1080/01621459.1952.10483443. Median
+        percentiles of the CD index by team size: Wu, Wang and Evans 2019, doi:10.1038/s41586-019-0941-9.
+
+    Example:
+        >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
+        >>> measure_by(papers, "team_size").select("team_size", "n", pl.col("value").round(2)).rows()
+        [(1, 2, 0.3), (2, 2, -0.1)]
+        >>> measure_by(papers, "team_size", stat="percentile")["value"].to_list()
+        [75.0, 25.0]
+    """
+    keys = [x, *([by] if by is not None else [])]
+    rows = _read(frame, keys, y, stat)
+    counts = rows.group_by(keys, maintain_order=True).len()
+    n = counts["len"].cast(pl.Int64).to_numpy()
+    group, value = np.repeat(np.arange(n.size), n), rows["_value"].to_numpy()
+    work = rows["_work"].to_numpy()
+    measure = _measure_means if stat in ("mean", "share") else _measure_medians
+    if stat == "percentile":
+        _, first = np.unique(work, return_index=True)
+        known = np.sort(value[first])
+        value = 50 * (np.searchsorted(known, value) + np.searchsorted(known, value, "right")) / max(known.size, 1)
+    measured = measure(value, group, work, n, is_share=stat == "share")
+    return counts.select(keys).with_columns(
+        pl.Series("n", n), *(pl.Series(name, part).fill_nan(None) for name, part in measured.items())
+    )
+
+
+def plot_by(
+    frame: AnyFrame,
+    x: str,
+    y: str = "cd_index",
+    *,
+    by: str | None = None,
+    stat: Stat = "mean",
+    few: int = 30,
+    **look: Unpack[Look],
+) -> Figure:
+    """Plot a statistic of any score by any group, with intervals at 95 %: ``measure_by``, drawn.
+
+    Numbers stand in their order from left to right, names one below the other by their value. Groups with few works
+    are hollow and pale, and no line goes through them.
+
+    Args:
+        frame: as in ``measure_by``.
+        x: the column of groups: numbers, such as years or team sizes, or names.
+        y: as in ``measure_by``.
+        by: a column of at most seven groups, each with a colour.
+        stat: as in ``measure_by``.
+        few: a group with fewer works is shown as unsure.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, with one panel.
+
+    Raises:
+        ConfigError: an option is wrong, or there are too many groups to draw.
+        SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
+        StorageError: the file cannot be written.
+
+    Example:
+        >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
+        >>> figure = plot_by(papers, "team_size", stat="median", few=2, data="four papers")
+        >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
+        ('team size', 'median of CD index')
+    """
+    measured = measure_by(frame, x, y, by=by, stat=stat)
+    is_names = not measured[x].dtype.is_numeric()
+    places = measured[x].unique().sort()
+    most = _MOST_NAMES if is_names else _MOST_PLACES
+    if places.len() > most:
+        how = "Keep the most frequent" if is_names else f'Make classes, for example with pl.col("{x}").qcut(10)'
+        msg = f"x={x!r} has {places.len():,} groups, a picture has room for {most}. {how}."
+        raise ConfigError(msg)
+    lines = [measured] if by is None else measured.sort(by, x).partition_by(by, maintain_order=True)
+    if len(lines) > len(_LINES):
+        msg = f"by={by!r} has {len(lines)} groups, a picture has {len(_LINES)} colours. Keep fewer."
+        raise ConfigError(msg)
+    named = _name_statistic(y, stat)
+    series = [_as_series(part, named, colour, few, stat) for part, colour in zip(lines, _LINES, strict=False)]
+    if is_names:
+        height_by = measured.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
+        ranked = height_by.sort("value", x, descending=[True, False], nulls_last=True)
+        names, height = name_rows(
+            [f"{name} ({n:,})" for name, n in ranked.select(pl.col(x).cast(pl.String), "n").rows()], look
+        )
+    else:
+        ranked, names, height = measured, [], 62.0
+    with drawing(look, heights_mm=(height,)) as picture:
+        (axes,) = picture.panels
+        limits = find_limits(series)
+        for number, (part, one) in enumerate(zip(lines, series, strict=True)):
+            if is_names:
+                at = ranked.select(pl.col(x), at=pl.int_range(pl.len())).join(part.select(x), on=x)
+                rows = part.join(at, on=x, maintain_order="left")["at"].to_numpy()
+                offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
+                draw_names(axes, names, one, limits, rows + offset)
+            else:
+                draw_numbers(axes, part[x].to_numpy(), one, limits)
+        if not is_names:
+            axes.set_xlabel(_name_column(x))
+            if measured.height:
+                low, high = places.to_numpy()[[0, -1]]
+                room = 0.3 + 0.02 * (high - low)
+                axes.set_xlim(low - room, high + room)
+        if by is not None:
+            for part, one in zip(lines, series, strict=True):
+                axes.plot([], [], "o", color=one.colour, ms=3.5, label=str(part[by][0]))
+            axes.legend(title=_name_column(by), loc="best")
+        n_rows = int(measured["n"].sum())
+        within = f" and {_name_column(by)}" if by else ""
+        picture.title = f"{count_works(n_rows)} by {_name_column(x)}{within}: {named} with 95% interval."
+        if any((one.n < few).any() for one in series):
+            picture.title += f" Hollow: fewer than {few} works."
+    return picture.figure
+
+
+def _read(frame: AnyFrame, keys: list[str], y: str, stat: str) -> pl.DataFrame:
+    """Collect ``keys``, ``_value`` and ``_work`` (a number for each work), sorted by keys and value."""
+    if stat not in get_args(Stat):
+        msg = f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}"
+        raise ConfigError(msg)
+    lazy = require_columns(frame, {}, frame_name="the works", stage="measure_by")
+    schema = lazy.collect_schema()
+    if stat == "share" and schema.get(y) != pl.Boolean:
+        column = find_label_column(y, lazy)
+        value = pl.col(column) == y
+    else:
+        column, value = y, pl.col(y)
+    known = {name: schema.get(name, pl.Float64()) for name in (*keys, column)}
+    lazy = require_columns(lazy, known, frame_name="the works", stage="measure_by")
+    if stat != "share" and not schema[y].is_numeric():
+        remedy = 'For shares of a label: y="disruptive", stat="share".'
+        msg = f"y={y!r} is a column of {schema[y]}, {stat} needs numbers. {remedy}"
+        raise SchemaMismatchError(msg)
+    work = pl.col("work_id").rank("dense") if "work_id" in schema else pl.int_range(pl.len())
+    rows = lazy.select(*keys, _value=value.cast(pl.Float64).fill_nan(None), _work=work.cast(pl.Int64))
+    rows = rows.drop_nulls([*keys, "_value"]).with_columns(_work=pl.col("_work").fill_null(-1))
+    return rows.sort(*keys, "_value", "_work").collect(engine="streaming")
+
+
+def _sum_by_work(rest: Numbers, group: Numbers, work: Numbers, n_groups: int) -> tuple[Numbers, Numbers]:
+    """Add up what works differ by in each group; return the sum of squares over works, and the number of works."""
+    order = np.lexsort((work, group))
+    group, work = group[order], work[order]
+    starts = np.flatnonzero(np.diff(group, prepend=-1) | np.diff(work, prepend=-2))
+    sums = np.add.reduceat(rest[order], starts) if starts.size else np.empty(0)
+    squares = np.bincount(group[starts], sums**2, n_groups)
+    return squares, np.bincount(group[starts], minlength=n_groups)
+
+
+def _measure_means(value: Numbers, group: Numbers, work: Numbers, n: Numbers, *, is_share: bool) -> dict[str, Any]:
+    mean = np.bincount(group, value, n.size) / n
+    squares, n_works = _sum_by_work(value - mean[group], group, work, n.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        if is_share:
+            spread = mean * (1 - mean)
+            equal_to = np.where(squares > 0, spread * n**2 / squares, n_works)
+            low, high = wilson_interval(mean * equal_to, equal_to)
+        else:
+            half = student(n_works - 1.0) * np.sqrt(squares * n_works / (n_works - 1)) / n
+            low, high = mean - half, mean + half
+    return {"n_works": n_works, "value": mean, "low": low, "high": high}
+
+
+def _measure_medians(value: Numbers, group: Numbers, work: Numbers, n: Numbers, *, is_share: bool) -> dict[str, Any]:
+    """Return medians, and the values at the ends of the interval of the share below the median."""
+    starts = np.cumsum(n) - n
+
+    def pick(place: npt.NDArray[Any]) -> Numbers:
+        return value[starts + np.clip(place, 0, n - 1).astype(np.int64)] if n.size else np.empty(0)
+
+    median = (pick((n - 1) // 2) + pick(n // 2)) / 2
+    below = (value <= median[group]).astype(np.float64)
+    share = np.bincount(group, below, n.size) / n
+    squares, n_works = _sum_by_work(below - share[group], group, work, n.size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        equal_to = np.where(squares > 0, share * (1 - share) * n**2 / squares, n_works)
+        half = student(n_works - 1.0) * 0.5 / np.sqrt(equal_to)
+    known = np.nan_to_num(half, nan=1.0)
+    low = np.where(known < 0.5, pick(np.floor(n * (0.5 - known)) - 1), np.nan)
+    high = np.where(known < 0.5, pick(np.ceil(n * (0.5 + known))), np.nan)
+    return {"n_works": n_works, "value": median, "low": low, "high": high}
+
+
+def _as_series(part: pl.DataFrame, name: str, colour: str, few: int, stat: str) -> Series:
+    value, low, high = (part[column].fill_null(np.nan).to_numpy() for column in ("value", "low", "high"))
+    n = part["n_works"].to_numpy()
+    return Series(name, colour, stat == "share", n, value, low, high, n >= few, n >= few)
+
+
+def _name_column(column: str | None) -> str:
+    return _TITLES.get(column or "", (column or "").replace("_", " "))
+
+
+def _name_statistic(y: str, stat: str) -> str:
+    what = _name_column(y)
+    return {"percentile": f"median percentile of {what}", "share": f"share {what}"}.get(stat, f"{stat} of {what}")

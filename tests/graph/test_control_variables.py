@@ -1,0 +1,46 @@
+"""Control variables count what a reader would count by hand; percentiles are ranks within a group."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import sciscidata as ssd
+from sciscidata.errors import SchemaMismatchError
+from sciscidata.indicators import compute_control_variables, compute_percentile
+
+
+def test_references_and_citers_are_counted_once():
+    works = pl.DataFrame(
+        {
+            "work_id": [1, 2, 3, 4],
+            "publication_year": [2000, 2000, 2000, None],
+            "primary_field": ["Law", "Law", "Law", "Law"],
+            "cited_by_count": [2, 4, None, 9],
+        },
+        schema_overrides={"publication_year": pl.Int32},
+    )
+    edges = [(2, 1), (2, 1), (2, 2), (2, 77), (3, 1), (3, 2), (99, 1), (None, 2)]
+    citations = pl.DataFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
+    found = compute_control_variables(works.to_pandas(), citations).sort("work_id").collect()
+    assert found.rows() == [
+        (1, 0, 3, None, pytest.approx(2 / 3)),
+        (2, 2, 1, 0.5, pytest.approx(4 / 3)),
+        (3, 2, 0, 1.0, None),
+        (4, 0, 0, None, None),
+    ]
+
+
+def test_a_percentile_is_a_rank_within_field_and_year():
+    corpus = ssd.scan_example()
+    scored = ssd.compute_cd_index(corpus.works, corpus.citations).join(corpus.works, on="work_id")
+    found = compute_percentile(scored).collect()
+    for _, group in found.drop_nulls(["cd_index", "primary_field"]).group_by("primary_field", "publication_year"):
+        expected = group["cd_index"].to_pandas().rank(pct=False).sub(0.5).div(group.height).mul(100)
+        assert group["cd_index_percentile"].to_list() == pytest.approx(expected.to_list())
+    is_placed = pl.col("cd_index").is_not_null() & pl.col("primary_field").is_not_null()
+    assert found.filter(~is_placed)["cd_index_percentile"].null_count() == found.filter(~is_placed).height
+    every = compute_percentile(scored, within=[]).collect()["cd_index_percentile"]
+    assert every.mean() == pytest.approx(50)
+    with pytest.raises(SchemaMismatchError, match="column 'title' is String, needs numbers"):
+        compute_percentile(scored, "title")

@@ -1,0 +1,122 @@
+"""A statistic by group is what Polars computes; its interval holds, also where a work has several rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from matplotlib.figure import Figure
+
+from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.plots import measure_by, plot_by
+from sciscidata.plots.intervals import mean_interval, wilson_interval
+
+RNG = np.random.default_rng(7)
+PAPERS = pl.DataFrame(
+    {
+        "work_id": np.arange(4_000),
+        "team_size": RNG.geometric(0.3, 4_000),
+        "primary_field": RNG.choice(["Law", "Medicine", "Physics"], 4_000),
+        "cd_index": RNG.normal(size=4_000).round(1),
+    }
+).with_columns(is_top=pl.col("cd_index") > 1)
+
+
+def test_without_repeated_works_values_and_intervals_are_the_usual_ones():
+    mean = measure_by(PAPERS.sample(fraction=1, shuffle=True, seed=1), "team_size")
+    expected = PAPERS.group_by("team_size").agg(
+        n=pl.len().cast(pl.Int64), value=pl.col("cd_index").mean(), sd=pl.col("cd_index").std()
+    )
+    expected = expected.sort("team_size")
+    assert mean.select("team_size", "n", "n_works").equals(expected.select("team_size", "n", n_works="n"))
+    low, high = mean_interval(expected["value"], expected["sd"].fill_null(np.nan), expected["n"])
+    for name, numbers in (("value", expected["value"].to_numpy()), ("low", low), ("high", high)):
+        np.testing.assert_allclose(mean[name].fill_null(np.nan), numbers, rtol=1e-9, atol=1e-12)
+    share = measure_by(PAPERS, "team_size", "is_top", stat="share")
+    top = PAPERS.group_by("team_size").agg(pl.col("is_top").sum()).sort("team_size")["is_top"]
+    low, high = wilson_interval(top, expected["n"])
+    np.testing.assert_allclose(np.c_[share["low"], share["high"]], np.c_[low, high], atol=1e-12)
+    median = measure_by(PAPERS, "primary_field", by="team_size", stat="median")
+    wanted = PAPERS.group_by("primary_field", "team_size").agg(value=pl.col("cd_index").median())
+    wanted = wanted.sort("primary_field", "team_size")
+    assert median.select("primary_field", "team_size").equals(wanted.drop("value"))
+    assert median["value"].to_list() == pytest.approx(wanted["value"].to_list())
+
+
+def test_a_percentile_is_the_place_of_the_median_among_all_works():
+    percentile = measure_by(PAPERS, "primary_field", stat="percentile")
+    rank = (pl.col("cd_index").rank("average") - 0.5) / pl.len() * 100
+    wanted = PAPERS.with_columns(rank=rank).group_by("primary_field").agg(pl.col("rank").median()).sort("primary_field")
+    assert percentile["value"].to_list() == pytest.approx(wanted["rank"].to_list())
+
+
+@pytest.mark.parametrize(("stat", "truth"), [("mean", 0.0), ("median", 0.0), ("share", 0.5)])
+@pytest.mark.parametrize("most_rows", [1, 6])
+def test_in_95_of_100_worlds_the_interval_holds_the_truth(stat, truth, most_rows):
+    n_worlds, n_works = 1_500, 80
+    rows = np.repeat(np.arange(n_worlds * n_works), RNG.integers(1, most_rows, n_worlds * n_works, endpoint=True))
+    effect = RNG.normal(size=n_worlds * n_works)
+    score = 0.8 * effect[rows] + 0.6 * RNG.normal(size=rows.size)
+    frame = pl.DataFrame({"work_id": rows, "world": rows // n_works, "cd_index": score, "up": score > 0})
+
+    def cover(frame: pl.DataFrame) -> float:
+        found = measure_by(frame, "world", "up" if stat == "share" else "cd_index", stat=stat)
+        return float(((found["low"] <= truth) & (truth <= found["high"])).mean())
+
+    assert 0.935 <= cover(frame) <= 0.975
+    if most_rows > 1:
+        assert cover(frame.drop("work_id")) < 0.9  # rows taken as if each were a work
+
+
+def test_groups_of_few_works_are_hollow_and_have_no_end_that_is_not_known():
+    few = PAPERS.filter(pl.col("team_size") <= 3).vstack(PAPERS.filter(team_size=4).head(6))
+    assert measure_by(few, "team_size", stat="median")["low"].is_null().to_list() == [False, False, False, True]
+    assert measure_by(few.head(1), "team_size")["high"].to_list() == [None]
+    (axes,) = plot_by(few, "team_size").axes
+    hollow = [float(x) for line in axes.lines if line.get_markerfacecolor() == "white" for x in line.get_xdata()]
+    assert hollow == [4.0]
+    assert "Hollow: fewer than 30 works." in axes.figure.get_label()
+
+
+def test_names_stand_by_value_and_each_group_of_the_second_column_has_a_colour():
+    figure = plot_by(PAPERS.to_pandas(), "primary_field", stat="median", by="is_top", data="papers")
+    (axes,) = figure.axes
+    assert [text.get_text() for text in axes.get_legend().get_texts()] == ["False", "True"]
+    value = dict(
+        measure_by(PAPERS, "primary_field", stat="median", by="is_top")
+        .group_by("primary_field")
+        .agg(pl.col("value").mean())
+        .rows()
+    )
+    names = [tick.get_text().partition(" (")[0] for tick in axes.get_yticklabels()]
+    assert [value[name] for name in names] == sorted(value.values(), reverse=True)
+    ours = Figure().subplots()
+    assert plot_by(PAPERS, "team_size", ax=ours) is ours.figure
+
+
+def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
+    labelled = pl.DataFrame(
+        {
+            "publication_year": [2000] * 3 + [2001] * 2,
+            "disruption_label": ["disruptive", "neutral", None, "disruptive", "disruptive"],
+        }
+    )
+    share = measure_by(pd.DataFrame(labelled.to_dict(as_series=False)), "publication_year", "disruptive", stat="share")
+    assert share.select("n", "value").rows() == [(2, 0.5), (2, 1.0)]
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "told"),
+    [
+        ({"x": "team_sise"}, SchemaMismatchError, "measure_by: the works lacks column 'team_sise'"),
+        ({"x": "team_size", "y": "primary_field"}, SchemaMismatchError, "is a column of String, mean needs numbers"),
+        ({"x": "team_size", "stat": "avg"}, ConfigError, "stat is 'avg', needs one of mean, median, percentile, share"),
+        ({"x": "team_size", "y": "disruptve", "stat": "share"}, ConfigError, "Did you mean disruptive"),
+        ({"x": "work_id"}, ConfigError, "x='work_id' has 4,000 groups, a picture has room for 500. Make classes"),
+        ({"x": "team_size", "by": "cd_index"}, ConfigError, "groups, a picture has 7 colours. Keep fewer"),
+    ],
+)
+def test_what_cannot_be_drawn_is_refused(options, error, told):
+    with pytest.raises(error, match=told):
+        plot_by(PAPERS, **options)
