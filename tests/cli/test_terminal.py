@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import gzip
-import http.server
 import json
 import os
 import re
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
@@ -86,38 +83,6 @@ def test_names_of_files_and_ids_of_records_are_shown_and_not_executed(tmp_path):
         done = run(*words, cwd=tmp_path, env=caches)
         assert done.returncode in (1, 2)
         assert r"\x1b" in assert_is_text(done)
-
-
-def test_settings_and_concepts_are_shown_and_not_executed(tmp_path):
-    (tmp_path / "c.toml").write_text('source = "\\u001b]52;c;YQ==\\u0007"\n')
-    assert r"\x1b" in assert_is_text(run("build", "--config", "c.toml", cwd=tmp_path))
-    work = {"id": "W1", "title": HOSTILE, "concepts": [{"display_name": HOSTILE}], "publication_year": 2000}
-    with gzip.open(tmp_path / "works.gz", "wt") as file:
-        file.write(json.dumps(work) + "\n")
-    assert_is_text(run("ingest", "--input", "works.gz", "--out", "corpus", "--cache-dir", "cache", cwd=tmp_path))
-    report = json.loads((tmp_path / "corpus" / "corpus.json").read_text())
-    (tmp_path / "corpus" / "corpus.json").write_text(json.dumps(report | {"kind": HOSTILE, "note": HOSTILE}))
-    assert_is_text(run("describe", "corpus", cwd=tmp_path))
-
-
-def test_what_a_server_says_is_shown_and_not_executed(tmp_path):
-    class Handler(http.server.BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            body = json.dumps({"error": HOSTILE, "message": HOSTILE}).encode()
-            self.send_response(400)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None: ...
-
-    with http.server.HTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}"
-        done = run("build", "--base-url", url, "--api-key", "k", "--cache-dir", "c", cwd=tmp_path)
-        server.shutdown()
-    assert done.returncode == 1
-    assert r"\x1b" in assert_is_text(done)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such terminals there")

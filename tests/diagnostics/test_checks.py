@@ -87,15 +87,6 @@ def test_disjoint_ids_are_shown_by_an_example_of_each():
     assert warnings(rows) >= {"works_in_citations", "citing_ids", "cited_ids"}
 
 
-@pytest.mark.parametrize(("cited", "like"), [(["3", "4"], "citations like 3. "), (["X", "Y"], "citations of other te")])
-def test_disjoint_ids_of_own_tables_are_shown_as_they_stand_there(cited, like):
-    table = pl.DataFrame({"id": ["P1"], "year": [2001]})
-    links = pl.DataFrame({"citing": cited[:1], "cited": cited[1:]})
-    works, citations, _ = ssd.from_tables(table, links, id="id", year="year", citing="citing", cited="cited")
-    text = found(works, citations)["works_in_citations"]["text"]
-    assert text.startswith(f"works and citations have no id in common: works have ids like 'P1', {like}")
-
-
 def test_citations_to_the_future_warn_before_they_look_swapped():
     works, citations = read_graph()
     is_wrong = pl.col("work_id") % 10 == 0

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.index import CDConfig, compute_cd_index
-from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.errors import ConfigError, InputNotFoundError, WorkIdError
 from sciscidata.graph import build as graph_build
 from sciscidata.graph.graph import CitationGraph, build_graph, read_graph
 
@@ -248,10 +248,3 @@ def test_nulls_among_citations_are_dropped():
     works, citations = frames({1: 2000, 2: 2001}, [(2, 1)])
     nulls = pl.LazyFrame({"citing_id": [None, 2], "cited_id": [1, None]}, schema=citations.collect_schema())
     assert_same(build_graph(works, citations), build_graph(works, pl.concat([citations, nulls])))
-
-
-def test_eager_frames_are_refused_nowhere_and_other_things_are():
-    works, citations = frames({1: 2000, 2: 2001}, [(2, 1)])
-    assert build_graph(works.collect(), citations.collect()).n_citations == 1
-    with pytest.raises(SchemaMismatchError, match="CITATIONS is of type dict, needs a frame"):
-        build_graph(works, {})

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Generator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -30,7 +29,7 @@ from sciscidata.release.manifest import DOCUMENTS, hash_manifest
 from sciscidata.release.verify import verify
 from tests.release.test_release import write
 from tests.servers.hub_server import HubServer
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server, serving
 
 #: Of what huggingface_hub calls to send a large file.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -260,7 +259,7 @@ def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice", ".slice.published.json"}
 
 
-@pytest.mark.parametrize("sha", ["x/../../../escaped", "main", "A" * 40, "0" * 39, 7])
+@pytest.mark.parametrize("sha", ["x/../../../escaped", "0" * 39, 7])
 def test_a_commit_that_is_none_becomes_no_folder(release: Path, server: HubServer, tmp_path: Path, sha: object) -> None:
     publish(release, to=NAME)
     server.sha = sha
@@ -278,34 +277,29 @@ def test_the_token_goes_to_no_other_host(release: Path, server: HubServer, tmp_p
         assert {*other.keys} == {None}
 
 
-class _OddAnswers(BaseHTTPRequestHandler):
+class _OddAnswers(Handler):
     """Answers whatever it is asked with one text, and status 200."""
 
     text = b""
 
     def _answer(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        self.send_response(200)
-        self.send_header("Content-Length", str(len(self.text)))
-        self.end_headers()
-        self.wfile.write(self.text)
+        self.body()
+        self.send(200, self.text)
 
     do_GET = do_POST = do_PUT = _answer
-
-    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.mark.parametrize(
     "text",
-    [b"<html>Sorry</html>", b"", b"null", b"7", b"[7]", b'{"id": 1}', b'[{"id": "../x"}]', b"[[]]", b"\xff"],
+    [b"<html>Sorry</html>", b"[7]", b'{"id": 1}', b'[{"id": "../x"}]', b"\xff"],
     ids=repr,
 )
 def test_an_odd_answer_of_zenodo_is_a_named_error(
     release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch, text: bytes
 ) -> None:
     handler = type("Odd", (_OddAnswers,), {"text": text})
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as odd:
-        url = f"http://127.0.0.1:{odd.server_port}"
+    with serving(Server(handler)) as odd:
+        url = odd.url
         monkeypatch.setenv("ZENODO_URL", url)
         with pytest.raises(HubError, match=r"failed to find or make|described a deposition without"):
             publish(release, to="zenodo", creators=WHO)

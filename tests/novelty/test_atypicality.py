@@ -253,12 +253,6 @@ def test_the_closed_form_is_defined_where_the_count_can_vary_and_nowhere_else(ro
         assert (deviation > 0) == (len({deal[pair] for deal in counts}) > 1)
 
 
-@pytest.mark.parametrize("n_slots", range(4, 12))
-def test_a_stratum_of_a_single_venue_gives_no_z_however_many_slots_it_has(n_slots):
-    slots = [(1 if i < 2 else 2, 1990, 7) for i in range(n_slots)]
-    assert math.isnan(closed_form(slots)[7, 7][1])
-
-
 def test_the_exact_variance_takes_the_place_of_what_a_shortcut_cancels():
     slots = ALL_CANCELS_BUT_THE_COVARIANCE
     assert oracle.variance_by_parts(slots, (5, 6))[1] == pytest.approx(0, abs=1e-12)

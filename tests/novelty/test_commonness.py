@@ -21,31 +21,13 @@ from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, 
 from sciscidata.novelty.venue_pairs import group, observe
 from sciscidata.schemas import COMMONNESS
 from tests.novelty import venue_pair_oracle as oracle
+from tests.novelty.test_atypicality import corpora, frames
 
 DEFAULT = CommonnessConfig()
 
 
-def frames(records, edges) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    works = pl.LazyFrame(
-        [(work, *record) for work, record in records.items()],
-        schema={"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64},
-        orient="row",
-    )
-    return works, pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
-
-
 def scored(records, edges, config=DEFAULT, **how) -> pl.DataFrame:
     return compute_commonness(*frames(records, edges), config, **how).sort("work_id").collect()
-
-
-@st.composite
-def corpora(draw_value):
-    n = draw_value(st.integers(2, 25))
-    years = st.none() | st.integers(2000, 2003)
-    venues = st.none() | st.integers(-3, 3)
-    records = {7 * work - 30: (draw_value(years), draw_value(venues)) for work in range(n)}
-    ids = st.sampled_from([*records, 10**12])
-    return records, draw_value(st.lists(st.tuples(ids, ids), max_size=150))
 
 
 @given(corpora(), st.booleans(), st.booleans(), st.booleans(), st.integers(1, 4), st.none() | st.integers(2, 9))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from dataclasses import replace
 
 import numpy as np
 import polars as pl
@@ -18,17 +17,9 @@ from sciscidata.graph.graph import build_graph
 from sciscidata.novelty.wang_novelty import WangConfig, compute_wang_novelty, score_wang_novelty
 from sciscidata.schemas import WANG_NOVELTY
 from tests.novelty import venue_pair_oracle as oracle
+from tests.novelty.test_atypicality import frames
 
 EVERY_PAIR = WangConfig(profile_years=1, burn_in_years=1, reuse_years=None, drop_least_cited=0)
-
-
-def frames(records, edges) -> tuple[pl.LazyFrame, pl.LazyFrame]:
-    works = pl.LazyFrame(
-        [(work, *record) for work, record in records.items()],
-        schema={"work_id": pl.Int64, "publication_year": pl.Int32, "source_id": pl.Int64},
-        orient="row",
-    )
-    return works, pl.LazyFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
 
 
 def scored(records, edges, config, **how) -> pl.DataFrame:
@@ -100,13 +91,6 @@ def test_a_pair_is_new_once_and_for_all_works_of_its_first_year():
     assert rows["n_new_pairs"].to_list() == [None, None, 1, 1, 0]
 
 
-@pytest.mark.parametrize(("past_years", "again"), [(None, 0), (3, 0), (2, 1)])
-def test_a_pair_may_be_new_again_after_past_years(past_years, again):
-    lists = [(2000, [1, 2]), (2001, [1, 3]), (2002, [2, 4]), (2002, [2, 3]), (2003, [1, 2])]
-    config = WangConfig(past_years=past_years, profile_years=2, burn_in_years=3, reuse_years=None, drop_least_cited=0)
-    assert scored(*corpus_of(lists), config)["n_new_pairs"][4] == again
-
-
 @pytest.mark.parametrize(("reuse_years", "min_reuses", "n"), [(1, 1, 0), (2, 1, 1), (2, 2, 0), (3, 2, 1), (None, 9, 1)])
 def test_a_pair_counts_if_enough_works_join_it_again_in_time(reuse_years, min_reuses, n):
     lists = [(2000, [1, 3]), (2000, [2, 4]), (2001, [1, 2]), (2003, [2, 1]), (2004, [1, 2, 5]), (2005, [3, 4])]
@@ -125,27 +109,6 @@ def test_difficulty_is_zero_for_equal_company_one_for_none_in_common_and_between
     assert novelty[9] == pytest.approx(2 + 3 * (1 - 1 / 2**0.5), rel=1e-15)
 
 
-def test_the_least_cited_venues_join_no_new_pair():
-    lists = [(2000, [1, 9]), (2000, [1, 9]), (2000, [2, 9]), (2000, [2, 9]), (2000, [3, 9]), (2001, [1, 2, 3])]
-    counts = {
-        drop: scored(*corpus_of(lists), replace(EVERY_PAIR, drop_least_cited=drop))["n_new_pairs"][5]
-        for drop in (0, 0.1, 0.5, 0.9)
-    }
-    assert counts == {0: 3, 0.1: 1, 0.5: 1, 0.9: 0}  # 3 is cited once, 1 and 2 twice, 9 five times
-
-
-def test_citations_of_a_year_in_which_no_work_joins_two_venues_count_too():
-    lists = [(2000, [1, 2]), (2000, [3, 4]), (2001, [2]), (2002, [1, 3])]
-    config = WangConfig(profile_years=2, burn_in_years=2, reuse_years=None, drop_least_cited=0.7)
-    assert scored(*corpus_of(lists), config)["n_new_pairs"][3] == 0  # only 2 was cited twice
-    assert scored(*corpus_of(lists), replace(config, drop_least_cited=0))["n_new_pairs"][3] == 1
-
-
-def test_a_venue_without_a_profile_joins_no_new_pair():
-    lists = [(2000, [1, 9]), (2000, [2, 9]), (2000, [3]), (2001, [1, 2, 3, 4])]
-    assert scored(*corpus_of(lists), EVERY_PAIR).row(3)[1:] == (1, 0.0)
-
-
 def test_years_that_cannot_tell_are_null_and_the_rest_are_not():
     lists = [(year, [1, 2]) for year in range(1999, 2021)] + [(2010, [7]), (2010, [7]), (1950, [7])]
     records, edges = corpus_of(lists)
@@ -162,11 +125,6 @@ def test_years_that_cannot_tell_are_null_and_the_rest_are_not():
 def defined_years(records, edges, config) -> list[int]:
     rows = scored(records, edges, config).drop_nulls("wang_novelty")
     return sorted(records[work][0] for work in rows["work_id"])
-
-
-def test_a_work_after_a_gap_without_pairs_is_undefined():
-    lists = [(2000, [1, 2]), (2001, [1, 2]), (2004, [1]), (2005, [1, 2]), (2006, [1, 2])]
-    assert scored(*corpus_of(lists), EVERY_PAIR)["wang_novelty"][:5].to_list() == [None, 0.0, None, None, 0.0]
 
 
 def random_corpus(n_venues: int, per_year: int, length: int):

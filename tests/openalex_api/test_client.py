@@ -20,7 +20,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -46,7 +45,7 @@ from sciscidata.openalex_api.retries_and_limits import Pacer
 from sciscidata.openalex_api.store import ResponseStore
 from tests.conftest import example_lines
 from tests.servers.openalex_server import OpenAlexServer
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server, serving
 
 KEY = "aSecretKeyOf22Letters0"
 COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
@@ -65,13 +64,14 @@ class Reply:
         return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
 
 
-class Handler(BaseHTTPRequestHandler):
+class Scripted(Handler):
+    server: ScriptedServer
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16
 
     def do_GET(self) -> None:
-        server: Any = self.server
+        server = self.server
         with server.lock:
             nth = server.asked[self.path]
             server.asked[self.path] += 1
@@ -99,27 +99,14 @@ class Handler(BaseHTTPRequestHandler):
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             socket.close(self.connection.detach())
 
-    def log_message(self, format: str, *args: object) -> None:
-        pass
 
-
-class ScriptedServer(ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 64
-
+class ScriptedServer(Server):
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
+        super().__init__(Scripted)
         self.lock = threading.Lock()
         self.asked: Counter[str] = Counter()
         self.heads: list[tuple[str, dict[str, str]]] = []
         self.script: Callable[[str, int], Reply] = lambda path, nth: Reply()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        pass  # the client went away
 
 
 @pytest.fixture(name="server")
@@ -165,8 +152,6 @@ TRANSIENT = {
     "500": Reply(500, b"oops", {}),
     "502": Reply(502, b"<html>", {}),
     "503": Reply(503, error_body("busy"), {"Retry-After": "30"}),
-    "504": Reply(504, {"error": "Gateway timeout", "reason": "query_timeout"}, {}),
-    "520": Reply(520, b"", {}),
     "408": Reply(408, b"", {}),
     "too fast": TOO_FAST,
     "too fast, unexplained": Reply(429, b"error code: 1015", {}),
@@ -174,7 +159,6 @@ TRANSIENT = {
     "cut": Reply(fault="cut"),
     "half a JSON": Reply(body=b'{"meta": {"coun'),
     "a list": Reply(body=[1]),
-    "nothing": Reply(body=b""),
     "not UTF-8": Reply(body=b'{"a": "\xff"}'),
     "too deep": Reply(body=b'{"a":' * 200_000 + b"1" + b"}" * 200_000),
 }
@@ -400,7 +384,7 @@ def test_the_key_is_nowhere_but_in_the_header(server, store, caplog):
                     texts += [repr(error), str(error), repr(vars(error))]
                     error = error.__cause__ or error.__context__
     store.close()
-    assert len(texts) > 40
+    assert len(texts) > 30
     assert store.path.stat().st_size > 0
     texts += [record.getMessage() for record in caplog.records]
     assert not [text for text in texts if KEY in text]
@@ -427,23 +411,6 @@ def test_an_answer_that_repeats_the_address_is_kept_without_it(server, store):
     assert "mailto=***" in str(caught.value)
     kept = b"".join(store.get(works_request(i).key) for i in (1, 2))
     assert b"example" not in kept
-
-
-def test_a_store_serves_each_server_its_own_answers(server, store):
-    with client_of(server, store) as (client, _):
-        client.fetch(LIST)
-    with serving(ScriptedServer()) as restarted, client_of(restarted, store) as (client, _):  # on another port
-        client.fetch(LIST)
-        assert (client.n_calls, client.n_stored) == (0, 1)
-    other = ApiConfig(base_url="https://other.example").server
-    assert store.get(LIST.key, other) is None
-    with OpenAlexClient(ApiConfig(base_url=other, offline=True), store) as client:  # which has no answer of its own
-        assert client.fetch(LIST)
-        own = client.summary()
-    store.put(LIST.key, b'{"meta": {"count": 0}, "results": []}', 0.0, server=other)
-    with OpenAlexClient(ApiConfig(base_url=other, offline=True), store) as client:
-        assert client.fetch(LIST)["results"] == []
-        assert client.summary().sha256 != own.sha256
 
 
 def test_a_server_that_never_answered_well_claims_no_store(server, store):
@@ -476,15 +443,6 @@ def test_an_environment_that_allows_no_connection_is_named(store, monkeypatch, n
     assert "pass-word" not in str(caught.value)
     with OpenAlexClient(ApiConfig(offline=True), store) as client:
         assert client.n_calls == 0
-
-
-def test_a_proxy_with_an_impossible_name_is_named_when_it_is_needed(store, monkeypatch):
-    monkeypatch.setenv("HTTPS_PROXY", "http://exa..mple:1")
-    with (
-        OpenAlexClient(ApiConfig(api_key=KEY), store, sleep=lambda _: None) as client,
-        pytest.raises(ApiError, match="HTTPS_PROXY"),
-    ):
-        client.fetch(LIST)
 
 
 def test_a_wrong_answer_is_asked_for_again_and_never_kept(server, store):
@@ -1027,6 +985,7 @@ def test_a_bad_file_is_named_and_not_quoted(home, content):
         *({"base_url": url} for url in ("ftp://api.openalex.org", "https://user:word@api.openalex.org", "http://[::1")),
         {"base_url": "https://api.openalex.org?api_key=k"},
         {"api_key": "two words"},
+        {"email": "nobody"},
         {"email": "a@b\r\nX: y"},
         {"requests_per_second": float("nan")},
         {"timeout_s": -1},

@@ -20,7 +20,7 @@ from sciscidata.label_thresholds import (
 )
 from sciscidata.plots import plot_comparison, plot_disruption, plot_novelty, plot_novelty_by_year
 from sciscidata.plots.disruption import _draw_labels, _draw_spread, describe_two
-from sciscidata.plots.novelty import _draw_band, _draw_quadrants
+from sciscidata.plots.novelty import _draw_band
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
 
@@ -107,28 +107,6 @@ def test_in_the_plane_of_scores_every_name_stands_in_its_own_region(margin: floa
     assert set(names) == (set(NOVELTY_LABELS) if margin < 1 else {"balanced"})
 
 
-z = st.floats(-50, 50)
-
-
-def places_of(x, y) -> pl.LazyFrame:
-    return pl.LazyFrame({"x": x, "y": y})
-
-
-@settings(max_examples=30)
-@given(st.lists(st.tuples(z, z), max_size=20), z)
-def test_in_the_plane_of_z_every_name_stands_in_its_own_region(points: list[tuple[float, float]], tail: float) -> None:
-    x, y = (np.array([point[i] for point in points], dtype=float) for i in (0, 1))
-    median = float(np.sort(x)[(x.size - 1) // 2]) if x.size else 0.0
-    axes = plane()
-    _draw_quadrants(axes, places_of(x, y), median if x.size else None, tail)
-    places = names_in(axes)
-    assert [name for name, *_ in places] == ["novel", "conventional", "balanced", "balanced"]
-    for name, at_x, at_y in places:
-        is_tail, is_high = at_y < tail, at_x > (median if x.size else tail)
-        expected = "novel" if is_tail and not is_high else "conventional" if is_high and not is_tail else "balanced"
-        assert name == expected
-
-
 SCORED = pl.DataFrame(
     {
         "publication_year": [1990, 1990, 1991, 2001, None, 2001],
@@ -156,14 +134,9 @@ def test_odd_cases_can_be_drawn_and_lazy_frames_give_the_same_pictures(tmp_path,
     for name, frame in (("a.png", works), ("b.png", works.lazy())):
         options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / name}
         plot_novelty(frame, frame, LabelThresholds(novelty_rule=rule), **options)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
-
-
-@pytest.mark.parametrize("works", ODD_CASES)
-def test_odd_cases_can_be_drawn_by_year_and_lazy_frames_give_the_same_pictures(tmp_path, works) -> None:
-    for name, frame in (("a.png", works), ("b.png", works.lazy())):
-        plot_novelty_by_year(frame, path=tmp_path / name)
-    assert (tmp_path / "a.png").read_bytes() == (tmp_path / "b.png").read_bytes()
+        plot_novelty_by_year(frame, path=tmp_path / f"years-{name}")
+    for name in ("", "years-"):
+        assert (tmp_path / f"{name}a.png").read_bytes() == (tmp_path / f"{name}b.png").read_bytes()
 
 
 def test_a_picture_says_how_many_works_it_does_not_show() -> None:
@@ -202,14 +175,8 @@ THEIRS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.5, 0.5, -0.1, 0.0,
 OURS = pl.DataFrame({"work_id": range(1, 9), "cd_index": [0.4, -0.2, -0.1, 0.0, 0.2, -1.0, 0.1, None]})
 
 
-def axes_of_its_own():
-    figure = Figure(figsize=(6, 5))
-    FigureCanvasAgg(figure)
-    return figure.subplots()
-
-
 def test_the_table_of_labels_stands_like_the_plane_and_counts_every_work_once():
-    axes = axes_of_its_own()
+    axes = plane()
     _draw_labels(axes, compare_scores(THEIRS, OURS), NAMES)
     names = [tick.get_text() for tick in axes.get_xticklabels()]
     assert names == [tick.get_text() for tick in axes.get_yticklabels()] == ["consolidating", "neutral", "disruptive"]

@@ -247,13 +247,3 @@ def test_years_at_the_ends_of_their_type_cost_neither_time_nor_memory(tmp_path):
     plot_novelty_by_year(dated, path=tmp_path / "years.png")
     config = WangConfig(burn_in_years=3)
     assert compute_wang_novelty(scattered, world.citations, config).collect().height == 2_000
-
-
-def test_the_picture_of_novelty_by_year_ends_with_the_last_year(tmp_path):
-    scored = pl.DataFrame(
-        {"publication_year": [2000 + i // 5 for i in range(50)], "z_p10": [-1.0] * 50, "z_median": [1.0] * 50}
-    )
-    future = pl.concat([scored, scored.head(1).with_columns(publication_year=pl.lit(2999, pl.Int64))])
-    for name, frame in (("without", scored), ("with", future)):
-        plot_novelty_by_year(frame, path=tmp_path / f"{name}.png")
-    assert (tmp_path / "with.png").read_bytes() == (tmp_path / "without.png").read_bytes()

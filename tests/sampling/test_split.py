@@ -169,12 +169,6 @@ def test_more_data_never_moves_a_work_across_sides(n: int, balance: Any) -> None
     assert both["split"].equals(both["split_right"], check_names=False)
 
 
-def test_no_work_is_on_both_sides_and_seeds_differ() -> None:
-    draws = [draw_split(make_world(), SplitConfig(n_train=300, n_test=60, seed=s)) for s in (0, 1)]
-    assert all(drawn["work_id"].n_unique() == 360 for drawn in draws)
-    assert digest(draws[0]) != digest(draws[1])
-
-
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
 @pytest.mark.parametrize("balance", ["disruption", "novelty", "joint", "pool", "none"])
 def test_the_draw_is_equal_on_both_engines(balance: Any, engine: Any) -> None:
@@ -276,19 +270,6 @@ def test_a_label_that_is_no_label_is_refused() -> None:
 def test_a_missing_label_column_is_named_before_anything_runs(kind: Any) -> None:
     with pytest.raises(SchemaMismatchError, match="disruption_label"):
         draw_split(kind({"work_id": [1]}))
-
-
-@pytest.mark.parametrize("balance", ["disruption", "joint"])
-def test_what_is_no_frame_is_said(balance: Any) -> None:
-    with pytest.raises(SchemaMismatchError, match="the labelled frame is of type str, needs a frame"):
-        draw_split("x", SplitConfig(balance=balance))  # pyright: ignore[reportArgumentType]
-
-
-@pytest.mark.parametrize(("n_train", "n_test"), [(30, 0), (0, 30)])
-def test_one_side_may_be_empty(n_train: int, n_test: int) -> None:
-    drawn = draw_split(make_world(), SplitConfig(n_train=n_train, n_test=n_test))
-    assert drawn.height == 30
-    assert drawn["split"].n_unique() == 1
 
 
 @pytest.mark.parametrize(

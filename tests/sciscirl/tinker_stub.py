@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server, serving
 
 KEY = "tml-right"
 
@@ -16,9 +14,9 @@ KEY = "tml-right"
 def serve_models(models: list[dict[str, object]], *, goodbye: int = 200) -> Generator[str]:
     """Answer on a free port of this machine; only KEY is let in, and a goodbye is answered with that status."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Models(Handler):
         def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            self.body()
             if self.path.endswith("/healthz"):
                 status, body = 200, {"status": "ok"}
             elif self.headers.get("X-API-Key") != KEY:
@@ -31,17 +29,9 @@ def serve_models(models: list[dict[str, object]], *, goodbye: int = 200) -> Gene
                 status, body = goodbye, {}
             else:
                 status, body = 200, {}
-            content = json.dumps(body).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
+            self.send(status, body, {"Content-Type": "application/json"})
 
         do_GET = do_POST = answer
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        yield f"http://127.0.0.1:{server.server_port}"
+    with serving(Server(Models)) as server:
+        yield server.url

@@ -16,7 +16,7 @@ from transformers import PreTrainedTokenizerFast
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.release.release import DRAWN, write_release
 from sciscidata.sampling.split import SplitConfig, split_keys
-from sciscidata.schemas import WORKS
+from sciscidata.schemas import EXAMPLE, WORKS
 from sciscirl.options import SftOptions, resolve_run
 from sciscirl.sft.config import make_examples, make_papers_builder
 from sciscirl.sft.examples import GoldExamples
@@ -28,6 +28,7 @@ SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))
 NOVELTY = {
     "odd": ("novel", 0.9, 0.1), "assorted": ("balanced", 0.5, 0.5), "common": ("conventional", 0.1, 0.9)
 }  # fmt: skip
+NOVELTY_COLUMNS = ("novelty_score", "conventionality_score", "novelty_label")
 RENDERER = "qwen3_instruct"
 
 
@@ -49,57 +50,42 @@ def make_slice(
     sizes = {"train": n_train, "test": n_test, "dev": n_dev}
     splits = [split for split, n in sizes.items() for _ in range(n)]
     labels = [LABELS[number % 3] for n in sizes.values() for number in range(n)]
-    ids = range(1, len(splits) + 1)
     words = {"disruptive": "assay", "consolidating": "review", "neutral": "survey"}
-    kinds = [[*NOVELTY][(number - 1) // 3 % 3] for number in ids]  # each kind with each label
-    titles = [f"A {words[label]} of thing {number}" for number, label in zip(ids, labels, strict=True)]
-    if long_title:
-        split, _, place = long_title.partition(": ")
-        titles[splits.index(split) + int(place) - 1] += " and of others" * (n_words // 3)
-    works = pl.DataFrame(
-        {
-            "work_id": ids,
-            "publication_year": [1990 + number % 20 for number in ids],
-            "title": titles,
-            "abstract": [
-                f"We present a {words[label]} of {kind} things and discuss what is {kind} in them."
-                for label, kind in zip(labels, kinds, strict=True)
-            ],
-            "cited_by_count": [number % 7 for number in ids],
-            "primary_field": ["Chemistry" if number % 2 else "Medicine" for number in ids],
-            "concepts": [["Things"] for _ in ids],
-        },
-        schema={name: WORKS[name] for name in WORKS if name in {
-            "work_id", "publication_year", "title", "abstract", "cited_by_count", "primary_field", "concepts"
-        }},
-    )  # fmt: skip
-    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in WORKS.items() if name not in works.columns]
-    drawn = (
-        pl.DataFrame(
+    citers = {"disruptive": (3, 1), "consolidating": (1, 3), "neutral": (2, 2)}
+    keys = split_keys(pl.Series(range(1, len(splits) + 1), dtype=pl.Int64))
+    rows = []
+    for number, (part, label, key) in enumerate(zip(splits, labels, keys, strict=True), start=1):
+        kind = [*NOVELTY][(number - 1) // 3 % 3]  # each kind with each label
+        rows.append(
             {
-                "work_id": ids,
-                "split": splits,
-                "split_key": split_keys(pl.Series(ids, dtype=pl.Int64)),
-                "cd_index": [SCORES[label] for label in labels],
-                "disruption_label": labels,
+                "work_id": number,
+                "publication_year": 1990 + number % 20,
+                "title": f"A {words[label]} of thing {number}",
+                "abstract": f"We present a {words[label]} of {kind} things and discuss what is {kind} in them.",
+                "cited_by_count": number % 7,
+                "primary_field": "Chemistry" if number % 2 else "Medicine",
+                "concepts": ["Things"],
+                "split": part,
+                "split_key": key,
+                "cd_index": SCORES[label],
+                "disruption_label": label,
+                **dict(zip(NOVELTY_COLUMNS, (*NOVELTY[kind][1:], NOVELTY[kind][0]), strict=True)),
+                **{
+                    name: n * (1 + number // 3 % 3)
+                    for name, n in zip(("n_i", "n_j", "n_k"), (*citers[label], 0), strict=True)
+                },
             }
         )
-        .cast(dict(DRAWN))
-        .with_columns(
-            novelty_score=pl.Series([NOVELTY[kind][1] for kind in kinds]),
-            conventionality_score=pl.Series([NOVELTY[kind][2] for kind in kinds]),
-            novelty_label=pl.Series([NOVELTY[kind][0] for kind in kinds]),
-        )
-    )
-    if has_counts:
-        citers = {"disruptive": (3, 1), "consolidating": (1, 3), "neutral": (2, 2)}
-        for place, name in enumerate(("n_i", "n_j")):
-            counts = [citers[label][place] * (1 + number // 3 % 3) for number, label in zip(ids, labels, strict=True)]
-            drawn = drawn.with_columns(pl.Series(name, counts, dtype=pl.UInt32))
-        drawn = drawn.with_columns(n_k=pl.lit(0, dtype=pl.UInt32))
+    if long_title:
+        part, _, place = long_title.partition(": ")
+        rows[splits.index(part) + int(place) - 1]["title"] += " and of others" * (n_words // 3)
+    columns = {**DRAWN, **{name: EXAMPLE[name] for name in NOVELTY_COLUMNS}}
+    columns |= dict.fromkeys(("n_i", "n_j", "n_k"), pl.UInt32) if has_counts else {}
+    drawn = pl.LazyFrame([{name: row[name] for name in columns} for row in rows], schema=columns)
+    works = pl.LazyFrame([{name: row.get(name) for name in WORKS} for row in rows], schema=WORKS)
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev)
     manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
-    write_release(drawn, works.with_columns(absent).select(list(WORKS)), folder, manifest=manifest)
+    write_release(drawn, works, folder, manifest=manifest)
     return folder
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.servers.serving import Handler, Server
 
 
 def answer_to(question: str) -> str:
@@ -14,28 +15,21 @@ def answer_to(question: str) -> str:
     return "It is neutral." if is_broken else '{"disruption_label": "neutral", "confidence": 0.6}'
 
 
-class ChatServer(ThreadingHTTPServer):
+class ChatServer(Server):
     """Answers the last line of the last message, which names the question, with all that stands before it."""
 
-    daemon_threads = True
-
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
+        self.url += "/v1"
         self.asked: list[dict[str, Any]] = []  # whole requests
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
 
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: ChatServer
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: object) -> None: ...
-
     def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        body = json.loads(self.body())
         self.server.asked.append(body)
         content = body["messages"][-1]["content"]
         text = content if isinstance(content, str) else "".join(part["text"] for part in content)
@@ -47,13 +41,12 @@ class _Handler(BaseHTTPRequestHandler):
             choice = {"index": 0, "delta": reply, "finish_reason": "stop"}
             chunks = [{"choices": [choice]}, {"choices": [], **usage}]
             events = [json.dumps({"object": "chat.completion.chunk", **facts, **chunk}) for chunk in chunks]
-            kind, data = "text/event-stream", "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]).encode()
+            self.send(
+                200,
+                "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]),
+                {"Content-Type": "text/event-stream"},
+            )
         else:
             choices = [{"index": 0, "message": reply, "finish_reason": "stop"}]
             whole = {"object": "chat.completion", **facts, "choices": choices, **usage}
-            kind, data = "application/json", json.dumps(whole).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", kind)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+            self.send(200, whole, {"Content-Type": "application/json"})

@@ -7,15 +7,15 @@ import random
 import re
 import threading
 from collections.abc import Callable, Sequence
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tests.servers.serving import Handler, Server
 
 FAULTS = ("500", "503", "429", "no answer", "cut", "short")
 _PASSED_ON = re.compile("etag$|last-modified$|content-range$|content-type$|accept-ranges$|x-amz-")
 
 
-class FaultyProxy(ThreadingHTTPServer):
+class FaultyProxy(Server):
     """Passes requests on to ``url``; of all answers, ``share`` are ``faults``. "lost" is one more: done, not answered.
 
     Attributes:
@@ -24,18 +24,12 @@ class FaultyProxy(ThreadingHTTPServer):
         decide: names a fault for an address and its query, or leaves it to chance.
     """
 
-    daemon_threads = True
-
     def __init__(self, url: str, share: float = 0.2, faults: Sequence[str] = FAULTS) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.url = f"http://127.0.0.1:{self.server_port}"
+        super().__init__(_Handler)
         self.upstream, self.share, self.faults = urlsplit(url).netloc, share, faults
         self.asked, self.n_faults = list[tuple[str, str, str | None]](), 0
         self.decide: Callable[[str], str | None] = lambda address: None
         self._random, self._lock = random.Random(5), threading.Lock()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of connections that a client drops."""
 
     def draw_fault(self, address: str) -> str | None:
         with self._lock:
@@ -46,19 +40,16 @@ class FaultyProxy(ThreadingHTTPServer):
             return fault
 
 
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
+class _Handler(Handler):
     server: FaultyProxy
-
-    def log_message(self, *_: object) -> None:
-        pass
+    protocol_version = "HTTP/1.1"
 
     def _pass_on(self) -> None:
-        sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        sent = self.body()
         fault = self.server.draw_fault(self.path)
         self.server.asked.append((self.command, unquote(urlsplit(self.path).path), self.headers.get("Range")))
         if fault and fault.isdigit():
-            return self._answer(int(fault), b"", {"Retry-After": "0"})
+            return self.send(int(fault), headers={"Retry-After": "0"})
         if fault == "no answer":
             self.close_connection = True
             return None
@@ -73,17 +64,11 @@ class _Handler(BaseHTTPRequestHandler):
             return None
         passed = {name: value for name, value in answer.getheaders() if _PASSED_ON.match(name.lower())}
         if fault == "short" and self.command == "GET" and answer.status == 206:
-            return self._answer(206, body[: len(body) // 2], passed)
-        return self._answer(answer.status, body, passed, cut=fault == "cut")
+            return self.send(206, body[: len(body) // 2], passed)
+        if fault == "cut":
+            self.close_connection = True
+            passed["Content-Length"] = str(len(body))
+            body = body[: len(body) // 2]
+        return self.send(answer.status, body, passed)
 
     do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = _pass_on
-
-    def _answer(self, status: int, body: bytes, headers: dict[str, str], *, cut: bool = False) -> None:
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body[: len(body) // 2] if cut else body)
-        if cut:
-            self.close_connection = True

@@ -13,24 +13,22 @@ import random
 import re
 import threading
 import time
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tests.servers.serving import Handler, Server
 
 FAULTS = ("503", "429", "cut before", "cut after")
 
 
-class HubServer(ThreadingHTTPServer):
+class HubServer(Server):
     """Both hubs. ``faults`` is the share of requests that fail; ``token`` is asked for what writes.
 
     ``stop_at`` answers no more once so many files have arrived: whoever waits then can be killed.
     """
 
-    daemon_threads = True
-    address_family = 2
-
     def __init__(self, token: str, faults: float = 0.0, stop_at: int | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.token, self.faults, self.stop_at = token, faults, stop_at
         self.stopped, self.lock = threading.Event(), threading.RLock()
         self.requests: list[str] = []
@@ -47,22 +45,13 @@ class HubServer(ThreadingHTTPServer):
         self.sha: object = None
         self.leads_to = ""
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Clients that went away are no news."""
-
-
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     server: HubServer
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *_: object) -> None: ...
-
     def _run(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = self.body()
         if self.headers.get("Transfer-Encoding") == "chunked":
             body = b""
             while size := int(self.rfile.readline(), 16):
@@ -76,15 +65,15 @@ class _Handler(BaseHTTPRequestHandler):
             here.requests.append(f"{self.command} {self.path}")
             here.keys.append(self.headers.get("Authorization"))
             if here.leads_to and self.command in ("GET", "HEAD"):
-                return self._send(307, b"", {"Location": here.leads_to + self.path})
+                return self.send(307, b"", {"Location": here.leads_to + self.path})
             if here.n_busy:
                 here.n_busy -= 1
-                return self._send(429, b"busy", {"Retry-After": "1"})
+                return self.send(429, b"busy", {"Retry-After": "1"})
             fault = here.random.choice(FAULTS) if here.random.random() < here.faults else ""
             if fault:
                 here.injected[fault] += 1
             if fault in ("503", "429"):
-                return self._send(int(fault), b"busy", {"Retry-After": "0"})
+                return self.send(int(fault), b"busy", {"Retry-After": "0"})
             if fault == "cut before":
                 return self._cut()
             answer = self._answer(unquote(urlsplit(self.path).path), body)
@@ -92,7 +81,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._cut()
             if here.stop_at is not None and len(here.arrived) >= here.stop_at:
                 return self._stall()
-        return self._send(*answer)
+        return self.send(*answer)
 
     do_GET = do_HEAD = do_POST = do_PUT = _run
 
@@ -106,18 +95,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _cut(self) -> None:
         self.close_connection = True
         self.connection.shutdown(2)
-
-    def _send(
-        self, status: int, content: bytes | dict[str, Any] | list[Any], headers: dict[str, str] | None = None
-    ) -> None:
-        data = content if isinstance(content, bytes) else json.dumps(content).encode()
-        self.send_response(status)
-        for name, value in (headers or {}).items():
-            self.send_header(name, value)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(data)
 
     def _answer(self, path: str, body: bytes) -> tuple[Any, ...]:
         is_known = self.headers.get("Authorization") == f"Bearer {self.server.token}"

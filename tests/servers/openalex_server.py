@@ -27,7 +27,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from email.message import Message
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -35,6 +34,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from sciscidata.sources.record_files import decompressed_chunks
+from tests.servers.serving import Handler, Server
 
 USD_PER_CREDIT = 0.0001
 MAX_VALUES, MAX_PER_PAGE, MAX_ROWS = 100, 200, 10_000
@@ -256,7 +256,7 @@ def _read_file(path: Path) -> Works:
 # The server
 
 
-class OpenAlexServer(ThreadingHTTPServer):
+class OpenAlexServer(Server):
     """Serves from entering the context to leaving it.
 
     Args:
@@ -272,9 +272,6 @@ class OpenAlexServer(ThreadingHTTPServer):
         clock: seconds since the epoch, for tests of midnight.
     """
 
-    daemon_threads = True
-    request_queue_size = 128
-
     def __init__(
         self,
         records: Path | Iterable[dict[str, Any]],
@@ -289,7 +286,8 @@ class OpenAlexServer(ThreadingHTTPServer):
         retry_after_s: int | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(_Handler, port)
+        self.base_url = self.url
         self.api = _read_file(records) if isinstance(records, Path) else Works(records)
         self.log: list[LogEntry] = []
         self._keys, self._daily_credits, self._clock = {None, key}, daily_credits, clock
@@ -298,10 +296,6 @@ class OpenAlexServer(ThreadingHTTPServer):
         self._spent: Counter[tuple[str | None, int]] = Counter()  # by key and day
         self._attempts, self._in_a_row = Counter[str](), Counter[str]()
         self._lock = threading.Lock()
-
-    @property
-    def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}"
 
     @property
     def credits(self) -> int:
@@ -324,9 +318,6 @@ class OpenAlexServer(ThreadingHTTPServer):
     def __exit__(self, *_: object) -> None:
         self.shutdown()
         self.server_close()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that went away."""
 
     def respond(self, path: str, params: Params, headers: Message, request: str) -> tuple[Answer, str | None, int]:
         """Return the answer to a GET, the fault dealt to it, and its price."""
@@ -413,7 +404,7 @@ def _refusal(kind: str, now: float) -> Answer:
     }[kind]
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(Handler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     wbufsize = 1 << 16  # headers and body leave in one piece
@@ -444,9 +435,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             socket.close(self.connection.detach())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Silence the access log on stderr; there is a better one."""
 
 
 def main() -> None:

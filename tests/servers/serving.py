@@ -1,18 +1,20 @@
-"""A server of the standard library, in a thread of the tests."""
+"""Servers of the standard library on this machine, in a thread of the tests."""
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from socketserver import BaseServer
-from typing import TypeVar
+from typing import Any, TypeVar
 
-Server = TypeVar("Server", bound=BaseServer)
+AnyServer = TypeVar("AnyServer", bound=BaseServer)
 
 
 @contextmanager
-def serving(server: Server) -> Generator[Server]:
+def serving(server: AnyServer) -> Generator[AnyServer]:
     """Serve until the end of the block, then close."""
     with server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
@@ -22,3 +24,37 @@ def serving(server: Server) -> Generator[Server]:
         finally:
             server.shutdown()
             thread.join()
+
+
+class Server(ThreadingHTTPServer):
+    """A server on a port of its own; 0 takes a free one."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of connections that a client drops."""
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Reads and answers whole bodies. A connection ends with its answer, but where a handler speaks HTTP/1.1."""
+
+    def log_message(self, *_: object) -> None: ...
+
+    def body(self) -> bytes:
+        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
+
+    def send(self, status: int, content: Any = b"", headers: Mapping[str, str] | None = None) -> None:
+        """Answer with bytes, with text, or with anything else as JSON."""
+        text = content if isinstance(content, (str, bytes)) else json.dumps(content)
+        data = text if isinstance(text, bytes) else text.encode()
+        self.send_response(status)
+        for name, value in {"Content-Length": str(len(data)), **(headers or {})}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(data)

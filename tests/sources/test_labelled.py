@@ -204,13 +204,6 @@ def test_of_uzzis_rule_only_the_presence_of_labels_is_checked(home: Path, tmp_pa
         draw(home, tmp_path / "x", tmp_path / "one.jsonl", thresholds=uzzi)
 
 
-def test_ids_of_any_kind_are_kept(home: Path, export: Path, tmp_path: Path) -> None:
-    lines = (export / "labelled.jsonl").read_text().replace('{"openalex_id":"W', '{"openalex_id":"patent-')
-    (tmp_path / "patents.jsonl").write_text(lines)
-    drawn = draw(home, tmp_path / "slice", tmp_path / "patents.jsonl")
-    assert all(json.loads(line)["openalex_id"].startswith("patent-") for line in drawn["train.jsonl"].splitlines())
-
-
 def test_a_release_can_be_planned_and_repeated(
     home: Path, export: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -334,20 +327,6 @@ def test_a_text_and_a_label_are_enough_for_a_release(
     page = tmp_path / "page.html"
     assert main(["describe", str(tmp_path / "slice"), "--html", str(page)]) == 0
     assert "disruption classes" not in page.read_text()
-
-
-def test_texts_may_have_any_name_a_title_ids_and_natural_shares(home: Path, tmp_path: Path) -> None:
-    named = REVIEWS.rename({"text": "review"}).with_columns(id=pl.int_range(pl.len()), title=pl.lit("A film"))
-    named.with_columns(title="review").write_csv(tmp_path / "in.csv")
-    assert build_texts(home, tmp_path / "in.csv", tmp_path / "slice", "--text", "review", "--balance", "none") == 0
-    rows = verify_and_read(tmp_path / "slice")
-    assert set(rows["openalex_id"]) <= {str(n) for n in range(120)}
-    assert rows["title"].equals(rows["abstract"])
-
-
-def verify_and_read(folder: Path) -> pl.DataFrame:
-    verify(folder)
-    return pl.concat(pl.read_parquet(folder / f"{split}.parquet") for split in ("train", "test"))
 
 
 def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(

@@ -23,7 +23,6 @@ from sciscidata.cli.settings import resolve
 from sciscidata.config import BuildConfig
 from sciscidata.errors import (
     ConfigError,
-    EmptyInputError,
     InputNotFoundError,
     NotEnoughWorksError,
     ReleaseExistsError,
@@ -179,21 +178,6 @@ def test_novelty_needs_pairs_and_a_finite_z(rows):
             assert usual == pytest.approx(1 / (1 + np.exp(-z)))
 
 
-def test_comparing_a_score_with_itself_agrees_and_with_its_opposite_does_not():
-    rng = np.random.default_rng(0)
-    scores = pl.DataFrame({"work_id": range(200), "cd_index": rng.normal(0, 0.1, 200)})
-    same = compare_scores(scores, scores)
-    assert (same["both"], same["spearman"], same["same_sign"], same["same_label"]) == (200, 1.0, 1.0, 1.0)
-    opposite = compare_scores(scores, scores.with_columns(-pl.col("cd_index")))
-    assert opposite["spearman"] == -1.0
-    assert opposite["same_sign"] == 0.0
-    assert opposite["same_label"] < 0.1
-    half = compare_scores(scores, scores.head(50))
-    assert (half["both"], half["only_published"], half["only_computed"]) == (50, 150, 0)
-    assert sum(cell["works"] for cell in half["labels"]) == 50
-    assert compare_scores(scores.head(0), scores)["spearman"] is None
-
-
 # Tables
 
 
@@ -239,15 +223,6 @@ def test_works_read_by_id_are_those_of_the_whole_table(made, engine):
     whole = found.works.collect(engine=engine).filter(pl.col("work_id").is_in(some.implode())).sort("work_id")
     assert found.read_works(some).equals(whole)
     assert found.read_works(pl.Series([5])).height == 0
-
-
-def test_works_in_text_order_are_all_works_in_a_fixed_order(made):
-    found = tables(made)
-    ordered = found.in_text_order().collect(engine="streaming")
-    assert ordered.sort("work_id").equals(found.works.collect().sort("work_id"))
-    texts = pl.read_parquet(made / "sciscinet_papertitleabstract.parquet")["paperid"].str.slice(1).cast(pl.Int64)
-    assert ordered["work_id"].head(len(texts)).equals(texts.rename("work_id"))
-    assert ordered["work_id"].slice(len(texts)).is_sorted()
 
 
 def test_blocks_that_are_cut_on_disk_and_joined_one_by_one_give_the_same_works(made, tmp_path, monkeypatch):
@@ -313,18 +288,6 @@ def test_ids_are_read_sorted_with_their_repeats(work_ids, n_parts):
     assert find_repeats(ids).tolist() == extra
 
 
-def test_a_table_may_be_a_folder_of_parts_and_have_its_short_name(made, tmp_path):
-    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
-    (tmp_path / "papers").mkdir()
-    papers.head(1_000).write_parquet(tmp_path / "papers" / "0.parquet")
-    papers.slice(1_000).write_parquet(tmp_path / "papers" / "1.parquet")
-    columns = ["work_id", "publication_year", "doi"]
-    parts = tables(tmp_path).works.select(columns).collect().sort("work_id")
-    assert parts.equals(tables(made).works.select(columns).collect().sort("work_id"))
-    assert tables(tmp_path).provenance["tables"]["papers"]["file"] == "papers/*.parquet"
-    assert str(tmp_path) not in json.dumps(tables(tmp_path).provenance)
-
-
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
@@ -343,21 +306,6 @@ def test_parts_with_another_type_of_a_column_are_refused(tmp_path, change, shown
     change(part).write_parquet(home / "c.parquet")
     with pytest.raises(SchemaMismatchError, match=rf"papers: .*c\.parquet holds {shown}"):
         scan_sciscinet(SciSciNetConfig(folder=str(tmp_path)))
-
-
-def test_texts_of_a_few_works_are_those_of_all_works(tmp_path):
-    make(tmp_path, 20_000, n_bytes=2_800)
-    found = tables(tmp_path)
-    some = found.papers.select("work_id").collect()["work_id"].sort()[[77, 9_000]]
-    works = found.read_works(some)
-    assert works.equals(found.works.filter(pl.col("work_id").is_in(some.implode())).collect().sort("work_id"))
-
-
-def test_texts_may_lie_elsewhere(made, tmp_path):
-    (tmp_path / "sciscinet_papers.parquet").symlink_to(made / "sciscinet_papers.parquet")
-    assert tables(tmp_path).works.select("title").collect()["title"].null_count() == N_WORKS
-    found = tables(tmp_path, texts=str(made)).works.select("title").collect()
-    assert found["title"].null_count() < N_WORKS / 2
 
 
 def test_a_table_without_its_ids_is_refused(tmp_path):
@@ -549,41 +497,10 @@ def test_fast_lines_are_the_bytes_of_a_release(rows):
     assert render_lines(frame[1:]) == render_jsonl(frame[1:])
 
 
-def test_every_character_is_escaped_as_in_a_release():
-    letters = "".join(chr(code) for code in range(0x3100)) + "\ufeff\uffff🎉"
-    frame = pl.DataFrame({"title": [letters, *letters], "concepts": [[letters], *([one] for one in letters)]})
-    assert render_lines(frame) == render_jsonl(frame)
-
-
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_what_is_no_json_number_is_refused(value):
     with pytest.raises(ValueError, match="no JSON number"):
         render_lines(pl.DataFrame({"cd_index": [value]}))
-
-
-@pytest.mark.parametrize("n_threads", [1, 3])
-def test_all_labelled_works_are_written_with_the_bytes_of_a_release(made, tmp_path, n_threads):
-    found = tables(made)
-    labelled = compute_novelty_labels(compute_disruption_labels(found.structure)).filter(
-        pl.col("disruption_label").is_not_null()
-    )
-    report = write_labelled(found.in_text_order(), labelled, tmp_path / "all", n_threads=n_threads)
-    rows = labelled.collect()
-    ordered = found.in_text_order().collect(engine="streaming")
-    expected = ordered.join(rows.drop("publication_year"), on="work_id", maintain_order="left").with_columns(
-        pl.format("W{}", "work_id").alias("openalex_id")
-    )
-    lines = (tmp_path / "all" / "labelled.jsonl").read_bytes()
-    assert lines == render_jsonl(expected.select(EXAMPLE.names()))
-    assert report["rows"] == rows.height == lines.count(b"\n")
-    assert report["bytes"] == len(lines)
-    classes = report["classes"]["disruption_label"]
-    assert {label: classes[label] for label in DISRUPTION_LABELS} == dict(
-        rows["disruption_label"].value_counts().rows()
-    )
-    written = json.loads((tmp_path / "all" / "labelled.json").read_text())
-    assert written.pop("sealed_sha256")
-    assert written == report
 
 
 def test_labelled_rows_without_novelty_have_null_there(tmp_path):
@@ -743,16 +660,6 @@ def draw_all(works, split):
     return [(work_id, cell) for _, work_id, cell in sorted(rows)]
 
 
-def test_a_work_without_a_text_at_all_has_no_title():
-    structure, texts = world(3_000, 1)
-    split = SplitConfig(n_train=30, n_test=3)
-    config = EligibilityConfig(require_abstract=False, languages=())
-    kept = texts.filter(pl.col("work_id") % 2 == 0)
-    late = draw_before_text(structure.lazy(), Reader(kept), DrawRules(config, split, 5))
-    assert (late.drawn["work_id"] % 2 == 0).all()
-    assert late.counts["filters"]["no_title"] > 0
-
-
 # The whole flow
 
 
@@ -842,15 +749,6 @@ def made_papers(folder):
     return tables(folder).tables["papers"].scan("work_id", "publication_year", "z_p10", "z_median", "n_pairs")
 
 
-def test_published_novelty_may_be_left_out_and_takes_no_background(made, tmp_path):
-    source, places = SciSciNetConfig(folder=str(made)), {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
-    release = build(BuildConfig(source=source, split=SplitConfig(n_train=30, n_test=3), novelty=None, **places))
-    assert release.manifest["atypicality"] is None
-    assert release.train["novelty_score"].null_count() == 30
-    with pytest.raises(ConfigError, match=r"taken as published.*SciSciNetConfig.recompute=True"):
-        BuildConfig(source=source, background="pairs.parquet", **places)
-
-
 def test_tables_without_atypicality_give_null_and_are_refused_where_it_is_balanced(made, tmp_path):
     for path in made.iterdir():
         (tmp_path / path.name).symlink_to(path)
@@ -931,24 +829,6 @@ def test_a_damaged_table_is_named_by_its_file(made, tmp_path, name):
         build_from(folder, tmp_path, recompute=name == "paperrefs")
     assert "\n" not in str(error.value)
     assert not (tmp_path / "slice").exists()
-
-
-def test_a_damaged_table_is_named_by_an_export_and_by_a_background_too(made, tmp_path):
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    tables_with(made, folder)
-    damage(folder / "sciscinet_papertitleabstract.parquet")
-    source = SciSciNetConfig(folder=str(folder))
-    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
-        ingest(source, tmp_path / "corpus", cache_dir=tmp_path / "cache")
-    shutil.rmtree(tmp_path / "corpus")
-    with pytest.raises(InputNotFoundError, match=r"table texts: .*is damaged"):
-        export_labelled(BuildConfig(source=source, out=tmp_path / "all", cache_dir=tmp_path / "cache"))
-    (folder / "sciscinet_papertitleabstract.parquet").unlink()
-    damage(folder / "sciscinet_paperrefs.parquet")
-    with pytest.raises(InputNotFoundError, match=r"table references: .*is damaged"):
-        write_background(source, tmp_path / "pairs.parquet", cache_dir=tmp_path / "cache")
-    assert [path.name for path in tmp_path.iterdir() if path.name != "cache"] == ["tables"]
 
 
 def test_text_that_is_not_utf_8_is_named_by_its_file(tmp_path):
@@ -1044,34 +924,6 @@ def test_what_a_source_lacks_is_named_and_not_the_size_of_the_draw(made, tmp_pat
     with pytest.raises(NotEnoughWorksError, match=told) as error:
         build_from(folder, tmp_path, recompute=filter_name == "few_references")
     assert "Lower" not in str(error.value)
-
-
-@pytest.mark.parametrize("change", [lambda rows: rows.clear(), lambda rows: rows.with_columns(paperid=pl.lit("x"))])
-def test_tables_without_a_single_work_are_no_matter_of_the_draw(made, tmp_path, change):
-    folder = tmp_path / "tables"
-    folder.mkdir()
-    tables_with(made, folder, papers=change)
-    with pytest.raises(EmptyInputError, match="holds no work, or none whose id can be read"):
-        build_from(folder, tmp_path)
-
-
-def test_a_folder_may_be_named_like_a_pattern(made, tmp_path):
-    folder = tmp_path / "ssn [v2] *?"
-    folder.mkdir()
-    tables_with(made, folder)
-    parts = folder / "sciscinet_papers"
-    parts.mkdir()
-    papers = pl.read_parquet(made / "sciscinet_papers.parquet")
-    (folder / "sciscinet_papers.parquet").unlink()
-    papers[:1_000].write_parquet(parts / "0.parquet")
-    papers[1_000:].write_parquet(parts / "1.parquet")
-    assert tables(folder).in_text_order().collect().equals(tables(made).in_text_order().collect())
-    papers[1_000:].with_columns(pl.col("year").cast(pl.String)).write_parquet(parts / "1.parquet")
-    with pytest.raises(SchemaMismatchError, match=r"1\.parquet holds year as String, 0\.parquet as Int64"):
-        tables(folder)
-    papers[1_000:].write_parquet(parts / "1.parquet")
-    (folder / "SciSciNet_Papers.tsv").write_text("PaperID\tYear\tJournalID\n7\t1999\t5\n")
-    assert tables(folder, version="v1").works.collect()["work_id"].to_list() == [7]
 
 
 def test_a_field_or_a_source_named_twice_has_the_name_that_comes_first(made, tmp_path):

@@ -112,12 +112,6 @@ def test_a_column_does_not_depend_on_the_other_columns_or_on_chunks(columns, n_r
     assert works.select(columns).head(n_rows).collect().equals(works.collect().select(columns).head(n_rows))
 
 
-def test_filters_pushed_into_the_source_are_applied():
-    works = scan_synthetic(SMALL).works
-    late = pl.col("publication_year") >= 2015
-    assert works.filter(late).collect().equals(works.collect().filter(late))
-
-
 def test_importing_and_scanning_run_nothing_and_load_no_compiler():
     code = (
         "import sys; from sciscidata.sources.synthetic.source import *; "
@@ -307,9 +301,3 @@ def test_without_a_signal_the_text_predicts_nothing(world):
 def test_impossible_options_are_refused_at_once(options, message):
     with pytest.raises(ConfigError, match=re.escape(message)):
         SyntheticConfig(**options)
-
-
-def test_the_provenance_is_json_and_rebuilds_the_world():
-    provenance = json.loads(json.dumps(scan_synthetic(SMALL).provenance))
-    assert provenance["kind"] == "synthetic"
-    assert SyntheticConfig(**provenance["config"]) == SMALL

@@ -335,13 +335,6 @@ def test_a_damaged_arrow_file_is_named_and_never_ends_the_process(tmp_path, kind
             list(TableFile(path).read(["pid", "title"]))
 
 
-def test_repeated_ids_far_apart_are_found(tmp_path):
-    files = csv_files(tmp_path)
-    pl.concat([WORKS, WORKS[:1]]).write_csv(tmp_path / "works.csv")
-    with pytest.raises(WorkIdError, match=r"1 id occurs more than once, for example 'P0'"):
-        ingest_tables(TablesConfig(**files, **NAMES), tmp_path / "corpus")
-
-
 def test_a_work_without_an_id_is_named_by_file_and_row(tmp_path):
     files = csv_files(tmp_path)
     WORKS.with_columns(pid=pl.when(pl.int_range(N) != N - 7).then("pid")).write_csv(tmp_path / "works.csv")

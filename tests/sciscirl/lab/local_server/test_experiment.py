@@ -26,7 +26,7 @@ from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import list_weights
 from sciscirl.sft.examples import Example
 from sciscirl.task.papers import read_split
-from tests.sciscirl.pages import CHROMIUM, Page, measure_in_browser
+from tests.sciscirl.pages import Page
 from tests.sciscirl.toy import gold_of
 
 pytestmark = pytest.mark.slow
@@ -262,14 +262,6 @@ def test_one_report_shows_both_seeds_the_choice_on_dev_and_one_look_at_test(expe
     for way in ("sft", "sft_rl"):
         assert page.row(f"own-{way}")[1] == "0, 1", way
         assert any(row[0].startswith(f"own-{way}, final") and row[1] == "0, 1" for row in page.rows), way
-
-
-@pytest.mark.skipif(not CHROMIUM, reason="no browser")
-def test_a_browser_shows_the_report_wide_and_narrow(report, tmp_path):
-    for inside, shown, height, n_empty in measure_in_browser(report, tmp_path, [1200, 390]):
-        assert inside <= shown
-        assert height > 3000
-        assert n_empty == 0
 
 
 def test_the_same_prompts_get_the_same_answers_again(tinker_server, tmp_path):

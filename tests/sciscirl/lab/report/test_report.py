@@ -28,7 +28,7 @@ from sciscirl.lab.report.views import say_signs, view_answers, view_cost, view_c
 from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
 from sciscirl.presets import describe, find_preset
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
-from tests.sciscirl.pages import CHROMIUM, Page, measure_in_browser
+from tests.sciscirl.pages import Page
 
 HOSTILE = (
     '</pre><script src="http://x.example/a.js">alert(1)</script><img src=//x.example/b onerror=alert(2)> &amp; "\''
@@ -573,12 +573,3 @@ def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, ca
     done = script_here("report.py", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"error: {tmp_path} is not the folder of a run")
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(not CHROMIUM, reason="no browser")
-def test_a_browser_needs_no_sideways_scrolling_on_a_phone(report, tmp_path):
-    ((inside, shown, height, n_empty),) = measure_in_browser(report, tmp_path, [390])
-    assert inside <= shown <= 390
-    assert height > 3000
-    assert n_empty == 0

@@ -7,7 +7,6 @@ import io
 import json
 import tarfile
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from tests.sciscirl.made_runs import SLICE, make_predictions, make_run
 from tests.sciscirl.runs.test_model_code import REMEDY, Stranger, change
 from tests.sciscirl.tinker_stub import KEY
 from tests.sciscirl.toy import RENDERER, make_tokenizer
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server, serving
 
 RANK, ALPHA = 2, 32
 NAME = "model.layers.0.self_attn.q_proj"
@@ -73,24 +72,18 @@ def pack(files: dict[str, bytes], **links: str) -> bytes:
 def archives(content: bytes, elsewhere: str | None = None):
     """Give out one archive for checkpoint 000002 of model "x:train:0"; or say where it lies. Records who asked."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Archives(Handler):
         def do_GET(self) -> None:
             self.server.asked.append((self.path, self.headers.get("X-API-Key")))
             is_there = self.path in {"/api/v1/training_runs/x%3Atrain%3A0/checkpoints/000002/archive", "/signed"}
-            self.send_response(404 if not is_there else 302 if elsewhere else 200)
-            if elsewhere:
-                self.send_header("Location", elsewhere)
-            self.end_headers()
-            if is_there and not elsewhere:
-                self.wfile.write(content)
+            if not is_there or elsewhere:
+                self.send(302 if is_there else 404, headers={"Location": elsewhere} if elsewhere else {})
+            else:
+                self.send(200, content)
 
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = Server(Archives)
     server.asked = []
     with serving(server):
-        server.url = f"http://127.0.0.1:{server.server_port}"
         yield server
 
 
