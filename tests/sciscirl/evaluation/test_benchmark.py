@@ -33,7 +33,7 @@ def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_mo
     _, model, ladder = [
         block.code for block in blocks_of(REPOSITORY / "docs/rl/benchmark.md") if block.language == "bash"
     ]
-    local = model.splitlines()[1].replace("smollm2", str(random_model))
+    local = "\n".join(model.splitlines()[:3]).replace("smollm2", str(random_model))
 
     def list_commands() -> list[list[str]]:
         typed = subprocess.run(
