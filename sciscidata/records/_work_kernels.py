@@ -1,4 +1,4 @@
-"""The compiled loop behind ``work_row.py``: bytes of reference lists in, numbers of the works out."""
+"""The compiled loop behind ``work_columns.py``: bytes of reference lists in, numbers of the works out."""
 
 # numba infers types from the calls and reads no annotation.
 # pyright: basic
