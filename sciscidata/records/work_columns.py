@@ -51,13 +51,12 @@ _MISSING_OF = dict.fromkeys(("title", "source_name", "language", "work_type"), M
 }
 _N_DATES = 3
 _MOST_BYTES = 1 << 30  # places are 32 bits
-_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_LEAST_ITEM = 32  # bytes of a concept or topic; real ones have 100
+_LEAST_ITEM = 24  # bytes of a reference, concept or topic: with the address and a short number it has 26
 _OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac", "primary_location.source",
-                 "referenced_works", "abstract_inverted_index")  # fmt: skip
+                 "abstract_inverted_index")  # fmt: skip
 _ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
-                "concepts.[].score", "concepts.[].level")  # fmt: skip
+                "concepts.[].score", "concepts.[].level", "referenced_works.[]")  # fmt: skip
 #: The paths of all values that are used, ``[]`` for the entries of a list.
 LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES)
 
@@ -270,16 +269,16 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True, pages
     if len(block) > _MOST_BYTES or not is_utf8(block):
         return _rows_one_by_one(dict(enumerate(block[: -len(SPARE)].split(b"\n"))), pages=pages)
     from sciscidata.records._scan_kernels import read_whole, scan_lines, take_texts
-    from sciscidata.records._work_kernels import read_numbers
 
     data = np.frombuffer(block, np.uint8)
     begins, is_odd, spans, items, firsts = scan_lines(data, n_rows, len(block) // _LEAST_ITEM + 1, _tree())
     other = dict(zip(_OTHER_LEAVES, spans[len(TEXTS) :], strict=True))
     item = dict(zip(_ITEM_LEAVES, items, strict=True))
-    concept_firsts, topic_firsts = firsts
+    concept_firsts, topic_firsts, cited_firsts = firsts
     concept, topic = slice(concept_firsts[-1]), slice(topic_firsts[-1])
     listed = [item[_ITEM_LEAVES[0]][concept], item[_ITEM_LEAVES[1]][topic], item[_ITEM_LEAVES[2]][topic]]
-    numbers, ends, is_plain = read_numbers(data, *_bounds(other["referenced_works"]), _QUOTED_URL)
+    cited = _texts(*take_texts(data, item["referenced_works.[]"][: cited_firsts[-1]]))
+    references, malformed = _number_references(cited, cited_firsts)
     is_given = {name: spans[:, 1] > 0 for name, spans in other.items()}
     leaves = Leaves(
         texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed, np.zeros((1, 2), np.int32)]))),
@@ -294,12 +293,12 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True, pages
         topic_firsts=topic_firsts,
         scores=_texts(*take_texts(data, item["concepts.[].score"][concept])).cast(pl.Float64).to_numpy(),
         levels=read_whole(data, item["concepts.[].level"][concept]),
-        references=_lists(pl.Series(numbers), ends),
-        malformed_references=pl.Series(np.zeros(n_rows, np.int64)),
+        references=references,
+        malformed_references=malformed,
     )
     rows = rows_of_leaves(leaves)
-    is_odd |= (is_given["referenced_works"] & ~is_plain) | rows["work_id"].is_null().to_numpy()
-    starts, stops = _bounds(other["abstract_inverted_index"])
+    is_odd |= rows["work_id"].is_null().to_numpy()
+    starts, stops = other["abstract_inverted_index"].astype(np.int64).T
     unwanted = is_odd if include_xpac else is_odd | leaves.is_xpac.to_numpy()
     rows = rows.with_columns(decode_spans(data, starts, np.where(unwanted, starts, stops)).alias("abstract"))
     odd = {row: block[begins[row] : begins[row + 1] - 1] for row in np.flatnonzero(is_odd).tolist()}
@@ -390,10 +389,6 @@ def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
     return pl.Series(pa.LargeStringArray.from_buffers(len(valid), buffers[1], buffers[2], buffers[0]), dtype=pl.String)
 
 
-def _bounds(spans: Any) -> tuple[Int64Array, Int64Array]:  # noqa: ANN401
-    return spans[:, 0].astype(np.int64), spans[:, 1].astype(np.int64)
-
-
 class _Tree(NamedTuple):
     """Which values are used, for the compiled loop: a number for each object, list and value on a path."""
 
@@ -415,7 +410,7 @@ class _Tree(NamedTuple):
 def _tree() -> _Tree:
     from sciscidata.records import _scan_kernels as kinds
 
-    kind_of = dict.fromkeys((*TEXTS, *_ITEM_LEAVES[:3]), kinds.TEXT) | {
+    kind_of = dict.fromkeys((*TEXTS, *_ITEM_LEAVES), kinds.TEXT) | {
         "publication_year": kinds.WHOLE, "cited_by_count": kinds.WHOLE, "is_retracted": kinds.BOOLEAN,
         "is_xpac": kinds.BOOLEAN, "primary_location.source": kinds.OBJECT, "referenced_works": kinds.LIST,
         "abstract_inverted_index": kinds.OBJECT, "concepts.[].level": kinds.WHOLE,
@@ -423,7 +418,7 @@ def _tree() -> _Tree:
         "topics.[]": kinds.OBJECT, "concepts": kinds.LIST, "topics": kinds.LIST,
     }  # fmt: skip
     leaves = (*TEXTS, *_OTHER_LEAVES)
-    lists = ("concepts", "topics")
+    lists = ("concepts", "topics", "referenced_works")
     paths = [""]
     for path in (*leaves, *_ITEM_LEAVES):
         steps = path.split(".")
@@ -447,7 +442,7 @@ def _tree() -> _Tree:
         counts=(len(leaves), len(_ITEM_LEAVES), len(lists)),
         allowed=np.array(kinds_of, np.int64),
         leaf=np.array([of_leaf.get(path, -1) for path in paths]),
-        is_whole=np.array([path in ("abstract_inverted_index", "referenced_works") for path in paths]),
+        is_whole=np.array([path == "abstract_inverted_index" for path in paths]),
         is_score=np.array([path == "concepts.[].score" for path in paths]),
         list_of=np.array(list_of),
         list_of_leaf=np.array([lists.index(path.split(".")[0]) for path in _ITEM_LEAVES]),

@@ -96,30 +96,6 @@ def _files_of(path: Path) -> list[Path]:
     return sorted(file for file in visible if file.name.lower().endswith(ends) and file.is_file())
 
 
-def read_pieces(
-    path: Path,
-    advance: Callable[[float], None] | None = None,
-    limits: ReadLimits = DEFAULT_LIMITS,
-    gap: Gap | None = None,
-) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
-    r"""Cut a file into pieces that should each be one JSON value, with the number of their first line.
-
-    A piece is a line, or the whole file if its first line ends inside a value, as in pretty-printed JSON. Consecutive
-    empty lines are one piece. The rest is as ``read_blocks`` does.
-    """
-    for number, block, is_document in read_blocks(path, advance, limits, gap or Gap(limits)):
-        if isinstance(block, CorruptRecordError) or is_document:
-            yield number, block
-        else:
-            yield from _pieces_of(block, number)
-
-
-def _pieces_of(block: bytes, number: int) -> Iterator[tuple[int, bytes]]:
-    for piece in split_lines(block):
-        yield number, piece
-        number += count_lines(piece) if is_blank(piece) else 1
-
-
 def read_blocks(
     path: Path,
     advance: Callable[[float], None] | None,
@@ -169,16 +145,26 @@ def read_blocks(
         number += count_lines(block) - len(spare[:1])
 
 
+def _pieces_of(block: bytes, number: int, *, is_document: bool) -> Iterator[tuple[int, bytes]]:
+    """Cut a block into what should each be one JSON value; blank lines in a row are one piece."""
+    for piece in [block] if is_document else split_lines(block):
+        yield number, piece
+        number += count_lines(piece) if is_blank(piece) else 1
+
+
 def read_values(
     path: Path, advance: Callable[[float], None] | None = None
 ) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
-    """Cut a file into JSON values, as ``read_pieces`` does, without blank lines; the entries of a list are values."""
-    for number, piece in read_pieces(path, advance):
-        if isinstance(piece, CorruptRecordError) or not _LIST.match(piece):
-            if isinstance(piece, CorruptRecordError) or not is_blank(piece):
+    """Cut a file into JSON values, with the number of their line; the entries of a list are values."""
+    for first, block, is_document in read_blocks(path, advance, DEFAULT_LIMITS, Gap()):
+        if isinstance(block, CorruptRecordError):
+            yield first, block
+            continue
+        for number, piece in _pieces_of(block, first, is_document=is_document):
+            if _LIST.match(piece):
+                yield from ((number, bytes(entry)) for entry in split_entries(piece))
+            elif not is_blank(piece):
                 yield number, piece
-        else:
-            yield from ((number, bytes(entry)) for entry in split_entries(piece))
 
 
 def read_json_batches(
@@ -225,7 +211,7 @@ def _read_one_by_one(block: bytes, gap: Gap, is_document: bool, pages: bool) -> 
     """Read works without the compiled loop, a few at a time: there may be millions of short lines or entries."""
 
     def read() -> Iterator[tuple[int, PlainRecord | CorruptRecordError]]:
-        for number, piece in [(0, block)] if is_document else _pieces_of(block, 0):
+        for number, piece in _pieces_of(block, 0, is_document=is_document):
             if is_blank(piece):
                 gap.n_blank += count_lines(piece)
             else:
