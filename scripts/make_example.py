@@ -13,8 +13,8 @@ from typing import Any
 
 import zstandard
 
-from sciscidata.records.json_record import RECORDS
-from sciscidata.records.work_row import concept_names, parse_work, primary_field
+from sciscidata.records.json_record import read_record
+from sciscidata.records.work_columns import rows_of_records
 from sciscidata.sources.example.source import WORKS_FILE
 from sciscidata.sources.record_files import read_values
 
@@ -25,7 +25,8 @@ _LONG = ("updated_date", "referenced_works", "abstract_inverted_index")  # last,
 def shorten(line: bytes) -> bytes:
     """Keep the fields of a record that are read, as they are: the work is the same."""
     record: dict[str, Any] = json.loads(line)
-    names = {*concept_names(RECORDS.decode(line)), primary_field(RECORDS.decode(line))}
+    row = rows_of_records([(0, read_record(line))]).rows
+    names = {*row["concepts"].item(), row["primary_field"].item()}
     concepts = [
         {name: concept[name] for name in ("display_name", "level", "score")}
         for concept in record["concepts"]
@@ -38,7 +39,7 @@ def shorten(line: bytes) -> bytes:
     if source.get("id") is None and record["host_venue"]:
         short["host_venue"] = {name: record["host_venue"].get(name) for name in ("id", "display_name")}
     written = json.dumps(short, ensure_ascii=False, separators=(",", ":")).encode()
-    if parse_work(written) != parse_work(line):
+    if not rows_of_records([(0, read_record(written))]).rows.equals(row):
         sys.exit(f"{record['id']} is another work without the fields that were left out")
     return written
 

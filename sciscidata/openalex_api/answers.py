@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError
+from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError, NotFoundError
 from sciscidata.openalex_api.config import KEY_VARIABLE, config_file
 from sciscidata.openalex_api.request import CREDIT_USD, Request
 
@@ -77,18 +77,20 @@ def without_timing(answer: Answer) -> Answer:
     return answer._replace(body=_TIMING.sub(b'"db_response_time_ms":0', answer.body))
 
 
-def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any] | None:
-    """Return the JSON object of a good answer, or None for a single work that does not exist (404).
+def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any]:
+    """Return the JSON object of a good answer.
 
     ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``. A TryAgainError
     means too many requests, an error of the server, or a body that is not JSON. The other errors are final: a spent
-    daily budget, a wrong or missing key (ApiKeyError), or any other refusal (ApiError).
+    daily budget, a wrong or missing key (ApiKeyError), a work that does not exist (NotFoundError), or any other refusal
+    (ApiError).
     """
     status = answer.status
     if status == 200:
         return _object(answer)
     if status == 404 and request.is_single:  # a list always exists, so its 404 means a wrong address
-        return None
+        msg = f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted."
+        raise NotFoundError(msg, status=404)
     if status == 429:
         raise _too_many(answer, request, now)
     if status >= 500 or status in (408, 425):

@@ -8,12 +8,12 @@ import time
 from collections.abc import Callable, Generator, Iterable
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any, Final, Literal, Self, overload
+from typing import Any, Self
 
 import msgspec
 
 from sciscidata._support.parallel import StoppedError, map_in_order
-from sciscidata.errors import NotFoundError, OfflineError
+from sciscidata.errors import OfflineError
 from sciscidata.openalex_api.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.http import Connection
@@ -27,8 +27,6 @@ __all__ = ["ApiConfig", "Check", "OpenAlexClient", "Request", "works_request"]
 Check = Callable[[dict[str, Any]], str | None]
 
 _log = logging.getLogger(__name__)
-
-_GONE: Final = b"null"  # stored for a 404; a good answer is never a bare null
 
 
 class OpenAlexClient:
@@ -112,38 +110,22 @@ class OpenAlexClient:
         if self._connection:
             self._connection.close()
 
-    @overload
-    def fetch(
-        self, request: Request, check: Check | None = None, *, missing_ok: Literal[False] = False
-    ) -> dict[str, Any]: ...
-    @overload
-    def fetch(
-        self, request: Request, check: Check | None = None, *, missing_ok: Literal[True]
-    ) -> dict[str, Any] | None: ...
-    def fetch(self, request: Request, check: Check | None = None, *, missing_ok: bool = False) -> dict[str, Any] | None:
+    def fetch(self, request: Request, check: Check | None = None) -> dict[str, Any]:
         """Return the answer to one request, a JSON object.
 
         An answer that fails ``check`` is requested again and not stored. A stored answer that fails it (it may come
-        from a weaker check) is requested again and replaced. With ``missing_ok`` the answer is None for a work that
-        OpenAlex does not have (any more). That is stored, too; otherwise it is a NotFoundError.
+        from a weaker check) is requested again and replaced. A work that OpenAlex does not have (any more) is a
+        NotFoundError.
 
         An OfflineError means that the store has no good answer. DailyBudgetError and CostLimitError are a clean stop:
         every paid answer is stored. An ApiError (of a key: ApiKeyError) means that OpenAlex refused the request, or
         kept failing.
         """
-        return self._hand_out(request, self._answer(request, check, threading.Event()), missing_ok=missing_ok)
+        content = self._answer(request, check, threading.Event())
+        self._answered.add(request.key)
+        return content
 
-    @overload
-    def fetch_all(
-        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[False] = False
-    ) -> Generator[dict[str, Any]]: ...
-    @overload
-    def fetch_all(
-        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: Literal[True]
-    ) -> Generator[dict[str, Any] | None]: ...
-    def fetch_all(
-        self, requests: Iterable[Request], check: Check | None = None, *, missing_ok: bool = False
-    ) -> Generator[dict[str, Any] | None]:
+    def fetch_all(self, requests: Iterable[Request], check: Check | None = None) -> Generator[dict[str, Any]]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
         Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and are
@@ -152,28 +134,22 @@ class OpenAlexClient:
         """
         stop = threading.Event()
 
-        def answer(request: Request) -> tuple[Request, dict[str, Any] | None]:
+        def answer(request: Request) -> tuple[Request, dict[str, Any]]:
             return request, self._answer(request, check, stop)
 
         with closing(map_in_order(answer, requests, self.config.concurrency, stop=stop)) as answers:
             for request, content in answers:
-                yield self._hand_out(request, content, missing_ok=missing_ok)
+                # Note it here and not on arrival: an answer requested ahead and never used is no part of the result.
+                self._answered.add(request.key)
+                yield content
 
-    def _hand_out(self, request: Request, content: dict[str, Any] | None, *, missing_ok: bool) -> dict[str, Any] | None:
-        # Note it here and not on arrival: an answer requested ahead and never used is no part of the result.
-        self._answered.add(request.key)
-        if content is None and not missing_ok:
-            msg = f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted."
-            raise NotFoundError(msg, status=404)
-        return content
-
-    def _answer(self, request: Request, check: Check | None, stop: threading.Event) -> dict[str, Any] | None:
+    def _answer(self, request: Request, check: Check | None, stop: threading.Event) -> dict[str, Any]:
         with self._claimed(request.key):
             body = self._store.get(request.key, self._server)
             problem = "the store does not hold it"
             if body is not None:
                 content = msgspec.json.decode(body)
-                problem = check(content) if check and content is not None else None
+                problem = check(content) if check else None
                 if problem is None:
                     with self._turn:
                         self.n_stored += 1
@@ -198,11 +174,11 @@ class OpenAlexClient:
 
     def _ask_the_network(
         self, connection: Connection, request: Request, check: Check | None, stop: threading.Event, *, replace: bool
-    ) -> dict[str, Any] | None:
+    ) -> dict[str, Any]:
         def sleep(seconds: float) -> None:
             (self._sleep or stop.wait)(seconds)
 
-        def attempt() -> dict[str, Any] | None:
+        def attempt() -> dict[str, Any]:
             self._pacer.wait(sleep)
             if stop.is_set():
                 raise StoppedError
@@ -210,9 +186,7 @@ class OpenAlexClient:
 
         return ask_until_answered(attempt, request, self.config, was_reached=lambda: self._was_reached, sleep=sleep)
 
-    def _ask(
-        self, connection: Connection, request: Request, check: Check | None, *, replace: bool
-    ) -> dict[str, Any] | None:
+    def _ask(self, connection: Connection, request: Request, check: Check | None, *, replace: bool) -> dict[str, Any]:
         """Make one call, check the answer, and store it before anything else can fail."""
         with self._turn:
             is_news = self.config.api_key is None and not self._told_about_keys
@@ -237,10 +211,9 @@ class OpenAlexClient:
                 self._pacer.slow_down(min(error.wait_s, self.config.max_sleep_s))
             raise
         self._pacer.speed_up()
-        problem = check(content) if check and content is not None else None
+        problem = check(content) if check else None
         if problem is not None:
             msg = f"the answer is wrong: {problem}"
             raise TryAgainError(msg, answer=answer)
-        body = answer.body if content is not None else _GONE
-        kept = self._store.put(request.key, body, cost, server=self.config.server, replace=replace)
-        return content if kept is body else msgspec.json.decode(kept)
+        kept = self._store.put(request.key, answer.body, cost, server=self.config.server, replace=replace)
+        return content if kept is answer.body else msgspec.json.decode(kept)

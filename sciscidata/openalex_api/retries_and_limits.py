@@ -59,13 +59,13 @@ class Pacer:
 
 
 def ask_until_answered(
-    ask: Callable[[], dict[str, Any] | None],
+    ask: Callable[[], dict[str, Any]],
     request: Request,
     config: ApiConfig,
     *,
     was_reached: Callable[[], bool],
     sleep: Callable[[float], None],
-) -> dict[str, Any] | None:
+) -> dict[str, Any]:
     """Retry until there is a good answer, or raise ApiError after the last attempt.
 
     A wait is what the server asks for plus growing jitter, up to a cap. ``ask`` is one attempt; it raises TryAgainError

@@ -28,7 +28,6 @@ MISSING: Final = ("NA", "N/A", "NULL", "null", r"\N", "NaN", "nan", "None", "<NA
 #: What str.strip removes.
 BLANKS: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 _DOI_ADDRESS: Final = r"(?:(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/|doi:)\s*)"
-_DOI_PREFIX: Final = re.compile(f"^{_DOI_ADDRESS}+")
 _OPENALEX: Final = "https://openalex.org/"
 _ADDRESS: Final = r"(?:https?://(?:api\.)?openalex\.org/(?:works/|sources/|venues/)?)?"
 _MOST: Final = 10**18  # numbers of OpenAlex have at most 18 digits
@@ -164,17 +163,9 @@ def bare_dois(text: pl.Expr) -> pl.Expr:
         >>> dois.select(bare_dois(pl.col("doi")))["doi"].to_list()
         ['10.1/a', '10.1/a', None, None]
     """
-    bare = text.str.strip_chars(BLANKS).str.to_lowercase().str.replace(_DOI_PREFIX.pattern, "")
+    bare = text.str.strip_chars(BLANKS).str.to_lowercase().str.replace(f"^{_DOI_ADDRESS}+", "")
     bare = bare.str.strip_chars(BLANKS).str.strip_chars_end("./ ")
     return pl.when(bare.str.len_bytes() > 0).then(bare)
-
-
-def bare_doi(value: str | None) -> str | None:
-    """Do the same to one DOI."""
-    text = value.strip().lower() if value is not None else ""
-    # Nearly all have the first form; the pattern would give the same.
-    plain = text[16:] if text.startswith("https://doi.org/10.") else _DOI_PREFIX.sub("", text)
-    return plain.strip().rstrip("./ ") or None
 
 
 def suggest_form(works: pl.LazyFrame, cited: pl.Series) -> str:

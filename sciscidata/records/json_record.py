@@ -1,103 +1,276 @@
-"""Read an OpenAlex record as JSON: the fields that are used, of any year and shape; ``work_row.py`` makes the row."""
+"""Read an OpenAlex record as JSON: the values that are used, of any year and shape; ``work_columns.py`` makes rows.
+
+Only a line as a whole can be corrupt. A value of an unexpected type becomes null, so one odd value does not cost the
+record.
+"""
 
 from __future__ import annotations
 
 import json
 import math
 import re
-from collections.abc import Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
 
+from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.ids import MISSING, openalex_number
 from sciscidata.storage.decompression import skip
 
 Json: TypeAlias = Any  # whatever a JSON field may hold
 
-
-class Ids(msgspec.Struct, gc=False):
-    """Other identifiers."""
-
-    openalex: str | None = None
-
-
-class Source(msgspec.Struct, gc=False):
-    """A journal or another venue."""
-
-    id: str | None = None
-    display_name: str | None = None
-
-
-class Location(msgspec.Struct, gc=False):
-    """Where a work was published."""
-
-    source: Source | None = None
+#: The paths of the texts of a work; space around the first three counts.
+TEXTS: Final = (
+    "updated_date", "created_date", "publication_date", "id", "doi", "title", "display_name", "language", "type",
+    "primary_topic.field.display_name", "primary_location.source.id", "primary_location.source.display_name",
+    "host_venue.id", "host_venue.display_name",
+)  # fmt: skip
+_STEPS: Final = [path.split(".") for path in TEXTS]
+_OTHERS: Final = (
+    "ids", "publication_year", "cited_by_count", "is_retracted", "is_xpac", "concepts", "topics", "referenced_works",
+)  # fmt: skip
+_INDEX: Final = "abstract_inverted_index"
+_FIELDS: Final = dict.fromkeys([*(steps[0] for steps in _STEPS), *_OTHERS], Json) | {_INDEX: msgspec.Raw}
 
 
-class Field(msgspec.Struct, gc=False):
-    """A broad subject."""
-
-    display_name: str | None = None
-
-
-class Topic(msgspec.Struct, gc=False):
-    """A subject of today."""
-
-    display_name: str | None = None
-    field: Field | None = None
+def _only(*names: str, **fields: Any) -> Any:  # noqa: ANN401 (a type)
+    """Make the type of an object of which only some fields are kept."""
+    return TypedDict("_Object", dict.fromkeys(names, Json) | fields, total=False)  # pyright: ignore
 
 
-class Concept(msgspec.Struct, gc=False):
-    """A subject until 2024."""
-
-    display_name: str | None = None
-    score: float | str | None = None
-    level: int | str | None = None
-
-
-class Record(msgspec.Struct, gc=False):
-    """The fields that are used, in their usual types; a record that does not fit is mended into this form."""
-
-    id: str | None = None
-    ids: Ids | None = None
-    doi: str | None = None
-    title: str | None = None
-    display_name: str | None = None
-    publication_year: int | float | str | None = None
-    cited_by_count: int | float | str | None = None
-    primary_topic: Topic | None = None
-    topics: list[Topic] | None = None
-    concepts: list[Concept] | None = None
-    primary_location: Location | None = None
-    host_venue: Source | None = None
-    language: str | None = None
-    type: str | None = None
-    is_retracted: bool | None = None
-    is_xpac: bool | None = None
-    referenced_works: msgspec.Raw = msgspec.Raw(b"null")
-    abstract_inverted_index: msgspec.Raw = msgspec.Raw(b"null")
-    updated_date: str | None = None
-    created_date: str | None = None
-    publication_date: str | None = None
-
-
-RECORDS = msgspec.json.Decoder(Record)
+_VENUE: Final = _only("id", "display_name") | None
+_ANY: Final = msgspec.json.Decoder[dict[str, Json]](_only(**_FIELDS))
+#: The same, with objects where they usually are: of these it makes only the used fields, which takes half the time.
+_USUAL: Final = msgspec.json.Decoder[dict[str, Json]](
+    _only(
+        **_FIELDS
+        | {
+            "host_venue": _VENUE,
+            "primary_location": _only(source=_VENUE) | None,
+            "concepts": list[_only("display_name", "score", "level")] | None,
+            "topics": list[_only("display_name", "field")] | None,
+        }
+    )
+)
+_LIST = re.compile(rb"\s*\[")
+_OBJECT = re.compile(rb"\s*\{")
 _MOST_MENDED_BYTES = 64 << 20
 _MANY_ENTRIES = 100_000
 _TINY_BYTES = 16
 _LONGEST_SIGN = 16  # -Infinity, and what of a number is one sign: e+1
 _CUT_OFF = "cut off"
-# The same fields, of any type.
-_Loose = msgspec.defstruct(
-    "_Loose",
-    [
-        (name, msgspec.Raw, default) if isinstance(default, msgspec.Raw) else (name, Json, None)
-        for name, default in zip(Record.__struct_fields__, Record.__struct_defaults__, strict=True)
-    ],
-    gc=False,
-)
-_LOOSE = msgspec.json.Decoder(_Loose)
+_FEW_BYTES = 2 << 20
+_HANDLE_BYTES = 64  # memory of an entry in addition to its text
+
+
+class PlainRecord(NamedTuple):
+    """The used values of a record, each of its type or none: what stands in a record of the usual form."""
+
+    work_id: int
+    texts: list[str | None]  # of TEXTS
+    publication_year: int | None
+    cited_by_count: int | None
+    is_retracted: bool
+    is_xpac: bool
+    has_source: bool
+    concepts: list[tuple[str | None, float, int]]  # name, score (NaN for none), level (-1 for none)
+    topics: list[tuple[str | None, str | None]]  # name, field
+    references: list[str | None]  # ids of works, and what is none
+    abstract_index: str | None
+
+
+def read_record(line: bytes) -> PlainRecord:
+    """Read one JSON object as an OpenAlex Work, of 2021 or of today, from the API or the snapshot.
+
+    ``line`` is the object, all of it UTF-8 (RFC 8259). NaN and a lone surrogate, which only Python's ``json`` accepts,
+    become null and U+FFFD. Raises CorruptRecordError if it is not JSON, not an object, or has no OpenAlex id of a work.
+
+    Source: https://docs.openalex.org/api-entities/works/work-object
+
+    Example:
+        >>> record = read_record(b'{"id":"W42","publication_year":"1999","referenced_works":["W7","W8","S9"]}')
+        >>> record.publication_year, record.references
+        (1999, ['W7', 'W8', 'S9'])
+    """
+    fields, index = _decode(line)
+    texts = [_plain(_get(fields, *steps)) for steps in _STEPS]
+    place = TEXTS.index("id")
+    work_id = openalex_number(texts[place], "W")
+    if work_id is None:
+        texts[place] = _plain(_get(fields, "ids", "openalex"))
+        work_id = openalex_number(texts[place], "W")
+    if work_id is None:
+        msg = f"no OpenAlex id of a work (id is {_shorten(fields.get('id'))})"
+        raise CorruptRecordError(msg)
+    return PlainRecord(
+        work_id=work_id,
+        texts=texts,
+        publication_year=_whole_number(fields.get("publication_year"), 1, 9999),
+        cited_by_count=_whole_number(fields.get("cited_by_count"), 0, 2**63 - 1),
+        is_retracted=fields.get("is_retracted") is True,
+        is_xpac=fields.get("is_xpac") is True,
+        has_source=isinstance(_get(fields, "primary_location", "source"), dict),
+        concepts=[
+            (_plain(entry.get("display_name")), _score(entry.get("score")), 0 if str(entry.get("level")) == "0" else -1)
+            for entry in _objects(fields.get("concepts"))
+        ],
+        topics=[
+            (_plain(entry.get("display_name")), _plain(_get(entry, "field", "display_name")))
+            for entry in _objects(fields.get("topics"))
+        ],
+        references=_references(fields.get("referenced_works")),
+        abstract_index=index,
+    )
+
+
+def _decode(line: bytes) -> tuple[dict[str, Json], str | None]:
+    """Return the used fields of a record, and its abstract as an index."""
+    for decoder in (_USUAL, _ANY):
+        try:
+            line.decode()  # msgspec does not check the text of unused fields
+            fields = decoder.decode(line)
+            return fields, _index_text(fields)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError):
+            continue
+    try:
+        fields = _ANY.decode(strict_json(line))
+        return fields, _index_text(fields)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        msg = f"not a JSON object: {_shorten(str(error))}"
+        raise CorruptRecordError(msg) from error
+
+
+def _index_text(fields: dict[str, Json]) -> str | None:
+    """Return the JSON text of an inverted index, None for null; errors of UTF-8 and of msgspec pass through."""
+    text = str(fields.get(_INDEX, b"null"), "utf-8")
+    if text == "null":
+        return None
+    # The Parquet snapshot holds the index as a string, and so do files exported from it.
+    return msgspec.json.decode(text, type=str) if text.startswith('"') else text
+
+
+def _get(value: Json, *steps: str) -> Json:
+    for step in steps:
+        value = value.get(step) if isinstance(value, dict) else None
+    return value
+
+
+def _plain(value: Json) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _objects(value: Json) -> list[dict[str, Json]]:
+    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
+
+
+def _score(value: Json) -> float:
+    """Return the score of a concept, which in 2023 is a number in quotes."""
+    try:
+        return float(value or 0)
+    except (TypeError, ValueError, OverflowError):
+        return math.nan
+
+
+def _whole_number(value: Json, low: int, high: int) -> int | None:
+    """Return a whole number from ``low`` to ``high``, also in quotes or with a fraction of zero; else None."""
+    if isinstance(value, str) and re.fullmatch(r"\s*[0-9]{1,19}\s*", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not low <= value <= high:
+        return None
+    return int(value) if value == int(value) else None
+
+
+def _references(listed: Json) -> list[str | None]:
+    if isinstance(listed, str):  # a list that was saved as text, or its only entry
+        listed = [entry for entry in re.findall(r"""[^\s,;|\[\]"']+""", listed) if entry not in MISSING]
+    return list(map(_plain, listed)) if isinstance(listed, list) else []
+
+
+def read_records(piece: bytes, *, pages: bool = True) -> Iterator[PlainRecord | CorruptRecordError]:
+    """Read one JSON value: a work, or with ``pages`` also a list of works, or a page of the API with ``results``.
+
+    Example:
+        >>> page = b'{"meta":{"count":2},"results":[{"id":"W1"},{"id":"W2"}]}'
+        >>> [record.work_id for record in read_records(page)]
+        [1, 2]
+    """
+    error = None
+    if not (pages and _LIST.match(piece)):
+        try:
+            yield read_record(piece)
+            return
+        except CorruptRecordError as reason:
+            if not pages:
+                yield reason
+                return
+            error = reason
+    place = 0
+    try:
+        for place, entry in enumerate(split_entries(piece), 1):
+            yield _result(place, bytes(entry))
+    except CorruptRecordError as reason:
+        yield reason if place or error is None else error
+
+
+def _result(place: int, entry: bytes) -> PlainRecord | CorruptRecordError:
+    try:
+        if _OBJECT.match(entry):
+            return read_record(entry)
+        msg = "not a JSON object"
+        raise CorruptRecordError(msg)
+    except CorruptRecordError as error:
+        return CorruptRecordError(f"result {place}: {error}")
+
+
+class _Page(msgspec.Struct):
+    results: list[msgspec.Raw]
+
+
+def split_entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
+    """Cut a list or a page into entries: together if that needs no more memory than their text."""
+    is_list = _LIST.match(piece)
+    try:
+        if len(piece) <= _FEW_BYTES or _has_large_entries(piece):
+            return (
+                msgspec.json.decode(piece, type=list[msgspec.Raw])
+                if is_list
+                else msgspec.json.decode(piece, type=_Page).results
+            )
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        pass
+    if not _is_strict_json(piece):  # a list that was cut off must yield no entry
+        for _ in entries_one_by_one(piece):
+            pass
+    return entries_one_by_one(piece)
+
+
+def _has_large_entries(piece: bytes) -> bool:
+    """Whether entries of a list or a page are large on average; decodes no content. It raises if one is no object."""
+    n_left = len(piece) // _HANDLE_BYTES
+
+    class Entry(msgspec.Struct, gc=False):
+        def __post_init__(self) -> None:
+            nonlocal n_left
+            n_left -= 1
+            if n_left < 0:
+                raise ValueError
+
+    entries = list[Entry]
+    page = msgspec.defstruct("Page", [("results", entries)])
+    msgspec.json.decode(piece, type=entries if _LIST.match(piece) else page)
+    return True
+
+
+def _is_strict_json(document: bytes) -> bool:
+    try:
+        if is_utf8(document):
+            msgspec.json.decode(document, type=msgspec.Raw)  # makes no objects
+            return True
+    except (msgspec.MsgspecError, RecursionError):
+        pass
+    return False
 
 
 def strict_json(text: bytes) -> bytes:
@@ -117,7 +290,7 @@ def strict_json(text: bytes) -> bytes:
         parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_short_int)
         strict = json.dumps(parsed, ensure_ascii=False)
     except (ValueError, RecursionError) as error:
-        msg = f"not JSON: {shorten(str(error))}"
+        msg = f"not JSON: {_shorten(str(error))}"
         raise CorruptRecordError(msg) from error
     return re.sub("[\ud800-\udfff]", "\ufffd", strict).encode()
 
@@ -161,7 +334,7 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
         while sign == b",":
             key = walk.value()
             if not isinstance(key, str):
-                msg = f"not JSON: {shorten(key)} where a name is expected"
+                msg = f"not JSON: {_shorten(key)} where a name is expected"
                 raise CorruptRecordError(msg)
             walk.take(b":")
             if key == "results" and walk.ahead() == b"[":
@@ -177,6 +350,22 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
     if not has_list:
         msg = "neither a list nor a page with results"
         raise NoListError(msg)
+
+
+def is_json(document: bytes) -> bool:
+    """Whether the whole document is JSON, perhaps after repair; raises if a part is too large to repair."""
+    if _is_strict_json(document):
+        return True
+    try:
+        for _ in entries_one_by_one(document):
+            pass
+    except TooLongToMendError:
+        raise
+    except NoListError:
+        return True
+    except CorruptRecordError:
+        return False
+    return True
 
 
 class _Walk:
@@ -241,7 +430,7 @@ class _Walk:
                     f"{_MOST_MENDED_BYTES >> 20:,} MB too long to be read in any other way. Write null for NaN in it"
                 )
                 raise TooLongToMendError(msg) from error
-            msg = f"not JSON: {shorten(str(error))}, from byte {self._at:,} on"
+            msg = f"not JSON: {_shorten(str(error))}, from byte {self._at:,} on"
             raise CorruptRecordError(msg) from error
 
     def _scan(self) -> Json:
@@ -264,85 +453,7 @@ class _Walk:
         )
 
 
-def decode_loosely(line: bytes) -> Record:
-    """Read an odd record, and keep the fields that fit their types; raise CorruptRecordError for no JSON object."""
-    loose = _decode_whatever(line)
-    fields: dict[str, Any] = {name: getattr(loose, name) for name in Record.__struct_fields__}
-    for name in (
-        "doi",
-        "title",
-        "display_name",
-        "language",
-        "type",
-        "updated_date",
-        "created_date",
-        "publication_date",
-    ):
-        fields[name] = fields[name] if isinstance(fields[name], str) else None
-    location = fields["primary_location"]
-    fields |= {
-        "ids": Ids(_get(fields["ids"], "openalex")),
-        "primary_location": Location(_mend_source(_get(location, "source"))),
-        "host_venue": _mend_source(fields["host_venue"]),
-        "primary_topic": next(iter(_mend_topics([fields["primary_topic"]])), None),
-        "topics": _mend_topics(fields["topics"]),
-        "concepts": [
-            Concept(stripped(_get(entry, "display_name")), _get(entry, "score"), _get(entry, "level"))
-            for entry in _entries(fields["concepts"])
-        ],
-    }
-    return Record(**fields)
-
-
-def _decode_whatever(line: bytes) -> Json:
-    try:
-        line.decode()
-        record: Json = _LOOSE.decode(line)
-        index_text(record.abstract_inverted_index)  # a broken string in it shows only here
-        msgspec.json.decode(record.referenced_works)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        try:
-            return _LOOSE.decode(strict_json(line))
-        except (msgspec.MsgspecError, RecursionError) as error:
-            msg = f"not a JSON object: {shorten(str(error))}"
-            raise CorruptRecordError(msg) from error
-    return record
-
-
-def _mend_source(source: Json) -> Source | None:
-    return Source(_get(source, "id"), _get(source, "display_name")) if source and isinstance(source, dict) else None
-
-
-def _mend_topics(topics: Json) -> list[Topic]:
-    return [
-        Topic(_get(topic, "display_name"), Field(_get(_get(topic, "field"), "display_name")))
-        for topic in _entries(topics)
-    ]
-
-
-def index_text(raw: msgspec.Raw) -> str | None:
-    """Return the JSON text of an inverted index, None for null; errors of UTF-8 and of msgspec pass through."""
-    text = str(raw, "utf-8")
-    if text == "null":
-        return None
-    # The Parquet snapshot holds the index as a string, and so do files exported from it.
-    return msgspec.json.decode(text, type=str) if text.startswith('"') else text
-
-
-def stripped(value: Json) -> str | None:
-    """Return a text without the space around it; None where nothing is left, or for another type."""
-    return (value.strip() or None) if isinstance(value, str) else None
-
-
-def _get(value: Json, key: str) -> Json:
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def _entries(value: Json) -> list[dict[str, Any]]:
-    return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, list) else []
-
-
-def shorten(value: Json) -> str:
+def _shorten(value: Json) -> str:
     """Return the beginning of a value, for a message."""
     text = value if isinstance(value, str) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."

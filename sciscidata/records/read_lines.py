@@ -60,14 +60,15 @@ class Gap:
         read. If you trust it, raise RecordsConfig.max_gap_mb (of a snapshot: SnapshotConfig.max_gap_mb)
     """
 
-    __slots__ = ("_max_mb", "_remedy", "n_bytes", "n_lines", "n_read")
+    __slots__ = ("_max_mb", "_remedy", "n_blank", "n_bytes", "n_lines", "n_read", "n_seen")
 
     def __init__(self, limits: ReadLimits = DEFAULT_LIMITS, *, is_optional: bool = True) -> None:
         remedy = ". If you trust it, raise RecordsConfig.max_gap_mb (of a snapshot: SnapshotConfig.max_gap_mb)"
         self._remedy = remedy if is_optional else ""
         self._max_mb = limits.max_gap_mb
         self.n_bytes = self.n_lines = 0
-        self.n_read = 0  # bytes since the beginning of the file; the readers that need it count them
+        # Since the beginning of the file: bytes, lines and blank lines. Readers of records count them.
+        self.n_read = self.n_seen = self.n_blank = 0
 
     def add(self, n_bytes: int, n_lines: int = 0) -> None:
         """Count bytes without a work, and lines of something else among them; raise CorruptRecordError if too many."""
@@ -96,6 +97,7 @@ def whole_lines(
     A block has ``least`` bytes or more, but for the last and those before a too long line. It is not longer than the
     longest line, ``least`` and one piece. ``spare`` is put behind each. ``gap`` counts the skipped bytes of long lines,
     and may raise CorruptRecordError while reading; the caller counts the rest.
+    One that ``pieces`` raises comes behind the last whole line.
 
     Example:
         >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))
@@ -105,7 +107,16 @@ def whole_lines(
     parts: list[bytes] = []
     n_held = n_open = 0  # bytes: of all parts, and behind their last line end
     is_over = False
-    for data in pieces:
+    damage: CorruptRecordError | None = None
+
+    def whole_pieces() -> Iterator[bytes]:
+        nonlocal damage
+        try:
+            yield from pieces
+        except CorruptRecordError as error:
+            damage = error
+
+    for data in whole_pieces():
         end = data.rfind(b"\n")
         if is_over and end >= 0:
             yield too_long(limits)
@@ -128,6 +139,10 @@ def whole_lines(
             if n_open < n_held:
                 yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, gap, spare)
             parts, n_held, n_open, is_over = [], 0, 0, True
+    if damage and n_open < n_held:
+        yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, gap, spare)
+    if damage:
+        raise damage
     if is_over:
         yield too_long(limits)
     elif parts:

@@ -1,66 +1,82 @@
-"""Turn many OpenAlex records into rows together: by columns, where ``work_row.py`` takes one record after the other.
+"""Turn OpenAlex records into rows of WORKS and their references: the one place where a record becomes a row.
 
-A compiled loop checks the JSON of a block and notes where the used values stand. Odd records are parsed by
-``work_row.py``, which defines the result; so are odd values of a column.
+A row is made of columns, which come from one of three readers. ``leaves_of_frame`` takes them from Parquet.
+``leaves_of_records`` takes them from records that ``json_record.py`` has read one by one, and defines the result. For
+many lines a compiled loop checks the JSON of a block and notes where the used values stand; it leaves odd lines.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
-from operator import attrgetter
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.arrays import Float64Array, Int64Array
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
-from sciscidata.records.abstracts import decode_inverted_index, decode_spans
-from sciscidata.records.ids import BLANKS, bare_dois, openalex_numbers
-from sciscidata.records.work_row import (
-    MAX_CONCEPTS,
-    MISSING_OF,
-    Work,
-    parse_work,
-    raw_works_frame,
-)
-from sciscidata.schemas import WORKS
+from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
+from sciscidata.records.ids import BLANKS, MISSING, bare_dois, openalex_numbers
+from sciscidata.records.json_record import TEXTS, PlainRecord, read_records
+from sciscidata.records.plain_text import clean_text
+from sciscidata.schemas import CITATIONS, DATES, WORKS
 
+#: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
+PARSER_VERSION: Final = 6
 #: What a block of lines ends with for ``rows_of_lines``: a line end, and bytes that wide loads may read.
 SPARE: Final = b"\n" + bytes(64)
-#: The columns of WORKS, and what a snapshot counts or makes citations of.
+#: The columns of WORKS and DATES, and what a source counts or makes citations of. Texts are not clean yet.
 ROWS: Final = pl.Schema(
     WORKS
+    | DATES
     | {
-        "is_xpac": pl.Boolean(),
-        "changed_on": pl.String(),
+        "is_xpac": pl.Boolean(),  # in the expansion corpus, which the API leaves out by default
+        "changed_on": pl.String(),  # the later of updated_date and created_date, YYYY-MM-DD
         "references": pl.List(pl.Int64()),
         "malformed_references": pl.Int64(),
-        "missing_values": pl.Int64(),
+        "missing_values": pl.Int64(),  # words such as NA, which are null now
     }
 )
-#: The paths of the texts of a work; space around the first two counts.
-TEXTS: Final = (
-    "updated_date", "created_date", "id", "doi", "title", "display_name", "language", "type",
-    "primary_topic.field.display_name", "primary_location.source.id", "primary_location.source.display_name",
-    "host_venue.id", "host_venue.display_name",
-)  # fmt: skip
+NO_ROWS: Final = pl.Schema({"row": pl.Int64(), **ROWS}).to_frame()
 #: A line, and what is wrong with it.
 Problem: TypeAlias = tuple[int, CorruptRecordError]
-_N_DATES = 2
+_MAX_CONCEPTS = 8
+#: Words that are no value of these columns; DOIs are in lower case.
+_MISSING_OF = dict.fromkeys(("title", "source_name", "language", "work_type"), MISSING) | {
+    "doi": tuple(map(str.lower, MISSING))
+}
+_N_DATES = 3
 _MOST_BYTES = 1 << 30  # places are 32 bits
-_QUOTED_URL = np.frombuffer(b'"https://openalex.org/W', np.uint8)
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
-_LEAST_ITEM = 32  # bytes of a concept or topic; real ones have 100
+_LEAST_ITEM = 24  # bytes of a reference, concept or topic: with the address and a short number it has 26
 _OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac", "primary_location.source",
-                 "referenced_works", "abstract_inverted_index")  # fmt: skip
+                 "abstract_inverted_index")  # fmt: skip
 _ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
-                "concepts.[].score", "concepts.[].level")  # fmt: skip
+                "concepts.[].score", "concepts.[].level", "referenced_works.[]")  # fmt: skip
 #: The paths of all values that are used, ``[]`` for the entries of a list.
 LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES)
+
+
+class Batch(NamedTuple):
+    """Works, and lines that are none, in the order of the file."""
+
+    rows: pl.DataFrame  # ROWS, and ``row``, the number of the line
+    problems: list[Problem]  # by number of the line
+    n_blank: int = 0  # lines
+
+    @property
+    def n_records(self) -> int:
+        """The works and the lines that are none."""
+        return self.rows.height + len(self.problems)
+
+    def moved(self, n: int) -> Batch:
+        """Add ``n`` to the number of every line."""
+        rows = self.rows.with_columns(pl.col("row") + n)
+        return self._replace(rows=rows, problems=[(row + n, error) for row, error in self.problems])
 
 
 class Leaves(NamedTuple):
@@ -87,7 +103,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
     stripped = leaves.texts.slice(_N_DATES * n).str.strip_chars(BLANKS)
     stripped = stripped.to_frame("").select(pl.when(pl.col("").str.len_bytes() > 0).then(""))[""]
     texts = {name: stripped.slice(place * n, n) for place, name in enumerate(TEXTS[_N_DATES:])}
-    dates = {str(place): leaves.texts.slice(place * n, n) for place in range(_N_DATES)}
+    dates = {name: leaves.texts.slice(place * n, n) for place, name in enumerate(TEXTS[:_N_DATES])}
     concepts, broad = _best_concepts(leaves, stripped.slice(first_name, n_concepts + n_topics))
     has_topic = leaves.topic_firsts[1:] > leaves.topic_firsts[:-1]
     fields = first_name + n_concepts + n_topics + leaves.topic_firsts[:-1]
@@ -111,7 +127,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "malformed_references": leaves.malformed_references,
     } | {name: texts[name] for name in ("title", "display_name", "language", "type")}
     rows = pl.DataFrame(given | dates).select(_columns())
-    is_word = {name: pl.col(name).is_in(list(words)) for name, words in MISSING_OF.items()}
+    is_word = {name: pl.col(name).is_in(words) for name, words in _MISSING_OF.items()}
     return rows.with_columns(
         *(pl.when(~found).then(name).alias(name) for name, found in is_word.items()),
         missing_values=pl.sum_horizontal(is_word.values()).cast(pl.Int64),
@@ -135,7 +151,8 @@ def _columns() -> list[pl.Expr]:
         "source_name": pl.when(of_source).then("source_name").otherwise("venue_name"),
         "work_type": pl.col("type"),
         "missing_values": pl.lit(0),
-        "changed_on": pl.max_horizontal(pl.col("0", "1").str.extract(_DATE, 0)),
+        "publication_date": pl.col("publication_date").str.extract(_DATE, 0).str.to_date("%Y-%m-%d", strict=False),
+        "changed_on": pl.max_horizontal(pl.col("updated_date", "created_date").str.extract(_DATE, 0)),
     }
     return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
 
@@ -159,7 +176,7 @@ def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Seri
     listed = listed.sort("row", "score", "name", descending=[False, True, False])
     rows, is_concept = listed["row"].to_numpy(), listed["score"].to_numpy() > 0
     first = np.searchsorted(rows, rows)
-    is_chosen = (np.arange(len(rows)) - first < MAX_CONCEPTS) & (is_concept == is_concept[first])
+    is_chosen = (np.arange(len(rows)) - first < _MAX_CONCEPTS) & (is_concept == is_concept[first])
     broad = listed.filter("is_broad").unique("row", keep="first", maintain_order=True)
     ends = np.searchsorted(rows[is_chosen], np.arange(n + 1))
     no_names = pl.repeat(None, n, dtype=pl.String(), eager=True)
@@ -172,36 +189,96 @@ def _lists(values: pl.Series, ends: Int64Array) -> pl.Series:
     return pl.Series(pa.LargeListArray.from_arrays(pa.array(ends), array))
 
 
-def rows_of_works(works: Sequence[Work]) -> pl.DataFrame:
-    """Make ROWS of parsed works; each abstract is decoded."""
-    frame = raw_works_frame(works).with_columns(decode_inverted_index("abstract"))
-    others = {name: list(map(attrgetter(name), works)) for name in ROWS if name not in WORKS}
-    return frame.hstack(pl.DataFrame(others, schema={name: ROWS[name] for name in others}))
+def leaves_of_records(records: Sequence[PlainRecord]) -> Leaves:
+    """Take the leaves of records that were read one by one."""
+    concepts = [concept for record in records for concept in record.concepts]
+    topics = [topic for record in records for topic in record.topics]
+    texts = [record.texts[place] for place in range(len(TEXTS)) for record in records]
+    texts += [concept[0] for concept in concepts] + [topic[0] for topic in topics] + [topic[1] for topic in topics]
+
+    def column(name: str, dtype: pl.DataType) -> pl.Series:
+        return pl.Series([getattr(record, name) for record in records], dtype=dtype)
+
+    def firsts(name: str) -> Int64Array:
+        return np.cumsum([0, *(len(getattr(record, name)) for record in records)])
+
+    cited = pl.Series([cited for record in records for cited in record.references], dtype=pl.String)
+    references, malformed = _number_references(cited, firsts("references"))
+    return Leaves(
+        texts=pl.Series([*texts, None], dtype=pl.String),
+        publication_year=column("publication_year", pl.Int64()),
+        cited_by_count=column("cited_by_count", pl.Int64()),
+        is_retracted=column("is_retracted", pl.Boolean()),
+        is_xpac=column("is_xpac", pl.Boolean()),
+        has_source=column("has_source", pl.Boolean()),
+        concept_firsts=firsts("concepts"),
+        topic_firsts=firsts("topics"),
+        scores=np.array([concept[1] for concept in concepts], np.float64),
+        levels=np.array([concept[2] for concept in concepts], np.int64),
+        references=references,
+        malformed_references=malformed,
+    )
 
 
-def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tuple[pl.DataFrame, list[Problem]]:
-    r"""Read ``n_rows`` lines, and SPARE, as ``parse_work`` reads each: ROWS and ``row``, the line; and corrupt lines.
+def rows_of_records(read: Iterable[tuple[int, PlainRecord | CorruptRecordError]]) -> Batch:
+    """Make ROWS of records that were read one by one, each with the number of its line."""
+    records: list[PlainRecord] = []
+    places: list[int] = []
+    problems: list[Problem] = []
+    for row, record in read:
+        if isinstance(record, CorruptRecordError):
+            problems.append((row, record))
+        else:
+            places.append(row)
+            records.append(record)
+    indexes = pl.Series("abstract", [record.abstract_index for record in records], dtype=pl.String)
+    rows = rows_of_leaves(leaves_of_records(records)).with_columns(decode_inverted_indexes(indexes))
+    return Batch(rows.insert_column(0, pl.Series("row", places, pl.Int64)), problems)
 
-    A blank line gives neither. Without ``include_xpac``, abstracts of the expansion corpus may be null.
+
+def merge_rows(rows: pl.DataFrame, is_odd: npt.NDArray[np.bool_], odd: Batch) -> Batch:
+    """Put ``odd``, the works of odd rows, in their places."""
+    rows = rows.with_row_index("row").cast({"row": pl.Int64})
+    if is_odd.any():
+        rows = pl.concat([rows.filter(~is_odd), odd.rows]).sort("row", maintain_order=True)
+    return odd._replace(rows=rows)
+
+
+def citations_of(rows: pl.DataFrame) -> pl.DataFrame:
+    """Make CITATIONS of ROWS, in the order of the records: self-citations, repeats and later years stay."""
+    citing = rows.select(citing_id="work_id", cited_id="references").filter(pl.col("cited_id").list.len() > 0)
+    return citing.explode("cited_id").cast(CITATIONS)
+
+
+def works_of(rows: pl.DataFrame, columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
+    """Make WORKS, or other ``columns``, of ROWS, with clean title and abstract."""
+    frame = rows.select(list(columns))
+    return frame.with_columns(clean_text(name) for name in ("title", "abstract") if name in frame.columns)
+
+
+def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True, pages: bool = False) -> Batch:
+    r"""Read ``n_rows`` lines, and SPARE, as ``read_records`` reads each: ROWS and ``row``, the line; and corrupt lines.
+
+    Without ``include_xpac``, abstracts of the expansion corpus may be null.
 
     Example:
-        >>> rows, problems = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]' + SPARE, 3)
+        >>> rows, problems, _ = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]' + SPARE, 3)
         >>> rows.select("row", "work_id", "title").rows(), problems[0][0], str(problems[0][1])[:17]
         ([(0, 7, 'On Dams')], 2, 'not a JSON object')
     """
     if len(block) > _MOST_BYTES or not is_utf8(block):
-        return merge_rows(None, dict(enumerate(block[: -len(SPARE)].split(b"\n"))))
+        return _rows_one_by_one(dict(enumerate(block[: -len(SPARE)].split(b"\n"))), pages=pages)
     from sciscidata.records._scan_kernels import read_whole, scan_lines, take_texts
-    from sciscidata.records._work_kernels import read_numbers
 
     data = np.frombuffer(block, np.uint8)
     begins, is_odd, spans, items, firsts = scan_lines(data, n_rows, len(block) // _LEAST_ITEM + 1, _tree())
     other = dict(zip(_OTHER_LEAVES, spans[len(TEXTS) :], strict=True))
     item = dict(zip(_ITEM_LEAVES, items, strict=True))
-    concept_firsts, topic_firsts = firsts
+    concept_firsts, topic_firsts, cited_firsts = firsts
     concept, topic = slice(concept_firsts[-1]), slice(topic_firsts[-1])
     listed = [item[_ITEM_LEAVES[0]][concept], item[_ITEM_LEAVES[1]][topic], item[_ITEM_LEAVES[2]][topic]]
-    numbers, ends, is_plain = read_numbers(data, *_bounds(other["referenced_works"]), _QUOTED_URL)
+    cited = _texts(*take_texts(data, item["referenced_works.[]"][: cited_firsts[-1]]))
+    references, malformed = _number_references(cited, cited_firsts)
     is_given = {name: spans[:, 1] > 0 for name, spans in other.items()}
     leaves = Leaves(
         texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed, np.zeros((1, 2), np.int32)]))),
@@ -216,15 +293,22 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True) -> tu
         topic_firsts=topic_firsts,
         scores=_texts(*take_texts(data, item["concepts.[].score"][concept])).cast(pl.Float64).to_numpy(),
         levels=read_whole(data, item["concepts.[].level"][concept]),
-        references=_lists(pl.Series(numbers), ends),
-        malformed_references=pl.Series(np.zeros(n_rows, np.int64)),
+        references=references,
+        malformed_references=malformed,
     )
     rows = rows_of_leaves(leaves)
-    is_odd |= (is_given["referenced_works"] & ~is_plain) | rows["work_id"].is_null().to_numpy()
-    starts, stops = _bounds(other["abstract_inverted_index"])
+    is_odd |= rows["work_id"].is_null().to_numpy()
+    starts, stops = other["abstract_inverted_index"].astype(np.int64).T
     unwanted = is_odd if include_xpac else is_odd | leaves.is_xpac.to_numpy()
     rows = rows.with_columns(decode_spans(data, starts, np.where(unwanted, starts, stops)).alias("abstract"))
-    return merge_rows(rows, {row: block[begins[row] : begins[row + 1] - 1] for row in np.flatnonzero(is_odd).tolist()})
+    odd = {row: block[begins[row] : begins[row + 1] - 1] for row in np.flatnonzero(is_odd).tolist()}
+    return merge_rows(rows, is_odd, _rows_one_by_one(odd, pages=pages))
+
+
+def _rows_one_by_one(lines: dict[int, bytes], *, pages: bool) -> Batch:
+    full = {row: line for row, line in lines.items() if line.strip()}
+    batch = rows_of_records((row, record) for row, line in full.items() for record in read_records(line, pages=pages))
+    return batch._replace(n_blank=len(lines) - len(full))
 
 
 def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
@@ -247,8 +331,7 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
         and not topics.null_count()
     ):
         return None
-    numbers = openalex_numbers(cited.cast(pl.String), "W")
-    malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
+    references, malformed = _number_references(cited.cast(pl.String), firsts)
     retracted, xpac = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
     return Leaves(
         texts=pl.concat([*(text.cast(pl.String) for text in texts), pl.Series([None], dtype=pl.String)]),
@@ -261,9 +344,16 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
         topic_firsts=topic_firsts,
         scores=scores.cast(pl.Float64).to_numpy(),
         levels=levels.cast(pl.Int64).fill_null(-1).to_numpy(),
-        references=_lists(pl.Series(numbers[numbers >= 0]), firsts - malformed),
-        malformed_references=pl.Series(np.diff(malformed)),
+        references=references,
+        malformed_references=malformed,
     )
+
+
+def _number_references(cited: pl.Series, firsts: Int64Array) -> tuple[pl.Series, pl.Series]:
+    """Make a list of numbers of the ids of each row, and count what is no id of a work."""
+    numbers = openalex_numbers(cited, "W")
+    malformed = np.append(0, np.cumsum(numbers < 0))[firsts]
+    return _lists(pl.Series(numbers[numbers >= 0]), firsts - malformed), pl.Series(np.diff(malformed))
 
 
 def _leaves(values: pl.Series, *paths: str) -> list[pl.Series]:
@@ -292,45 +382,11 @@ def _entries(values: pl.Series, name: str) -> tuple[pl.Series, Int64Array]:
     return lists.filter(lengths > 0).explode(), firsts
 
 
-def merge_rows(
-    rows: pl.DataFrame | None, odd: dict[int, bytes], indexes: dict[int, str | None] | None = None
-) -> tuple[pl.DataFrame, list[Problem]]:
-    """Parse odd lines, by row, and put their works into ``rows``, with ``row``; return lines that are corrupt, too.
-
-    ``indexes`` are the abstracts of the odd lines, if these hold none.
-    """
-    works: list[Work] = []
-    places: list[int] = []
-    problems: list[Problem] = []
-    for row, line in odd.items():
-        if line and not line.isspace():
-            try:
-                work = parse_work(line)
-            except CorruptRecordError as error:
-                problems.append((row, error))
-            else:
-                if indexes is not None:
-                    work.abstract_index = indexes[row]
-                works.append(work)
-                places.append(row)
-    if rows is not None:
-        rows = rows.with_row_index("row").cast({"row": pl.Int64})
-        if not odd:
-            return rows, problems
-        rows = rows.filter(~pl.col("row").is_in(list(odd)))
-    added = rows_of_works(works).insert_column(0, pl.Series("row", places, pl.Int64))
-    return (added if rows is None else pl.concat([rows, added]).sort("row")), problems
-
-
 def _texts(text: Any, offsets: Int64Array) -> pl.Series:  # noqa: ANN401
     """Hold texts that follow each other as a Series; an empty one is null."""
     valid: Any = pa.array(offsets[1:] > offsets[:-1])
     buffers = [valid.buffers()[1], pa.py_buffer(offsets), pa.py_buffer(text)]
     return pl.Series(pa.LargeStringArray.from_buffers(len(valid), buffers[1], buffers[2], buffers[0]), dtype=pl.String)
-
-
-def _bounds(spans: Any) -> tuple[Int64Array, Int64Array]:  # noqa: ANN401
-    return spans[:, 0].astype(np.int64), spans[:, 1].astype(np.int64)
 
 
 class _Tree(NamedTuple):
@@ -354,7 +410,7 @@ class _Tree(NamedTuple):
 def _tree() -> _Tree:
     from sciscidata.records import _scan_kernels as kinds
 
-    kind_of = dict.fromkeys((*TEXTS, *_ITEM_LEAVES[:3]), kinds.TEXT) | {
+    kind_of = dict.fromkeys((*TEXTS, *_ITEM_LEAVES), kinds.TEXT) | {
         "publication_year": kinds.WHOLE, "cited_by_count": kinds.WHOLE, "is_retracted": kinds.BOOLEAN,
         "is_xpac": kinds.BOOLEAN, "primary_location.source": kinds.OBJECT, "referenced_works": kinds.LIST,
         "abstract_inverted_index": kinds.OBJECT, "concepts.[].level": kinds.WHOLE,
@@ -362,7 +418,7 @@ def _tree() -> _Tree:
         "topics.[]": kinds.OBJECT, "concepts": kinds.LIST, "topics": kinds.LIST,
     }  # fmt: skip
     leaves = (*TEXTS, *_OTHER_LEAVES)
-    lists = ("concepts", "topics")
+    lists = ("concepts", "topics", "referenced_works")
     paths = [""]
     for path in (*leaves, *_ITEM_LEAVES):
         steps = path.split(".")
@@ -386,7 +442,7 @@ def _tree() -> _Tree:
         counts=(len(leaves), len(_ITEM_LEAVES), len(lists)),
         allowed=np.array(kinds_of, np.int64),
         leaf=np.array([of_leaf.get(path, -1) for path in paths]),
-        is_whole=np.array([path in ("abstract_inverted_index", "referenced_works") for path in paths]),
+        is_whole=np.array([path == "abstract_inverted_index" for path in paths]),
         is_score=np.array([path == "concepts.[].score" for path in paths]),
         list_of=np.array(list_of),
         list_of_leaf=np.array([lists.index(path.split(".")[0]) for path in _ITEM_LEAVES]),

@@ -11,13 +11,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Protocol, cast
 
-import msgspec
+import numpy as np
+import polars as pl
 
-from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.records.json_record import NoListError, TooLongToMendError, entries_one_by_one
+from sciscidata.records.json_record import PlainRecord, is_json, read_records, split_entries
 from sciscidata.records.read_lines import (
     DEFAULT_LIMITS,
     Gap,
@@ -27,21 +27,23 @@ from sciscidata.records.read_lines import (
     split_lines,
     whole_lines,
 )
-from sciscidata.records.work_row import Work, parse_work
+from sciscidata.records.work_columns import NO_ROWS, SPARE, Batch, rows_of_lines, rows_of_records
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.decompression import decompress_gzip, decompress_zstd, skip
 from sciscidata.storage.small_files import OTHER_ENCODING, name_encoding
-
-T = TypeVar("T")
 
 _SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
 _COMPRESSED = (".gz", ".zst")
 _CHUNK_BYTES = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LIST = re.compile(rb"\s*\[")
-_OBJECT = re.compile(rb"\s*\{")
-_FEW_BYTES = 2 << 20
-_HANDLE_BYTES = 64  # memory of an entry in addition to its text
+#: Works in memory together; also the row group of the written files.
+BATCH_WORKS = 4_096
+BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
+_BLOCK_BYTES = 8 << 20  # of lines that are read together: enough for calls to cost little
+_SHORT_LINE = 128
+_FEW_BYTES = 1 << 16
+_LOOP_PAYS_BYTES = 32 << 20  # the loop is compiled on first use, which takes as long as reading a gigabyte without it
 
 
 def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
@@ -94,62 +96,210 @@ def _files_of(path: Path) -> list[Path]:
     return sorted(file for file in visible if file.name.lower().endswith(ends) and file.is_file())
 
 
-def read_pieces(
+def read_blocks(
     path: Path,
-    advance: Callable[[float], None] | None = None,
-    limits: ReadLimits = DEFAULT_LIMITS,
-    gap: Gap | None = None,
-) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
-    r"""Cut a file into pieces that should each be one JSON value, with the number of their first line.
+    advance: Callable[[float], None] | None,
+    limits: ReadLimits,
+    gap: Gap,
+    least: int = 0,
+    spare: bytes = b"",
+    *,
+    pages: bool = True,
+) -> Iterator[tuple[int, bytes | CorruptRecordError, bool]]:
+    r"""Cut a file into blocks of whole lines, as ``whole_lines`` does, with the number of their first line.
 
-    A piece is a line, or the whole file if its first line ends inside a value, as in pretty-printed JSON. Only ``\n``
-    ends a line; U+2028 and U+0085 may stand inside. Consecutive empty lines are one piece. Lines are read in bounded
-    memory; a pretty-printed document is held whole.
+    With ``pages``, a file whose first line ends inside a JSON value is one block, marked as a document, without
+    ``spare``. Only ``\n`` ends a line; U+2028 and U+0085 may stand inside. Lines are read in bounded memory; a
+    document is held whole.
 
     The file is plain, gzip or Zstandard, with or without a byte order mark. ``advance`` gets the number of its bytes
-    after each read. A line that is too long gives a CorruptRecordError as its piece. ``gap`` counts what holds no work;
+    after each read. A line that is too long gives a CorruptRecordError in its place. ``gap`` counts what holds no work;
     the caller clears it at each work. A CorruptRecordError is raised where a document or the gap is too long. A damaged
     or cut compressed file raises it after its last whole line. Its message is only the reason.
     """
     number = 1
-    is_before_all = True  # only empty lines so far
-    blocks = whole_lines(decompressed_chunks(path, advance), limits, gap or Gap(limits))
+    is_before_all = pages  # only empty lines so far
+    blocks = whole_lines(decompressed_chunks(path, advance), limits, gap, least, spare)
     while (block := next(blocks, None)) is not None:
         if isinstance(block, CorruptRecordError):
-            yield number, block
+            yield number, block, False
             number, is_before_all = number + 1, False
             continue
         if number == 1:
             block = block.removeprefix(_BYTE_ORDER_MARK)
-        if is_before_all and (at := skip(block, 0)) < len(block):
+        if is_before_all and (at := skip(block, 0)) < len(block) - len(spare):
             is_before_all = False
             if _breaks_off(block, at):
-                # Empty lines before a document are a piece of their own.
+                # Empty lines before a document are a block of their own.
                 start = block.rfind(b"\n", 0, at) + 1
                 if start:
-                    yield number, block[: start - 1]
+                    yield number, block[: start - 1] + spare, False
                     number += block.count(b"\n", 0, start)
-                held, is_document = _take_document(block[start:], blocks, limits)
+                held, is_document = _take_document(block[start:], blocks, limits, spare)
                 if is_document:
-                    yield number, held[0]
+                    yield number, held[0], True
                     return
                 blocks = chain(held, blocks)
                 continue
-        for piece in split_lines(block):
-            yield number, piece
-            number += count_lines(piece) if is_blank(piece) else 1
+        yield number, block, False
+        number += count_lines(block) - len(spare[:1])
+
+
+def _pieces_of(block: bytes, number: int, *, is_document: bool) -> Iterator[tuple[int, bytes]]:
+    """Cut a block into what should each be one JSON value; blank lines in a row are one piece."""
+    for piece in [block] if is_document else split_lines(block):
+        yield number, piece
+        number += count_lines(piece) if is_blank(piece) else 1
 
 
 def read_values(
     path: Path, advance: Callable[[float], None] | None = None
 ) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
-    """Cut a file into JSON values, as ``read_pieces`` does, without blank lines; the entries of a list are values."""
-    for number, piece in read_pieces(path, advance):
-        if isinstance(piece, CorruptRecordError) or not _LIST.match(piece):
-            if isinstance(piece, CorruptRecordError) or not is_blank(piece):
+    """Cut a file into JSON values, with the number of their line; the entries of a list are values."""
+    for first, block, is_document in read_blocks(path, advance, DEFAULT_LIMITS, Gap()):
+        if isinstance(block, CorruptRecordError):
+            yield first, block
+            continue
+        for number, piece in _pieces_of(block, first, is_document=is_document):
+            if _LIST.match(piece):
+                yield from ((number, bytes(entry)) for entry in split_entries(piece))
+            elif not is_blank(piece):
                 yield number, piece
+
+
+def read_json_batches(
+    path: Path,
+    advance: Callable[[float], None] | None,
+    limits: ReadLimits,
+    gap: Gap,
+    *,
+    include_xpac: bool = True,
+    pages: bool = True,
+) -> Iterator[Batch]:
+    """Read the works of a file of JSON. With ``pages`` a line, or the file, may be a list or a page of the API.
+
+    Without ``include_xpac``, works of the expansion corpus may lack their abstracts. ``gap`` counts bytes and lines.
+    Errors are those of ``read_blocks``.
+    """
+    for number, block, is_document in read_blocks(path, advance, limits, gap, _BLOCK_BYTES, SPARE, pages=pages):
+        if isinstance(block, CorruptRecordError):
+            gap.n_seen += 1
+            yield Batch(NO_ROWS, [(number, block)])
+            gap.add(0, 1)
+            continue
+        n_lines = count_lines(block) - (not is_document)
+        n_bytes = len(block) - (0 if is_document else len(SPARE))
+        gap.n_read += n_bytes
+        gap.n_seen += n_lines
+        is_early = pages and gap.n_read < _LOOP_PAYS_BYTES
+        if is_document or is_early or n_lines * _SHORT_LINE > max(n_bytes, _FEW_BYTES):
+            batches = _read_one_by_one(block if is_document else block[:n_bytes], gap, is_document, pages)
         else:
-            yield from ((number, bytes(entry)) for entry in _entries(piece))
+            batches = iter([rows_of_lines(block, n_lines, include_xpac=include_xpac, pages=pages)])
+        has_work = False
+        for found in batches:
+            batch = found.moved(number)
+            gap.n_blank += batch.n_blank
+            yield batch
+            count_gap(gap, batch)
+            has_work = has_work or batch.rows.height > 0
+        if not has_work:
+            gap.add(n_bytes)
+
+
+def _read_one_by_one(block: bytes, gap: Gap, is_document: bool, pages: bool) -> Iterator[Batch]:
+    """Read works without the compiled loop, a few at a time: there may be millions of short lines or entries."""
+
+    def read() -> Iterator[tuple[int, PlainRecord | CorruptRecordError]]:
+        for number, piece in _pieces_of(block, 0, is_document=is_document):
+            if is_blank(piece):
+                gap.n_blank += count_lines(piece)
+            else:
+                yield from ((number, record) for record in read_records(piece, pages=pages))
+
+    records = read()
+    while held := list(islice(records, BATCH_WORKS)):
+        yield rows_of_records(held)
+
+
+def count_gap(gap: Gap, batch: Batch, sizes: dict[int, int] | None = None) -> None:
+    """Count what lies between two works: lines, or if ``sizes`` are given the bytes of rows."""
+    numbers = [number for number, _ in batch.problems]
+    n_works = 0
+    for number, n_before in zip(numbers, np.searchsorted(batch.rows["row"].to_numpy(), numbers).tolist(), strict=True):
+        if n_before > n_works:
+            gap.clear()
+        n_works = n_before
+        gap.add(*((0, 1) if sizes is None else (sizes[number], 0)))
+    if batch.rows.height > n_works:
+        gap.clear()
+
+
+def in_batches(chunks: Iterable[Batch], gap: Gap) -> Iterator[Batch]:
+    """Yield ``BATCH_WORKS`` records at a time, or fewer where ``gap`` has read more than 256 MB of text."""
+    waiting: list[Batch] = []
+    read_before = 0
+    for chunk in chunks:
+        rest = chunk
+        while rest.n_records:
+            is_full = gap.n_read - read_before > BATCH_BYTES
+            taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(batch.n_records for batch in waiting))
+            waiting.append(taken)
+            if is_full or sum(batch.n_records for batch in waiting) == BATCH_WORKS:
+                yield _join(waiting)
+                waiting, read_before = [], gap.n_read
+    if waiting:
+        yield _join(waiting)
+
+
+def _split(batch: Batch, n: int) -> tuple[Batch, Batch]:
+    """Cut a batch behind ``n`` records, or at its end."""
+    rows, problems, _ = batch
+    if batch.n_records <= n:
+        n_rows, n_problems = rows.height, len(problems)
+    elif not problems:
+        n_rows, n_problems = n, 0
+    else:
+        numbers = rows["row"].to_numpy(), np.array([number for number, _ in problems])
+        cut = np.sort(np.concatenate(numbers))[n]
+        n_rows, n_problems = (int(np.searchsorted(found, cut)) for found in numbers)
+    return Batch(rows[:n_rows], problems[:n_problems]), Batch(rows[n_rows:], problems[n_problems:])
+
+
+def _join(batches: list[Batch]) -> Batch:
+    rows = pl.concat([batch.rows for batch in batches], rechunk=True)
+    return Batch(rows, [problem for batch in batches for problem in batch.problems])
+
+
+class Counted(Protocol):
+    """What is counted of the works of a file."""
+
+    works: int
+    duplicate_ids: int
+    malformed_references: int
+    missing_values: int
+    without_venue: int
+
+
+def count_new(counts: Counted, rows: pl.DataFrame, seen: set[int]) -> pl.DataFrame:
+    """Return the works whose id is not among the ``seen`` ones, the first of each, and count them."""
+    ids = rows["work_id"].to_list()
+    if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
+        # A set's add returns None.
+        rows = rows.filter([not (id in seen or seen.add(id)) for id in ids])
+        counts.duplicate_ids += len(ids) - rows.height
+    seen.update(ids)
+    counts.works += rows.height
+    counts.malformed_references += int(rows["malformed_references"].sum())
+    counts.missing_values += int(rows["missing_values"].sum())
+    counts.without_venue += rows["source_id"].null_count()
+    return rows
+
+
+def later_change(date: str | None, rows: pl.DataFrame) -> str | None:
+    """Return the later one of a date and the last change of some works."""
+    last_change: Any = rows["changed_on"].max()
+    return max(filter(None, (date, last_change)), default=None)
 
 
 def _breaks_off(block: bytes, at: int) -> bool:
@@ -160,20 +310,21 @@ def _breaks_off(block: bytes, at: int) -> bool:
 
 
 def _take_document(
-    first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits
+    first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits, spare: bytes
 ) -> tuple[list[Any], bool]:
     """Collect a whole document, and return whether it is one; if not, the blocks read so far. It may be too large."""
-    blocks_read: list[bytes | CorruptRecordError] = [first]
-    size = len(first)
-    for block in blocks:
+    blocks_read: list[bytes | CorruptRecordError] = []
+    size = 0
+    for block in chain([first], blocks):
         blocks_read.append(block)
         if isinstance(block, CorruptRecordError):  # as lines, it is one of them
             return blocks_read, False
-        size += 1 + len(block)
+        size += len(block)
         if size > limits.document_bytes:
             # Or the first line is a record that was cut off; then the second line is a record.
-            second = first.lstrip().split(b"\n", 2)[1:2] or blocks_read[1:2]
-            if isinstance(second[0], bytes) and second[0].lstrip()[:1] == b"{" and _is_json(second[0]):
+            second = first.removesuffix(spare).lstrip().split(b"\n", 2)[1:2] or blocks_read[1:2]
+            line = second[0].removesuffix(spare) if second and isinstance(second[0], bytes) else b""
+            if line.lstrip()[:1] == b"{" and is_json(line):
                 return blocks_read, False
             msg = (
                 f"the JSON document that begins here has more than {limits.max_document_mb:,} MB and is not read. If "
@@ -181,106 +332,9 @@ def _take_document(
                 "jq -c '.results[]? // .[]'"
             )
             raise CorruptRecordError(msg)
-    document = b"\n".join(cast("list[bytes]", blocks_read))
+    document = b"\n".join(block.removesuffix(spare) for block in cast("list[bytes]", blocks_read))
     # Or the first line is a record that was cut off; then the other lines are records.
-    return [document], _is_json(document)
-
-
-def works_of(piece: bytes) -> Iterator[Work | CorruptRecordError]:
-    """Parse one JSON value: a work, a list of works, or a page of the API with ``results``.
-
-    Example:
-        >>> [work.work_id for work in works_of(b'{"meta":{"count":2},"results":[{"id":"W1"},{"id":"W2"}]}')]
-        [1, 2]
-    """
-    try:
-        if not _LIST.match(piece):
-            yield parse_work(piece)
-            return
-        error = None
-    except CorruptRecordError as reason:
-        error = reason
-    place = 0
-    try:
-        for place, entry in enumerate(_entries(piece), 1):
-            yield _result(place, bytes(entry))
-    except CorruptRecordError as reason:
-        yield reason if place or error is None else error
-
-
-def _result(place: int, entry: bytes) -> Work | CorruptRecordError:
-    try:
-        if _OBJECT.match(entry):
-            return parse_work(entry)
-        msg = "not a JSON object"
-        raise CorruptRecordError(msg)
-    except CorruptRecordError as error:
-        return CorruptRecordError(f"result {place}: {error}")
-
-
-class _Page(msgspec.Struct):
-    results: list[msgspec.Raw]
-
-
-def _entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
-    """Cut a list or a page into entries: together if that needs no more memory than their text."""
-    is_list = _LIST.match(piece)
-    try:
-        if len(piece) <= _FEW_BYTES or _has_large_entries(piece):
-            return (
-                msgspec.json.decode(piece, type=list[msgspec.Raw])
-                if is_list
-                else msgspec.json.decode(piece, type=_Page).results
-            )
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        pass
-    if not _is_strict_json(piece):  # a list that was cut off must yield no entry
-        for _ in entries_one_by_one(piece):
-            pass
-    return entries_one_by_one(piece)
-
-
-def _has_large_entries(piece: bytes) -> bool:
-    """Whether entries of a list or a page are large on average; decodes no content. It raises if one is no object."""
-    n_left = len(piece) // _HANDLE_BYTES
-
-    class Entry(msgspec.Struct, gc=False):
-        def __post_init__(self) -> None:
-            nonlocal n_left
-            n_left -= 1
-            if n_left < 0:
-                raise ValueError
-
-    entries = list[Entry]
-    page = msgspec.defstruct("Page", [("results", entries)])
-    msgspec.json.decode(piece, type=entries if _LIST.match(piece) else page)
-    return True
-
-
-def _is_strict_json(document: bytes) -> bool:
-    try:
-        if is_utf8(document):
-            msgspec.json.decode(document, type=msgspec.Raw)  # makes no objects
-            return True
-    except (msgspec.MsgspecError, RecursionError):
-        pass
-    return False
-
-
-def _is_json(document: bytes) -> bool:
-    """Whether the whole document is JSON, perhaps after repair; raises if a part is too large to repair."""
-    if _is_strict_json(document):
-        return True
-    try:
-        for _ in entries_one_by_one(document):
-            pass
-    except TooLongToMendError:
-        raise
-    except NoListError:
-        return True
-    except CorruptRecordError:
-        return False
-    return True
+    return ([document], True) if is_json(document) else (blocks_read, False)
 
 
 def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
@@ -325,19 +379,6 @@ def _decompressed(path: Path, advance: Callable[[float], None] | None) -> Iterat
         for data in exact:
             yield data[max(n_out, 0) :]
             n_out -= len(data)
-
-
-def in_batches(items: Iterable[T], size: int, most_bytes: int, n_read: Callable[[], int]) -> Iterator[list[T]]:
-    """Yield ``size`` items at a time, or fewer where ``n_read`` has grown by more than ``most_bytes`` of text."""
-    batch: list[T] = []
-    read_before = n_read()
-    for item in items:
-        batch.append(item)
-        if len(batch) == size or n_read() - read_before > most_bytes:
-            yield batch
-            batch, read_before = [], n_read()
-    if batch:
-        yield batch
 
 
 def raw_chunks(path: Path) -> Iterator[bytes]:

@@ -19,27 +19,21 @@ import pyarrow.parquet as pq
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.options.checks import Megabytes, check_fields, require_config
-from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, count_lines, is_blank
-from sciscidata.records.work_row import (
-    PARSER_VERSION,
-    Work,
-    citations_frame,
-    decode_texts,
-    raw_works_frame,
-    works_frame,
-)
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
+from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
+    count_new,
     find_record_files,
     in_batches,
+    later_change,
     printable_name,
     raw_chunks,
-    read_pieces,
-    works_of,
+    read_json_batches,
 )
 from sciscidata.storage import cached_folder
 from sciscidata.storage.parquet import CHECKED
@@ -74,7 +68,7 @@ class _FileCounts:
 
 @dataclass(slots=True)
 class Reading:
-    """Yields the works of all files, each id once (the first in order counts), and counts what it skips."""
+    """Yields the rows of all files, each id once (the first in order counts), and counts what it skips."""
 
     files: Sequence[Path]
     hashes: Sequence[str | None]
@@ -84,63 +78,20 @@ class Reading:
     problems: list[dict[str, Any]] = field(default_factory=lambda: [])
     seen: set[int] = field(default_factory=lambda: set())
     data_date: str | None = None
-    n_read: int = 0  # bytes of text, decompressed
 
-    def works(self, advance: Callable[[float], None] | None = None) -> Iterator[Work]:
-        """Read all files once, in order; ``advance`` gets the bytes read."""
+    def batches(self, advance: Callable[[float], None] | None = None) -> Iterator[pl.DataFrame]:
+        """Read all files once, in order, and yield ROWS; ``advance`` gets the bytes read."""
         for file, digest in zip(self.files, self.hashes, strict=True):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
-            for line, work in self._numbered_works(file, counts, advance):
-                if isinstance(work, CorruptRecordError):
-                    self._note(counts, line, work)
-                elif self._is_new(counts, work):
-                    yield work
-
-    def _numbered_works(
-        self, file: Path, counts: _FileCounts, advance: Callable[[float], None] | None
-    ) -> Iterator[tuple[int, Work | CorruptRecordError]]:
-        gap = Gap(self.limits)
-        try:
-            for line, piece in read_pieces(file, advance, self.limits, gap):
-                if isinstance(piece, CorruptRecordError):
-                    counts.lines += 1
-                    yield line, piece
-                    gap.add(0, 1)
-                    continue
-                n_lines = count_lines(piece)
-                counts.lines += n_lines
-                if is_blank(piece):
-                    counts.empty_lines += n_lines
-                    gap.add(len(piece) + 1)
-                    continue
-                self.n_read += len(piece)
-                has_work, n_lines = False, 1
-                for work in works_of(piece):
-                    if isinstance(work, Work):
-                        has_work = True
-                        gap.clear()
-                    yield line, work
-                    if not isinstance(work, Work):
-                        gap.add(0, 1)
-                        n_lines = 0
-                if not has_work:
-                    gap.add(len(piece), n_lines)
-        except CorruptRecordError as damage:
-            yield counts.lines + 1, damage
-
-    def _is_new(self, counts: _FileCounts, work: Work) -> bool:
-        if work.work_id in self.seen:
-            counts.duplicate_ids += 1
-            return False
-        self.seen.add(work.work_id)
-        counts.works += 1
-        counts.malformed_references += work.malformed_references
-        counts.missing_values += work.missing_values
-        counts.without_venue += work.source_id is None
-        if work.changed_on:
-            self.data_date = max(self.data_date or "", work.changed_on)
-        return True
+            gap = Gap(self.limits)
+            for rows, problems, _ in in_batches(_up_to_damage(file, advance, self.limits, gap), gap):
+                for line, error in problems:
+                    self._note(counts, line, error)
+                rows = count_new(counts, rows, self.seen)
+                self.data_date = later_change(self.data_date, rows)
+                yield rows
+            counts.lines, counts.empty_lines = gap.n_seen, gap.n_blank
 
     def _note(self, counts: _FileCounts, line: int, error: CorruptRecordError) -> None:
         counts.corrupt += 1
@@ -166,6 +117,14 @@ class Reading:
             "inputs": [asdict(counts) for counts in self.counts],
             "first_corrupt_lines": self.problems,
         }
+
+
+def _up_to_damage(file: Path, advance: Callable[[float], None] | None, limits: ReadLimits, gap: Gap) -> Iterator[Batch]:
+    """Read a file up to where it is damaged, which counts as a corrupt line."""
+    try:
+        yield from read_json_batches(file, advance, limits, gap)
+    except CorruptRecordError as damage:
+        yield Batch(NO_ROWS, [(gap.n_seen + 1, damage)])
 
 
 def _log_skipped(report: Mapping[str, Any]) -> None:
@@ -227,7 +186,7 @@ class RecordsConfig:
 def scan_records(config: RecordsConfig) -> Corpus:
     """Scan the files. The first collect of a session parses them all, once and for both frames, in bounded memory.
 
-    Later collects read the result, and decode only the abstracts that they ask for. It lies in the place for temporary
+    Later collects read the result. It lies in the place for temporary
     files (TMPDIR) until Python ends; the log says so. Files that have changed since are parsed again. A query for some
     first rows (``head``) reads no more than it needs. Of a repeated work the first counts, in the order of files and
     lines. This needs about 100 bytes per work. A warning counts the skipped lines when the files are parsed.
@@ -263,27 +222,23 @@ def scan_records(config: RecordsConfig) -> Corpus:
         facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
         return ("records", *facts, config.strict, config.limits, config.dates)
 
-    def scan(
-        name: str, schema: pl.Schema, frame_of: Callable[[Sequence[Work], list[str]], pl.DataFrame]
-    ) -> pl.LazyFrame:
+    def scan(name: str, schema: pl.Schema, frame_of: Callable[[pl.DataFrame, list[str]], pl.DataFrame]) -> pl.LazyFrame:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
             folder = make_once(key(), lambda folder: _parse(files, config, folder))
-            batches = read_batches(folder / f"{name}.parquet", columns, _BATCH_WORKS)
-            return map(decode_texts, batches) if name == "works" else batches
+            yield from read_batches(folder / f"{name}.parquet", columns, _BATCH_WORKS)
 
         def read_first(columns: list[str]) -> Iterator[pl.DataFrame]:
             if is_made(key()):
                 yield from read(columns)
                 return
             reading = Reading(files, [None] * len(files), config.strict, config.limits)
-            batches = in_batches(reading.works(), _BATCH_WORKS, _PART_BYTES, lambda: reading.n_read)
-            yield from (frame_of(works, columns) for works in batches)
+            yield from (frame_of(rows, columns) for rows in reading.batches())
             _log_skipped(reading.report())
 
         return scan_batches(read, schema, "OpenAlex records", read_first=read_first)
 
-    citations = scan("citations", CITATIONS, lambda works, columns: citations_frame(works).select(columns))
-    return Corpus(scan("works", config.columns, works_frame), citations, provenance)
+    citations = scan("citations", CITATIONS, lambda rows, columns: citations_of(rows).select(columns))
+    return Corpus(scan("works", config.columns, works_of), citations, provenance)
 
 
 def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
@@ -293,15 +248,12 @@ def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar("parse records, once per session", n_bytes, unit="bytes"))
         writers = {
-            name: stack.enter_context(
-                pq.ParquetWriter(folder / f"{name}.parquet", _to_arrow(pl.DataFrame(schema=schema)).schema)
-            )
+            name: stack.enter_context(pq.ParquetWriter(folder / f"{name}.parquet", _to_arrow(schema.to_frame()).schema))
             for name, schema in (("works", config.columns), ("citations", CITATIONS))
         }
-        for works in in_batches(reading.works(advance), _PART_WORKS, _PART_BYTES, lambda: reading.n_read):
-            rows = raw_works_frame(works, config.columns)
-            for name, frame in (("works", rows), ("citations", citations_frame(works))):
-                writers[name].write_table(_to_arrow(frame))
+        for rows in reading.batches(advance):
+            writers["works"].write_table(_to_arrow(works_of(rows, config.columns)))
+            writers["citations"].write_table(_to_arrow(citations_of(rows)))
     report = reading.report()
     _log_skipped(report)
     told = "records: parsed %s works of %s once; later queries of this session read the result"
@@ -352,9 +304,9 @@ def _ingest(
     runs.mkdir()
     by_id = DiskSort(["work_id"], runs, run_bytes=_PART_BYTES // 4)
     by_citing = DiskSort(["citing_id", "cited_id"], runs, run_bytes=_PART_BYTES // 4)
-    for works in in_batches(reading.works(progress), _PART_WORKS, _PART_BYTES, lambda: reading.n_read):
-        by_id.add(works_frame(works, config.columns))
-        by_citing.add(citations_frame(works))
+    for rows in reading.batches(progress):
+        by_id.add(works_of(rows, config.columns))
+        by_citing.add(citations_of(rows))
     report = reading.report() | ({"dates": True} if config.dates else {})
     if not reading.seen:
         _log_skipped(report)

@@ -306,14 +306,10 @@ def test_a_missing_and_a_wrong_key_have_different_errors(server, store):
         client.fetch(LIST)
 
 
-def test_a_gone_work_is_remembered_as_gone(server, store):
+def test_a_gone_work_is_one_clear_error(server, store):
     server.script = lambda path, nth: Reply(404, b"<html>Not Found</html>", {})
-    with client_of(server, store) as (client, _):
-        for _ in range(2):
-            with pytest.raises(NotFoundError, match="merged or deleted"):
-                client.fetch(works_request(7))
-            assert client.fetch(works_request(7), missing_ok=True) is None
-    assert sum(server.asked.values()) == 1
+    with client_of(server, store) as (client, _), pytest.raises(NotFoundError, match="merged or deleted"):
+        client.fetch(works_request(7))
 
 
 def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, store):
@@ -596,15 +592,6 @@ def test_an_interrupted_caller_keeps_what_was_under_way(server, store):
     assert store.summary().n_requests == 3
 
 
-def test_a_missing_work_among_many_is_none_if_allowed(server, store):
-    server.script = lambda path, nth: Reply(404, b"", {}) if "W1" in path else echo(path, nth)
-    with client_of(server, store) as (client, _):
-        requests = [works_request(i) for i in range(3)]
-        assert list(client.fetch_all(requests, missing_ok=True)) == [{"n": 0}, None, {"n": 2}]
-        with pytest.raises(NotFoundError):
-            list(client.fetch_all(requests))
-
-
 def test_costs_are_read_from_every_place_where_an_answer_states_them(server, store):
     stated = [
         Reply(headers={"X-RateLimit-Cost-USD": "0.001", "X-RateLimit-Credits-Used": "7"}),
@@ -735,12 +722,12 @@ def ask_anything(url: str) -> None:
         for request in (LIST, works_request(1)):
             with OpenAlexClient(config, store, sleep=lambda _: None) as client:
                 try:
-                    answer = client.fetch(request, missing_ok=True)
+                    answer = client.fetch(request)
                 except SciSciDataError as error:
                     assert len(str(error)) > 20  # noqa: PT017
                     continue
-                assert answer is None or isinstance(answer, dict)
-                assert client.fetch(request, missing_ok=True) == answer
+                assert isinstance(answer, dict)
+                assert client.fetch(request) == answer
                 assert client.cost_usd >= 0
                 json.dumps(client.remaining_usd, allow_nan=False)
 

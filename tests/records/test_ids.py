@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.errors import SchemaMismatchError, WorkIdError
-from sciscidata.records.ids import bare_doi, number_ids, original_ids_beside, refuse_shared_numbers, with_original_ids
+from sciscidata.records.ids import number_ids, original_ids_beside, refuse_shared_numbers, with_original_ids
 
 MASK = (1 << 64) - 1
 P = (11400714785074694791, 14029467366897019727, 1609587929392839161, 9650029242287828579, 2870177450012600261)
@@ -74,7 +74,9 @@ def number(text: str, letter: str = "W") -> int | None:
         if text[0] != "-" and int(text) < 2**62:
             return int(text)
     elif re.match(r"(?i:https?://|dx\.|www\.|doi\.org/|doi:|\s)*10\.[0-9]+/", text, re.ASCII):
-        text = bare_doi(text)
+        text = (
+            re.sub(r"^(?:(?:https?://)?(?:dx\.|www\.)?doi\.org/\s*|doi:\s*)+", "", text.lower()).strip().rstrip("./ ")
+        )
     return 2**62 + (xxh64(text.encode()) >> 2)
 
 

@@ -15,18 +15,29 @@ from hypothesis import strategies as st
 
 from benchmarks.make_snapshot import synthetic_records
 from sciscidata.errors import CorruptRecordError
+from sciscidata.records.json_record import read_record
 from sciscidata.records.plain_text import clean_text
-from sciscidata.records.work_row import citations_frame, parse_work, rows_from_works, works_frame
+from sciscidata.records.work_columns import citations_of, rows_of_records, works_of
 from sciscidata.schemas import CITATIONS, WORKS
 from tests.conftest import example_lines
 
 
-def work(**fields):
-    return parse_work(json.dumps({"id": "https://openalex.org/W1", **fields}).encode())
+def parsed(*lines):
+    return rows_of_records((0, read_record(line)) for line in lines).rows
+
+
+def tables(*lines):
+    rows = parsed(*lines)
+    return works_of(rows), citations_of(rows)
+
+
+def line_of(**fields):
+    return json.dumps({"id": "https://openalex.org/W1", **fields}).encode()
 
 
 def row(**fields):
-    return works_frame([work(**fields)]).row(0, named=True)
+    rows = parsed(line_of(**fields))
+    return rows.row(0, named=True) | works_of(rows).row(0, named=True)
 
 
 def clean(text):
@@ -34,7 +45,7 @@ def clean(text):
 
 
 def test_a_record_with_nothing_but_its_id_is_a_row_of_nulls():
-    works, citations = rows_from_works([work()])
+    works, citations = tables(line_of())
     assert works.schema == WORKS
     assert citations.schema == CITATIONS
     assert citations.height == 0
@@ -43,7 +54,7 @@ def test_a_record_with_nothing_but_its_id_is_a_row_of_nulls():
 
 
 def test_no_works_give_empty_frames_of_the_right_schema():
-    works, citations = rows_from_works([])
+    works, citations = tables()
     assert (works.schema, works.height) == (WORKS, 0)
     assert (citations.schema, citations.height) == (CITATIONS, 0)
 
@@ -62,7 +73,7 @@ def test_no_works_give_empty_frames_of_the_right_schema():
     ],
 )
 def test_the_id_is_the_number_after_w(fields, work_id):
-    assert work(**fields).work_id == work_id
+    assert row(**fields)["work_id"] == work_id
 
 
 @pytest.mark.parametrize(
@@ -77,20 +88,20 @@ def test_the_id_is_the_number_after_w(fields, work_id):
 )  # fmt: skip
 def test_what_is_not_a_work_is_corrupt(line):
     with pytest.raises(CorruptRecordError):
-        parse_work(line)
+        read_record(line)
 
 
 @pytest.mark.parametrize("digits", ["9" * 5_000, "-" + "1" * 5_000, "9" * 5_000 + ".5", "1e99999"])
 def test_a_number_of_any_length_costs_its_field_only(digits):
     line = b'{"id":"W1","title":"A","publication_year":%b,"x":{"y":[%b]}}' % (digits.encode(), digits.encode())
-    assert (parse_work(line).title, parse_work(line).publication_year) == ("A", None)
+    assert parsed(line).select("title", "publication_year").row(0) == ("A", None)
 
 
 def test_what_only_python_reads_is_read_too():
     line = rb'{"id":"W1","title":"a \ud800","fwci":NaN,"cited_by_count":1e999,"x":"\udc00"}'
-    assert (parse_work(line).title, parse_work(line).cited_by_count) == ("a \ufffd", None)
+    assert parsed(line).select("title", "cited_by_count").row(0) == ("a \ufffd", None)
     index = rb'{"id":"W1","abstract_inverted_index":{"\ud83d":[1],"so":[0]}}'
-    assert works_frame([parse_work(index)])["abstract"][0] == "so \ufffd"
+    assert parsed(index)["abstract"][0] == "so \ufffd"
 
 
 @pytest.mark.parametrize(
@@ -204,17 +215,16 @@ def test_a_venue_of_2021_and_22_has_the_number_of_todays_source(found):
         json.dumps({"id": "W1", **fields}).encode()
         for fields in ({"host_venue": venue}, {"host_venue": venue, "doi": 3})
     ]
-    for line in (*lines, json.dumps({"id": "W1", "primary_location": {"source": venue}}).encode()):
-        parsed = parse_work(line)
-        assert (parsed.source_id, parsed.source_name) == (137773608, "Nature")
+    lines.append(json.dumps({"id": "W1", "primary_location": {"source": venue}}).encode())
+    assert parsed(*lines).select("source_id", "source_name").rows() == [(137773608, "Nature")] * 3
 
 
 @pytest.mark.parametrize(
     "found", ["W137773608", "I137773608", "V", "V0", "V-1", "VV1", "https://openalex.org/works/", 137773608]
 )
 def test_what_is_no_id_of_a_venue_gives_none(found):
-    assert work(host_venue={"id": found, "display_name": "Nature"}).source_id is None
-    assert parse_work(b'{"id":"W7","referenced_works":["V8","S8"]}').references == []
+    assert row(host_venue={"id": found, "display_name": "Nature"})["source_id"] is None
+    assert row(referenced_works=["V8", "S8"])["references"] == []
 
 
 def test_the_field_is_that_of_the_topic_or_the_best_concept_of_level_0():
@@ -246,10 +256,10 @@ def test_only_true_is_retracted(value, retracted):
 
 
 def test_references_keep_order_repeats_and_self_citations_and_count_what_is_malformed():
-    parsed = work(referenced_works=["https://openalex.org/W3", "W2", "W3", "W1", None, 4, "S5", "", "w9999999999"])
-    assert citations_frame([parsed]).rows() == [(1, 3), (1, 2), (1, 3), (1, 1), (1, 9999999999)]
-    assert parsed.malformed_references == 4
-    assert work(referenced_works="W2").references == [2]
+    found = row(referenced_works=["https://openalex.org/W3", "W2", "W3", "W1", None, 4, "S5", "", "w9999999999"])
+    assert found["references"] == [3, 2, 3, 1, 9999999999]
+    assert found["malformed_references"] == 4
+    assert tables(line_of(referenced_works="W2"))[1].rows() == [(1, 2)]
 
 
 @pytest.mark.parametrize(
@@ -271,16 +281,8 @@ def test_what_is_no_index_is_a_null_abstract(index):
 
 
 def test_the_date_is_the_later_one():
-    assert work(updated_date="2023-03-27T18:05:49", created_date="2016-08-23").changed_on == "2023-03-27"
-    assert work(updated_date="soon", created_date=20160823).changed_on is None
-
-
-def test_only_the_columns_asked_for_are_decoded(monkeypatch):
-    import sciscidata.records.abstracts
-
-    monkeypatch.delattr(sciscidata.records.abstracts, "decode_inverted_index")
-    frame = works_frame([work(language="en", abstract_inverted_index={"a": [0]})], ["language", "work_id"])
-    assert frame.rows() == [("en", 1)]
+    assert row(updated_date="2023-03-27T18:05:49", created_date="2016-08-23")["changed_on"] == "2023-03-27"
+    assert row(updated_date="soon", created_date=20160823)["changed_on"] is None
 
 
 def lines_of(*files):
@@ -291,7 +293,7 @@ def lines_of(*files):
 
 @pytest.fixture(scope="session")
 def synergy():
-    return rows_from_works([parse_work(line) for line in example_lines()])
+    return tables(*example_lines())
 
 
 def test_the_real_works_and_references_of_2023_are_those_of_the_flat_tables(shared_data, synergy):
@@ -325,7 +327,7 @@ def test_real_text_is_clean(synergy):
 
 def test_real_works_of_2025_have_topics_fields_and_languages(shared_data):
     records = [json.loads(line) for line in lines_of(shared_data / "openalex" / "openalexpro_A.works.jsonl.gz")]
-    works, citations = rows_from_works([parse_work(json.dumps(record).encode()) for record in records])
+    works, citations = tables(*(json.dumps(record).encode() for record in records))
     assert works.height == 248
     assert citations.height == sum(len(record["referenced_works"]) for record in records)
     for ours, record in zip(works.iter_rows(named=True), records, strict=True):
@@ -354,8 +356,7 @@ def test_no_field_of_whatever_type_costs_a_real_record(data):
         record[name] = data.draw(json_values)
         if isinstance(records[0].get(name), dict) and data.draw(st.booleans()):
             record[name] = records[0][name] | {key: data.draw(json_values) for key in list(records[0][name])[:3]}
-    parsed = parse_work(json.dumps(record).encode())
-    works, citations = rows_from_works([parsed])
+    works, citations = tables(json.dumps(record).encode())
     assert works.schema == WORKS
     assert citations.schema == CITATIONS
     assert works["work_id"].to_list() == [int(record["id"].rpartition("W")[2])]
@@ -407,4 +408,4 @@ def is_no_text(data):
 def test_a_line_with_text_that_is_no_utf_8_is_no_json_whether_it_is_read_or_not(bad, field):
     line = b'{"id":"W1","x":"\xc3\xa9","%b":"%b"}' % (field, bad)
     with pytest.raises(CorruptRecordError, match=r"^not JSON: 'utf-8' codec can't decode byte"):
-        parse_work(line)
+        read_record(line)

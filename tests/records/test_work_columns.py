@@ -1,4 +1,4 @@
-"""Records read together, by columns, are those that ``parse_work`` reads one by one; so are those of Parquet."""
+"""Records read together, by the compiled loop, are those that are read one by one; so are those of Parquet."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from benchmarks.make_snapshot import arrow_table, export_record, synthetic_records
-from sciscidata.records.work_columns import SPARE, merge_rows, rows_of_lines
+from sciscidata.records.json_record import read_records
+from sciscidata.records.work_columns import SPARE, rows_of_lines, rows_of_records
+from sciscidata.sources import record_files
 from sciscidata.sources.snapshot import reading
 from sciscidata.sources.snapshot.layout import Part
 from tests.conftest import example_lines
@@ -26,6 +28,7 @@ ODD = [
     b'{"id":"W1","publication_year":-5,"cited_by_count":1e3}', b'{"id":"W1","publication_year":10000}',
     b'{"id":"W1","doi":"DOI: 10.1/\xc3\x9c"}', b'{"id":"W1","doi":"https://doi.org/10.1/\xc4\xb0 "}',
     b'{"id" : "W1" , "title" : " \xe2\x80\x83 x\xc2\xa0" }', b'{"id":"W1","x":' + b"[" * 40 + b"]" * 40 + b"}",
+    b'[{"id":"W2"},3]', b'{"results":[{"id":"W2"},{"id":"W3"}]}', b'{"results":[]}',
     b'{"id":"W1","abstract_inverted_index":"{\\"a\\":[0]}"}', b'{"id":"W1","abstract_inverted_index":{"\\"":[0]}}',
     *(
         json.dumps({"id": f"{URL}W{number}"} | fields).encode()
@@ -50,16 +53,18 @@ ODD = [
 ]  # fmt: skip
 
 
-def one_by_one(lines):
-    rows, problems = merge_rows(None, dict(enumerate(lines)))
-    return rows, [(place, str(error)) for place, error in problems]
-
-
 def check(lines):
-    rows, problems = rows_of_lines(b"\n".join(lines) + SPARE, len(lines))
-    expected, errors = one_by_one(lines)
-    assert_frame_equal(rows, expected)
-    assert [(place, str(error)) for place, error in problems] == errors
+    for pages in (False, True):
+        rows, problems, n_blank = rows_of_lines(b"\n".join(lines) + SPARE, len(lines), pages=pages)
+        full = [(place, line) for place, line in enumerate(lines) if line.strip()]
+        expected = rows_of_records(
+            (place, record) for place, line in full for record in read_records(line, pages=pages)
+        )
+        assert_frame_equal(rows, expected.rows)
+        assert [(place, str(error)) for place, error in problems] == [
+            (place, str(error)) for place, error in expected.problems
+        ]
+        assert n_blank == len(lines) - len(full)
 
 
 @settings(max_examples=25)
@@ -115,7 +120,7 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
     path.parent.mkdir()
     pq.write_table(arrow_table(records), path, row_group_size=half)
     part = Part("updated_date=2026-06-01/part_0000.parquet", str(path), "parquet")
-    monkeypatch.setattr(reading, "BATCH_WORKS", half)  # a topic that is null makes the second half unusual
+    monkeypatch.setattr(record_files, "BATCH_WORKS", half)  # a topic that is null makes the second half unusual
     fast = list(reading.read_batches(part))
     monkeypatch.setattr(reading, "leaves_of_frame", lambda frame: None)
     for found, expected in zip(fast, reading.read_batches(part), strict=True):
@@ -128,7 +133,7 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
 
 def test_parquet_is_read_the_same_with_any_row_groups(tmp_path, monkeypatch):
     table = arrow_table([export_record(json.loads(line)) for line in example_lines()[:240]])
-    monkeypatch.setattr(reading, "BATCH_WORKS", 100)
+    monkeypatch.setattr(record_files, "BATCH_WORKS", 100)
     found = []
     for size in (len(table), 70, 100, 1):
         part = Part("updated_date=2026-06-01/part_0000.parquet", str(tmp_path / f"{size}.parquet"), "parquet")

@@ -39,12 +39,11 @@ from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_requ
 from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
 from sciscidata.records import json_record
 from sciscidata.records.abstracts import decode_inverted_indexes
-from sciscidata.records.json_record import TooLongToMendError, entries_one_by_one
+from sciscidata.records.json_record import TooLongToMendError, entries_one_by_one, read_records
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, split_lines, whole_lines
 from sciscidata.release import export as labelled
 from sciscidata.release.manifest import read_manifest
-from sciscidata.sources import record_files, records
-from sciscidata.sources.record_files import works_of
+from sciscidata.sources import records
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, read_deleted_ids
@@ -147,14 +146,14 @@ def test_a_line_of_exactly_the_limit_is_read(tmp_path):
 def test_a_file_that_goes_on_and_on_without_a_work_is_given_up_with_one_clear_error(tmp_path, pack, block):
     with pytest.raises(EmptyInputError, match=r"works, line .*8 MB or 8,000 lines in a row hold no work.*max_gap_mb"):
         pull(tmp_path, pack(block, 20), **SMALL)
-    report = pull(tmp_path, ONE + b"\n" + block * 20 + b"\n" + TWO, **SMALL)
+    report = pull(tmp_path, ONE + b"\n" + block * 30 + b"\n" + TWO, **SMALL)
     assert report["works"] == 1
     assert "hold no work" in report["first_corrupt_lines"][-1]["reason"]
 
 
 def test_lines_that_hold_no_work_are_given_up_by_their_number(tmp_path):
     report = pull(tmp_path, ONE + b"\n" + b"x\n" * 9_000 + TWO, **SMALL)
-    assert (report["works"], report["lines"]) == (1, 8_002)
+    assert (report["works"], report["lines"]) == (1, 9_002)
     assert pull(tmp_path, ONE + b"\n" + b"x\n" * 7_999 + TWO, **SMALL)["works"] == 2
 
 
@@ -313,15 +312,15 @@ def test_tiny_entries_end_the_reading_early_and_take_little_memory(tmp_path):
         with pytest.raises(EmptyInputError, match="result 1: not a JSON object"):
             pull(tmp_path, zstandarded(content, 1), max_gap_mb=8)
         report = pull(tmp_path, ONE + b"\n" + content + b"\n" + TWO, max_gap_mb=8)
-        assert (report["works"], report["corrupt"]) == (1, 8_002)
+        assert (report["works"], report["corrupt"]) == (1, 8_192)
 
 
 @pytest.mark.parametrize("entry", [b"{}", b"[]", b'{"id":1}', b"null"])
 def test_a_list_of_many_entries_that_are_too_short_for_works_is_left(entry):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_record, "_MANY_ENTRIES", 1_000)
-        patch.setattr(record_files, "_FEW_BYTES", 1_000)
-        found = list(works_of(b"[" + (entry + b",") * 2_000 + ONE + b"]"))
+        patch.setattr(json_record, "_FEW_BYTES", 1_000)
+        found = list(read_records(b"[" + (entry + b",") * 2_000 + ONE + b"]"))
     assert str(found[-1]).startswith("a list of more than 1,000 entries, of less than 16 bytes each")
     assert len(found) == 1_001
 

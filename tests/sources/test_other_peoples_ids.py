@@ -10,14 +10,14 @@ import pytest
 
 import sciscidata as ssd
 from sciscidata.errors import SchemaMismatchError
-from sciscidata.records.ids import MISSING, bare_doi, bare_dois, number_ids
+from sciscidata.records.ids import MISSING, bare_dois, number_ids
 from sciscidata.records.work_columns import SPARE, rows_of_lines
-from sciscidata.records.work_row import parse_work
 from sciscidata.sources.label_files import read_label_files
 from sciscidata.sources.labelled import read_labelled_files
 from sciscidata.sources.opened import LabelFiles
 from sciscidata.sources.tables.columns import split_references
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
+from tests.records.test_work import parsed
 
 YEARS = [1990, 2000, 2001, 2002]
 EDGES = [(2, 1), (3, 1), (4, 2)]  # so that work 2 has n_i 1 and n_k 1
@@ -106,12 +106,7 @@ def test_a_doi_is_one_value_and_one_id_in_every_form(form):
     )
     assert corpus.works.collect()["doi"].sort().to_list() == [f"10.1/a{n}" for n in range(1, 5)]
     record = json.dumps({"id": "https://openalex.org/W1", "doi": form.format(1)}).encode()
-    assert (
-        parse_work(record).doi
-        == rows_of_lines(record + SPARE, 1)[0]["doi"].item()
-        == bare_doi(form.format(1))
-        == "10.1/a1"
-    )
+    assert parsed(record)["doi"].item() == rows_of_lines(record + SPARE, 1)[0]["doi"].item() == "10.1/a1"
     assert pl.DataFrame({"doi": [form.format(1)]}).select(bare_dois(pl.col("doi"))).item() == "10.1/a1"
 
 
@@ -215,17 +210,12 @@ def test_records_read_such_words_as_null_by_columns_and_one_by_one(word):
         {"id": f"W{n}", **texts, "referenced_works": refs} for n, refs in enumerate(["['W7', 'W8']", word, [word]], 1)
     ]
     lines = [json.dumps(record).encode() for record in records]
-    works = [parse_work(line) for line in lines]
-    assert [work.references for work in works] == [[7, 8], [], []]
-    rows, _ = rows_of_lines(b"\n".join(lines) + SPARE, 3)
-    for row in (
-        *rows.to_dicts(),
-        *({name: getattr(work, name) for name in rows.columns if name not in ("row", "abstract")} for work in works),
-    ):
-        assert [row[name] for name in ("title", "doi", "language", "work_type", "source_id", "source_name")] == [
-            None
-        ] * 6
-        assert row["missing_values"] == 5
+    for rows in (rows_of_lines(b"\n".join(lines) + SPARE, 3).rows.drop("row"), parsed(*lines).drop("row")):
+        assert rows["references"].to_list() == [[7, 8], [], []]
+        for row in rows.to_dicts():
+            names = ("title", "doi", "language", "work_type", "source_id", "source_name")
+            assert [row[name] for name in names] == [None] * 6
+            assert row["missing_values"] == 5
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "parquet"])

@@ -26,9 +26,9 @@ def parses(monkeypatch) -> list[object]:
     begun: list[object] = []
 
     class Counted(records.Reading):
-        def works(self, advance=None):
+        def batches(self, advance=None):
             begun.append(self)
-            yield from super().works(advance)
+            yield from super().batches(advance)
 
     monkeypatch.setattr(records, "Reading", Counted)
     return begun

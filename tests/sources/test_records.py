@@ -264,10 +264,7 @@ def test_a_file_name_that_is_not_text_is_reported_with_a_replacement(tmp_path):
 
 
 @pytest.mark.parametrize("engine", ["in-memory", "streaming"])
-def test_a_scan_reads_only_what_a_query_needs(tmp_path, engine, monkeypatch):
-    import sciscidata.records.abstracts
-
-    monkeypatch.delattr(sciscidata.records.abstracts, "decode_inverted_index")
+def test_a_scan_gives_the_columns_and_rows_that_a_query_asks_for(tmp_path, engine):
     work = {"publication_year": 2000, "abstract_inverted_index": {"a": [0]}}
     corpus = scan(write(tmp_path / "w.jsonl", *({"id": f"W{n}", **work} for n in range(1, 6000))))
     assert corpus.works.collect_schema() == WORKS
@@ -313,7 +310,7 @@ def test_a_second_pull_reads_no_record(tmp_path, monkeypatch):
     advanced = []
     first = pull(tmp_path / "cache", file, progress=advanced.append)
     assert sum(advanced) == file.stat().st_size
-    monkeypatch.delattr("sciscidata.sources.records.works_frame")
+    monkeypatch.delattr("sciscidata.sources.records.Reading")
     moved = shutil.copy(file, write(tmp_path / "elsewhere" / "w.jsonl", content=b""))
     for again in (pull(tmp_path / "cache", file), pull(tmp_path / "cache", moved)):
         assert again.provenance == first.provenance

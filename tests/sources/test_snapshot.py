@@ -42,15 +42,15 @@ from sciscidata.errors import (
     StorageError,
 )
 from sciscidata.records.abstracts import decode_inverted_indexes
-from sciscidata.records.work_row import parse_work, rows_from_works
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import record_files
 from sciscidata.sources.snapshot import source as snapshot
 from sciscidata.sources.snapshot.layout import find_layout
-from sciscidata.sources.snapshot.reading import line_blocks
 from sciscidata.sources.snapshot.source import SnapshotConfig, find_removals, ingest_snapshot, read_deleted_ids
 from sciscidata.storage.parquet import CheckedGroups
 from tests.conftest import REPOSITORY, example_lines
+from tests.records.test_work import tables
 
 DAYS = ("updated_date=2026-06-01/part_0000", "updated_date=2026-06-01/part_0001", "updated_date=2026-06-09/part_0000")
 
@@ -108,8 +108,8 @@ def real(tmp_path_factory, real_records):
 def test_both_editions_give_what_the_real_records_give(real, tmp_path, edition):
     folder, parts = real
     corpus = read(folder, tmp_path, edition=edition)
-    plain = [parse_work(line) for rows in parts.values() for line in json_lines(map(export_record, rows)).splitlines()]
-    works, citations = rows_from_works(plain)
+    plain = [line for rows in parts.values() for line in json_lines(map(export_record, rows)).splitlines()]
+    works, citations = tables(*plain)
     assert_frame_equal(corpus.works.collect(), works)
     assert_frame_equal(corpus.citations.collect(), citations)
     assert (corpus.works.collect_schema(), corpus.citations.collect_schema()) == (WORKS, CITATIONS)
@@ -127,7 +127,7 @@ def test_the_legacy_layout_is_read_and_its_missing_parts_are_named(shared_data, 
     assert not (tmp_path / "none").exists()
     corpus = read(folder, tmp_path / "out", corrupt="skip")
     lines = gzip.decompress((folder / "works/updated_date=2023-05-16/part_000.gz").read_bytes()).splitlines()
-    assert_frame_equal(corpus.works.collect(), rows_from_works([parse_work(line) for line in lines])[0])
+    assert_frame_equal(corpus.works.collect(), tables(*lines)[0])
     assert len(corpus.provenance["corrupt_parts"]) == 464
     told = [message for message in caplog.messages if "not here" in message]
     assert (len(told), caplog.messages[len(told)]) == (20, "and 444 more, all listed in corpus.json")
@@ -426,16 +426,17 @@ def test_blocks_of_lines_are_the_lines(lines, n_members):
     with tempfile.TemporaryDirectory() as home:
         path = Path(home, "part_0000.gz")
         path.write_bytes(b"".join(map(gzip.compress, members)))
-        blocks = [line for block in line_blocks(path) for line in block.split(b"\n")]
+        read = record_files.read_blocks(path, None, DEFAULT_LIMITS, Gap(), pages=False)
+        blocks = [line for _, block, _ in read for line in block.split(b"\n")]
     assert [line for line in blocks if line] == [line for line in lines if line]
 
 
-@pytest.mark.parametrize("size", [1, 2, 7, 30, 100])
+@pytest.mark.parametrize("size", [2, 7, 30, 100])
 def test_zeros_after_a_member_are_skipped_for_any_size_of_reads(tmp_path, monkeypatch, size):
     monkeypatch.setattr(record_files, "_CHUNK_BYTES", size)
     path = tmp_path / "part_0000.gz"
     path.write_bytes(gzip.compress(b"1\n2\n") + bytes(9) + gzip.compress(b"3") + bytes(50))
-    assert b"\n".join(line_blocks(path)).split() == [b"1", b"2", b"3"]
+    assert b"".join(record_files.decompressed_chunks(path)).split() == [b"1", b"2", b"3"]
 
 
 def long_index(n_words, n_common=200):

@@ -11,10 +11,10 @@ from benchmarks.make_snapshot import export_record, json_lines, synthetic_record
 from sciscidata.cli.main import main
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.errors import EmptyInputError
-from sciscidata.records.work_row import parse_work, rows_from_works
 from sciscidata.sources.snapshot.plausibility import Tally, find_implausible
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot
 from tests.conftest import example_lines
+from tests.records.test_work import tables
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +25,7 @@ def lines():
 @pytest.fixture(scope="module")
 def frames(lines):
     """Works and citations of real records (of 2023, without languages), and of synthetic ones."""
-    return {name: rows_from_works([parse_work(line) for line in text.split(b"\n") if line]) for name, text in
+    return {name: tables(*text.splitlines()) for name, text in
             (("real", b"\n".join(example_lines())), ("synthetic", lines))}  # fmt: skip
 
 

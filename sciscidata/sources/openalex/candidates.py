@@ -20,9 +20,8 @@ from sciscidata.openalex_api.request import Request, works_request
 from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
-from sciscidata.records.work_row import Work
 from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, check_answer, part_of, works_of
+from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, Work, check_answer, part_of, works_in
 from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
@@ -213,7 +212,7 @@ class Candidates:
         """Sample a page of works of all years, by one call: what candidates look like."""
         years = f"{min(self.per_year)}-{max(self.per_year)}"
         sample = {"sample": PER_PAGE, "seed": self.config.seed, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
-        yield from works_of(self.client.fetch(self.request(years, **sample), check_answer))
+        yield from works_in([self.client.fetch(self.request(years, **sample), check_answer)])
 
     def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Sample each year in proportion to its works, with another seed in every round."""
@@ -225,5 +224,4 @@ class Candidates:
                 seed = self.config.seed * 1_000_003 + round_
                 sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
                 requests.append(self.request(year, **sample))
-        for answer in self.client.fetch_all(requests, check_answer):
-            yield from works_of(answer)
+        yield from works_in(self.client.fetch_all(requests, check_answer))

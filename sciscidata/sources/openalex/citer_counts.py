@@ -14,7 +14,7 @@ import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
 import msgspec
 import polars as pl
@@ -24,7 +24,9 @@ from sciscidata.disruption.index import add_indices
 from sciscidata.errors import ApiError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
-from sciscidata.records.work_row import Work, parse_work, works_frame
+from sciscidata.records.ids import openalex_number
+from sciscidata.records.json_record import PlainRecord, read_record
+from sciscidata.records.work_columns import rows_of_records, works_of
 from sciscidata.schemas import WORKS
 
 Answer: TypeAlias = dict[str, Any]
@@ -93,10 +95,40 @@ def part_of(answer: Answer, name: str) -> list[Any]:
     return answer[name]
 
 
-def works_of(answer: Answer) -> Iterator[Work]:
-    """Parse the works of a list, like every other source."""
-    for record in part_of(answer, "results"):
-        yield parse_work(msgspec.json.encode(record))
+class Work(NamedTuple):
+    """A work of an answer: what its counts need, and its row."""
+
+    work_id: int
+    publication_year: int | None
+    cited_by_count: int | None
+    references: list[int]
+    row: tuple[Any, ...]  # of WORKS
+
+
+def works_in(answers: Iterable[Answer]) -> list[Work]:
+    """Read the works of lists, like every other source."""
+    rows = rows_of_records((0, record) for record in _records_in(answers)).rows
+    facts = (rows[name].to_list() for name in ("work_id", "publication_year", "cited_by_count", "references"))
+    return list(map(Work, *facts, works_of(rows).rows()))
+
+
+def _records_in(answers: Iterable[Answer]) -> Iterator[PlainRecord]:
+    for answer in answers:
+        for record in part_of(answer, "results"):
+            yield read_record(msgspec.json.encode(record))
+
+
+def _dated_citers(pages: Iterable[Answer]) -> Iterator[tuple[int, int, set[int]]]:
+    """Read the citers that have a year: number, year and references. Making rows of a few takes longer."""
+    for record in _records_in(pages):
+        if record.publication_year is not None:
+            references = (openalex_number(cited, "W") for cited in record.references)
+            yield record.work_id, record.publication_year, {number for number in references if number is not None}
+
+
+def works_frame(works: Iterable[Work]) -> pl.DataFrame:
+    """Make WORKS of works."""
+    return pl.DataFrame([work.row for work in works], schema=WORKS, orient="row")
 
 
 def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
@@ -171,9 +203,9 @@ def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) 
     """Compare the reference lists of listed citers with those of the focal work."""
     own = frozenset(references)
     shared: dict[int, tuple[int, int]] = {}
-    for citer in (citer for page in pages for citer in works_of(page)):
-        if citer.work_id != work_id and citer.publication_year is not None:
-            shared[citer.work_id] = (citer.publication_year, len(own.intersection(citer.references) - {citer.work_id}))
+    for citer, year, cited in _dated_citers(pages):
+        if citer != work_id:
+            shared[citer] = (year, len((own & cited) - {citer}))
     focal = Counter(year for year, _ in shared.values())
     both = Counter(year for year, n in shared.values() if n)
     return FocalCiters(focal, both, tuple(shared.values()))
@@ -193,10 +225,9 @@ def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozense
         if count > _PAGED:
             raise TooManyCitersError
         pages += yield [_list_request(text, page) for page in range(2, -(-count // PER_PAGE) + 1)]
-        for citer in (citer for page in pages for citer in works_of(page)):
-            fresh = citer.work_id not in leave_out and counted.isdisjoint(citer.references)
-            if fresh and citer.publication_year is not None:
-                year_of[citer.work_id] = citer.publication_year
+        for citer, year, cited in _dated_citers(pages):
+            if citer not in leave_out and counted.isdisjoint(cited):
+                year_of[citer] = year
     return Counter(year_of.values())
 
 
@@ -259,15 +290,13 @@ class ReferenceRecords:
         self._asked.update(ids)
         select = "id,publication_year,primary_location,referenced_works"
         requests = [_list_request(f"openalex:{chunk}", 1, select) for chunk in _chunks(ids)]
-        received: list[Work] = []
-        for answer in self.client.fetch_all(requests, check_answer):
-            for work in works_of(answer):
-                received.append(work)
-                if work.publication_year is not None and work.work_id in work.references:
-                    references = frozenset(work.references) - {work.work_id}
-                    self._self_citers[work.work_id] = (work.publication_year, references)
+        received = works_in(self.client.fetch_all(requests, check_answer)) if requests else []
+        for work in received:
+            if work.publication_year is not None and work.work_id in work.references:
+                references = frozenset(work.references) - {work.work_id}
+                self._self_citers[work.work_id] = (work.publication_year, references)
         if received:
-            self._frames.append(works_frame(received, REFERENCE_WORKS))
+            self._frames.append(works_frame(received).select(REFERENCE_WORKS.names()))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
         """Count by year the references that the API counts as citers only because they cite themselves.

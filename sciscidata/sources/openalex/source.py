@@ -28,7 +28,6 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
-from sciscidata.records.work_row import Work, rows_from_works
 from sciscidata.sampling.filter import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
 from sciscidata.sampling.split import draw_order, split_keys
@@ -41,6 +40,7 @@ from sciscidata.sources.openalex.citer_counts import (
     FocalCiters,
     ReferenceRecords,
     Window,
+    Work,
     Years,
     ask_citers,
     ask_reference_citers,
@@ -48,6 +48,7 @@ from sciscidata.sources.openalex.citer_counts import (
     count_calls,
     own_references,
     scores_of,
+    works_frame,
 )
 from sciscidata.terminal.progress import progress_bar
 
@@ -292,7 +293,7 @@ class _Pull:
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
         """Remove works that their own record makes ineligible, for example by a blank title."""
-        works, citations = rows_from_works([work for _, work in queue])
+        works, citations = _tables_of(work for _, work in queue)
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
         marked = mark_removals(join_candidates(works, scores, citations), own, window_years=self.cd.window_years)
@@ -349,7 +350,7 @@ class _Pull:
                 self.rows.append(self.window.row(work, focal, years))
         if self.novelty is not None:
             self.records.ask(reference for work in judged for reference in work.references)
-        self.frames.append(rows_from_works(judged))
+        self.frames.append(_tables_of(judged))
         if self._may_be_met():
             self._look()
         return waiting if self.demand.needs_novelty else []
@@ -471,6 +472,13 @@ class _Pull:
             "passed_over": dict(sorted(passed_over.items())),
         }
         return Pulled(*self._tables(texts=True, novelty=True), provenance, self.records.works())
+
+
+def _tables_of(works: Iterable[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Make WORKS and CITATIONS of works."""
+    listed = list(works)
+    citations = [(work.work_id, cited) for work in listed for cited in work.references]
+    return works_frame(listed), pl.DataFrame(citations, schema=CITATIONS, orient="row")
 
 
 def _shape(split: str, work: Work) -> _Shape:

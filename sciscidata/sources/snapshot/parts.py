@@ -31,7 +31,8 @@ from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.plain_text import clean_text
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
-from sciscidata.records.work_row import PARSER_VERSION
+from sciscidata.records.work_columns import PARSER_VERSION, citations_of
+from sciscidata.sources.record_files import count_new, later_change
 from sciscidata.sources.snapshot.downloads import Reach, downloaded
 from sciscidata.sources.snapshot.layout import Part
 from sciscidata.sources.snapshot.plausibility import Tally
@@ -187,32 +188,19 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
     tally = Tally(job.part.year)
     with _writers(scratch) as write:
         for batch in read_batches(job.part, advance, job.limits, include_xpac=job.include_xpac):
-            receipt.lines += len(batch)
+            receipt.lines += batch.n_records
             for number, error in batch.problems:
                 _note(job, receipt, number, error)
             rows = batch.rows if job.include_xpac else batch.rows.filter(~pl.col("is_xpac"))
             receipt.xpac_works += batch.rows.height - rows.height
-            ids = rows["work_id"].to_list()
-            if len(set(ids)) < len(ids) or not seen.isdisjoint(ids):
-                # A set's add returns None.
-                rows = rows.filter([not (id in seen or seen.add(id)) for id in ids])
-                receipt.duplicate_ids += len(ids) - rows.height
-            seen.update(ids)
-            rows = rows.with_columns(map(clean_text, TEXT))
-            citing = rows.select(citing_id="work_id", cited_id="references").filter(pl.col("cited_id").list.len() > 0)
-            citations = citing.explode("cited_id")
+            rows = count_new(receipt, rows, seen)
+            rows, citations = rows.with_columns(map(clean_text, TEXT)), citations_of(rows)
             write("works", rows.select(TABLES["works"].names()))
             write("texts", rows.select(TABLES["texts"].names()))
             write("citations", citations)
-            receipt.works += rows.height
             receipt.citations += citations.height
-            n_malformed = int(rows["malformed_references"].sum())
-            tally.add(rows, citations, n_malformed)
-            receipt.malformed_references += n_malformed
-            receipt.missing_values += int(rows["missing_values"].sum())
-            receipt.without_venue += rows["source_id"].null_count()
-            last_change: Any = rows["changed_on"].max()
-            receipt.data_date = max(filter(None, (receipt.data_date, last_change)), default=None)
+            tally.add(rows, citations, int(rows["malformed_references"].sum()))
+            receipt.data_date = later_change(receipt.data_date, rows)
     receipt.counts = tally.counts()
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import chain
-from operator import itemgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,56 +15,29 @@ import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_index
-from sciscidata.records.read_lines import (
-    DEFAULT_LIMITS,
-    Gap,
-    ReadLimits,
-    count_lines,
-    is_blank,
-    split_lines,
-    too_long,
-    whole_lines,
-)
+from sciscidata.records.json_record import PlainRecord, read_records
+from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits, too_long
 from sciscidata.records.work_columns import (
     LEAVES,
-    ROWS,
-    SPARE,
-    Problem,
+    NO_ROWS,
+    Batch,
     leaves_of_frame,
     merge_rows,
     rows_of_leaves,
-    rows_of_lines,
+    rows_of_records,
 )
-from sciscidata.sources.record_files import raw_chunks
+from sciscidata.sources.record_files import BATCH_BYTES, BATCH_WORKS, count_gap, in_batches, read_json_batches
 from sciscidata.sources.snapshot.layout import Part
-from sciscidata.storage.decompression import decompress_gzip
 
 Advance = Callable[[float], None]
-#: Works in memory together; also the row group of the written files.
-BATCH_WORKS = 4_096
-_BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
 _TEXT_BYTES = 64 << 20  # of rows that are converted to JSON together, which needs several times as much memory
-_BLOCK_BYTES = 8 << 20  # of lines that are read together: enough for calls to cost little
-_SHORT_LINE = 128
-_FEW_BYTES = 1 << 16
 
 # As paths of Parquet leaves, without the levels that only Parquet has.
 _LEAVES = {path.replace(".[]", "") for path in LEAVES}
 # A JSON record may lack any field, but a table without these columns would make them null for all works.
 _NEEDED = {"id", "publication_year", "referenced_works"}
-_NO_ROWS = pl.Schema({"row": pl.Int64(), **ROWS}).to_frame()
 _INDEX = "abstract_inverted_index"
 _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
-
-
-class Batch(NamedTuple):
-    """Works, and lines that are none, in the order of the file."""
-
-    rows: pl.DataFrame  # ROWS, and ``row``, the number of the line
-    problems: list[Problem]  # by number of the line
-
-    def __len__(self) -> int:
-        return self.rows.height + len(self.problems)
 
 
 def read_batches(
@@ -77,122 +49,12 @@ def read_batches(
     ``include_xpac``, works of the expansion corpus may lack their abstracts. A CorruptRecordError, whose message is
     only the reason, comes while reading. The file is damaged or cut off, or the gap without a work is too long.
     """
-    gap = Gap(limits)
-    read = _read_jsonl if part.edition == "jsonl" else _read_parquet
-    waiting: list[Batch] = []
-    read_before = 0
-    for chunk in read(Path(part.path), advance, limits, gap, include_xpac):
-        rest = chunk
-        while len(rest):
-            is_full = gap.n_read - read_before > _BATCH_BYTES
-            taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(map(len, waiting)))
-            waiting.append(taken)
-            if is_full or sum(map(len, waiting)) == BATCH_WORKS:
-                yield _join(waiting)
-                waiting, read_before = [], gap.n_read
-    if waiting:
-        yield _join(waiting)
-
-
-def _split(batch: Batch, n: int) -> tuple[Batch, Batch]:
-    """Cut a batch behind ``n`` records, or at its end."""
-    rows, problems = batch
-    if len(batch) <= n:
-        n_rows, n_problems = rows.height, len(problems)
-    elif not problems:
-        n_rows, n_problems = n, 0
+    gap, path = Gap(limits), Path(part.path)
+    if part.edition == "jsonl":
+        chunks = read_json_batches(path, advance, limits, gap, include_xpac=include_xpac, pages=False)
     else:
-        numbers = rows["row"].to_numpy(), np.array([number for number, _ in problems])
-        cut = np.sort(np.concatenate(numbers))[n]
-        n_rows, n_problems = (int(np.searchsorted(found, cut)) for found in numbers)
-    return Batch(rows[:n_rows], problems[:n_problems]), Batch(rows[n_rows:], problems[n_problems:])
-
-
-def _join(batches: list[Batch]) -> Batch:
-    return Batch(
-        pl.concat([batch.rows for batch in batches], rechunk=True),
-        [entry for batch in batches for entry in batch.problems],
-    )
-
-
-def _read_jsonl(
-    path: Path, advance: Advance | None, limits: ReadLimits, gap: Gap, include_xpac: bool
-) -> Iterator[Batch]:
-    number = 1
-    for block in line_blocks(path, advance, limits, gap, SPARE):
-        if isinstance(block, CorruptRecordError):
-            yield Batch(_NO_ROWS, [(number, block)])
-            number += 1
-            gap.add(0, 1)
-            continue
-        n_bytes, n_lines = len(block) - len(SPARE), count_lines(block) - 1
-        gap.n_read += n_bytes
-        has_work = False
-        if n_lines * _SHORT_LINE > max(n_bytes, _FEW_BYTES):
-            batches = _read_short_lines(block[:n_bytes])
-        else:
-            batches = iter([rows_of_lines(block, n_lines, include_xpac=include_xpac)])
-        for rows, problems in batches:
-            batch = Batch(
-                rows.with_columns(pl.col("row") + number), [(place + number, error) for place, error in problems]
-            )
-            yield batch
-            _count_gap(gap, batch)
-            has_work = has_work or rows.height > 0
-        if not has_work:
-            gap.add(n_bytes)
-        number += n_lines
-
-
-def _read_short_lines(block: bytes) -> Iterator[tuple[pl.DataFrame, list[Problem]]]:
-    """Read lines too short for records, of which there may be millions, a few at a time."""
-    number = 0
-    lines: dict[int, bytes] = {}
-    for piece in split_lines(block):
-        if is_blank(piece):
-            number += count_lines(piece)
-            continue
-        lines[number] = piece
-        number += 1
-        if len(lines) == BATCH_WORKS:
-            yield merge_rows(None, lines)
-            lines = {}
-    yield merge_rows(None, lines)
-
-
-def _count_gap(gap: Gap, batch: Batch, sizes: dict[int, int] | None = None) -> None:
-    """Count what lies between two works: lines, or if ``sizes`` are given the bytes of rows."""
-    numbers = [number for number, _ in batch.problems]
-    n_works = 0
-    for number, n_before in zip(numbers, np.searchsorted(batch.rows["row"].to_numpy(), numbers).tolist(), strict=True):
-        if n_before > n_works:
-            gap.clear()
-        n_works = n_before
-        gap.add(*((0, 1) if sizes is None else (sizes[number], 0)))
-    if batch.rows.height > n_works:
-        gap.clear()
-
-
-def line_blocks(
-    path: Path,
-    advance: Advance | None = None,
-    limits: ReadLimits = DEFAULT_LIMITS,
-    gap: Gap | None = None,
-    spare: bytes = b"",
-) -> Iterator[bytes | CorruptRecordError]:
-    """Read a gzip or plain file in blocks of whole lines, without the last line's end, with ``spare``.
-
-    For a line that is too long it yields a CorruptRecordError; ``gap`` counts its bytes. A damaged file raises one.
-    """
-
-    def read() -> Iterator[bytes]:
-        for chunk in raw_chunks(path):
-            if advance is not None:
-                advance(len(chunk))
-            yield chunk
-
-    pieces = decompress_gzip(read()) if path.suffix == ".gz" else read()
-    return whole_lines(pieces, limits, gap or Gap(limits), _BLOCK_BYTES, spare)
+        chunks = _read_parquet(path, advance, limits, gap, include_xpac)
+    return in_batches(chunks, gap)
 
 
 def _read_parquet(
@@ -217,7 +79,7 @@ def _read_parquet(
                 for rows, n_bytes in _bounded(batch):
                     gap.n_read += n_bytes
                     if len(rows) == 1 and n_bytes > limits.line_bytes:
-                        yield Batch(_NO_ROWS, [(number, too_long(limits, "record"))])
+                        yield Batch(NO_ROWS, [(number, too_long(limits, "record"))])
                         gap.add(n_bytes)
                     else:
                         plain = pa.schema([field.with_type(_plain_type(field.type)) for field in rows.schema])
@@ -235,31 +97,38 @@ def _rows_of_frame(
     frame: pl.DataFrame, number: int, limits: ReadLimits, gap: Gap, include_xpac: bool, n_bytes: int
 ) -> Iterator[Batch]:
     rows: pl.DataFrame | None = None
-    odd = frame.with_row_index("row")
+    is_odd = np.ones(frame.height, np.bool_)
     if n_bytes <= limits.line_bytes and (leaves := leaves_of_frame(frame)) is not None:
         rows = rows_of_leaves(leaves)
-        odd = odd.filter(rows["work_id"].is_null())
+        is_odd = rows["work_id"].is_null().to_numpy()
         if _INDEX in frame.columns:
             wanted = pl.lit(include_xpac) | ~rows["is_xpac"]
             rows = rows.with_columns(
                 frame.select(pl.when(wanted).then(decode_inverted_index(_INDEX)).alias("abstract")).to_series()
             )
-    odd_rows = odd.drop_in_place("row").to_list()
-    indexes: list[str | None] = [None] * len(odd_rows)
+    odd = frame.filter(is_odd)
+    indexes: list[str | None] = [None] * odd.height
     if _INDEX in odd.columns:
         # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
         indexes = odd.drop_in_place(_INDEX).to_list()
-    lines = dict(zip(odd_rows, odd.write_ndjson().encode().splitlines() if odd_rows else [], strict=True))
-    sizes = {place: len(lines[place]) + len(index or "") for place, index in zip(odd_rows, indexes, strict=True)}
-    found, problems = merge_rows(rows, lines, dict(zip(odd_rows, indexes, strict=True)))
-    long = [place for place, n in sizes.items() if n > limits.line_bytes]
-    if long:
-        found = found.filter(~pl.col("row").is_in(long))
-        problems = [(place, error) for place, error in problems if place not in long]
-        problems = sorted([*problems, *((place, too_long(limits, "record")) for place in long)], key=itemgetter(0))
-    batch = Batch(found.with_columns(pl.col("row") + number), [(place + number, error) for place, error in problems])
+    lines = odd.write_ndjson().encode().splitlines() if odd.height else []
+    sizes: dict[int, int] = {}
+
+    def read() -> Iterator[tuple[int, PlainRecord | CorruptRecordError]]:
+        for place, line, index in zip(np.flatnonzero(is_odd).tolist(), lines, indexes, strict=True):
+            sizes[place + number] = size = len(line) + len(index or "")
+            (record,) = read_records(line, pages=False)
+            if size > limits.line_bytes:
+                yield place, too_long(limits, "record")
+            else:
+                yield place, record if isinstance(record, CorruptRecordError) else record._replace(abstract_index=index)
+
+    batch = rows_of_records(read())
+    if rows is not None:
+        batch = merge_rows(rows, is_odd, batch)
+    batch = batch.moved(number)
     yield batch
-    _count_gap(gap, batch, {place + number: n for place, n in sizes.items()})
+    count_gap(gap, batch, sizes)
 
 
 def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: ANN401
@@ -284,7 +153,7 @@ def _plan(metadata: Any, columns: list[str]) -> tuple[list[str], int]:  # noqa: 
             for number, chunk in enumerate(chunks):
                 largest[number] += chunk.num_values * (chunk.total_uncompressed_size if is_text else column.length)
     most = max((size // max(group.num_rows, 1) for size, group in zip(largest, groups, strict=True)), default=0)
-    budget = _TEXT_BYTES if has_other else _BATCH_BYTES
+    budget = _TEXT_BYTES if has_other else BATCH_BYTES
     return repeating, max(1, min(BATCH_WORKS, budget // max(most, 1)))
 
 

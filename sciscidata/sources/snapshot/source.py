@@ -34,7 +34,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.options.checks import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
-from sciscidata.records.work_row import PARSER_VERSION
+from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
 from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
