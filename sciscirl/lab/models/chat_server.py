@@ -18,7 +18,7 @@ from sciscidata.remote.retries import keep_trying
 from sciscidata.remote.urls import check_address, show_address
 from sciscirl.envs.env import void
 from sciscirl.errors import SciSciRLError
-from sciscirl.evaluation.evaluate import OUT_OPTION, check_unused, fit_rules, read_asked, save_evaluation, state_target
+from sciscirl.evaluation.evaluate import OUT_OPTION, check_unused, fit_rules, read_asked, save_evaluation
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
 from sciscirl.runs.folder import locked_folder
@@ -70,7 +70,7 @@ async def evaluate_on_chat_server(
         answers = await _ask_all(client, f"{url}/chat/completions", asked, config.out / ANSWERS_FILE)
         rows = [_make_row(paper, rules, answers[paper.openalex_id]) for paper in papers]
         settings = {"model": preset.model, "chat_url": show_address(url, key), **sampling, "preset": preset.name}
-        settings |= describe_rules(preset.rules) | {"max_paper_tokens": None} | state_target(preset.rules)
+        settings |= describe_rules(preset.rules) | {"max_paper_tokens": None}
         settings |= {"answers": "sampled", "split": config.split or subject.eval_split, "n_papers": config.n_papers}
         return save_evaluation(pl.DataFrame(rows, prediction_schema(rules.target)), config, {**settings, **stated})
 
