@@ -13,12 +13,6 @@ NULL, TEXT, IRREGULAR = 0, 1, 2
 
 #: A shorter index was never cut off: 32,760 bytes shrink at most to a third when escapes go.
 LONG_INDEX_BYTES = 10_000
-#: A long word at many positions gives a text of the squared size. No abstract reaches these bounds.
-MOST_TIMES, MOST_MORE = 8, 1 << 16
-#: Behind the first missing word of a whole index, at most one in so many is missing.
-MOST_MISSING = 5
-LEAST_WORDS = 20  # a shorter beginning is not worth keeping
-
 _QUOTE, _BACKSLASH, _COMMA, _COLON = 0x22, 0x5C, 0x2C, 0x3A
 _OPEN_OBJECT, _CLOSE_OBJECT, _OPEN_LIST, _CLOSE_LIST = 0x7B, 0x7D, 0x5B, 0x5D
 _ZERO, _NINE, _SPACE = 0x30, 0x39, 0x20
@@ -32,8 +26,8 @@ def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
     Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path. They are
-    no plain index, or have a position beyond the row's length in bytes, or two words at one position. Long rows with
-    missing words go there too, since they may have been cut off.
+    no plain index, or have a position beyond the row's length in bytes, or two words at one position. So are texts that
+    are longer than their index, and long rows with missing words, which may have been cut off.
     """
     n_rows = len(starts)
     longest = total = 0
@@ -49,45 +43,20 @@ def decode_rows(data, starts, ends):
     used = 0
     out_offsets[0] = 0
     for row in range(n_rows):
-        status[row], last_slot, size, has_blank = _place_words(
-            data, starts[row], ends[row], slot_start, slot_length, unescaped
-        )
-        last_read = last_slot
-        if status[row] == TEXT and size > MOST_TIMES * (ends[row] - starts[row]) + MOST_MORE:
-            status[row] = NULL
-        is_long = ends[row] - starts[row] >= LONG_INDEX_BYTES
-        if status[row] == TEXT and is_long:
-            first, n_missing = _missing_words(slot_length, last_slot)
-            if n_missing * MOST_MISSING > last_slot + 1 - first:  # the index was cut off
-                last_read = first - 1
-                if has_blank:
-                    status[row] = IRREGULAR
-                elif first < LEAST_WORDS:
-                    status[row] = NULL
+        size_of_index = ends[row] - starts[row]
+        status[row], last_slot, size = _place_words(data, starts[row], ends[row], slot_start, slot_length, unescaped)
+        is_whole = size <= size_of_index
+        if size_of_index >= LONG_INDEX_BYTES:
+            for slot in range(last_slot + 1):
+                is_whole &= slot_length[slot] != 0
+        if status[row] == TEXT and not is_whole:
+            status[row] = IRREGULAR
         if status[row] == TEXT:
-            if used + size + WIDTH > len(out):
-                # A long word at many positions can outgrow its JSON, so no bound is known beforehand.
-                bigger = np.empty(2 * (used + size) + WIDTH, np.uint8)
-                for i in range(used):
-                    bigger[i] = out[i]
-                out = bigger
-            used = _read_out(data, unescaped, slot_start, slot_length, last_read, out, used)
+            used = _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used)
         for slot in range(last_slot + 1):
             slot_length[slot] = 0
         out_offsets[row + 1] = used
     return out[:used], out_offsets, status
-
-
-@kernel
-def _missing_words(slot_length, last_slot):
-    """Return the first empty slot, and how many are empty from there on."""
-    first = 0
-    while first <= last_slot and slot_length[first] != 0:
-        first += 1
-    missing = 0
-    for slot in range(first, last_slot + 1):
-        missing += slot_length[slot] == 0
-    return first, missing
 
 
 @njit(forceinline=True)
@@ -110,25 +79,21 @@ def _read_out(data, unescaped, slot_start, slot_length, last_slot, out, used):
 
 @kernel
 def _place_words(data, at, end, slot_start, slot_length, unescaped):
-    """Parse one row into the slots.
-
-    Return its status, its last slot, the size of its text, and if a word is blank.
-    """
+    """Parse one row into the slots; return its status, its last slot, and the size of its text."""
     limit = end - at
     last_slot = -1
     size = 0
-    has_blank = False
     scratch = 0
     at = _skip_spaces(data, at, end)
     if at >= end:
-        return NULL, last_slot, size, has_blank
+        return NULL, last_slot, size
     if data[at] != _OPEN_OBJECT:
-        return IRREGULAR, last_slot, size, has_blank
+        return IRREGULAR, last_slot, size
     at = _skip_spaces(data, at + 1, end)
     more = not (at < end and data[at] == _CLOSE_OBJECT)
     while more:
         if at >= end or data[at] != _QUOTE:
-            return IRREGULAR, last_slot, size, has_blank
+            return IRREGULAR, last_slot, size
         at += 1
         start = at
         at = _string_end(data, at, end)
@@ -138,16 +103,15 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
             start = -scratch - 1
             scratch += max(length, 0)
         if length < 0 or at >= end or data[at] != _QUOTE:
-            return IRREGULAR, last_slot, size, has_blank
+            return IRREGULAR, last_slot, size
         if (start >= 0 and _is_blank(data, start, length)) or (start < 0 and _is_blank(unescaped, -start - 1, length)):
             length = 0
-            has_blank = True
         at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _COLON:
-            return IRREGULAR, last_slot, size, has_blank
+            return IRREGULAR, last_slot, size
         at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _OPEN_LIST:
-            return IRREGULAR, last_slot, size, has_blank
+            return IRREGULAR, last_slot, size
         at = _skip_spaces(data, at + 1, end)
         more = not (at < end and data[at] == _CLOSE_LIST)
         while more:
@@ -158,10 +122,10 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
                 at += 1
             digits = at - first_digit
             if digits == 0 or digits > 9 or position >= limit or (digits > 1 and data[first_digit] == _ZERO):
-                return IRREGULAR, last_slot, size, has_blank
+                return IRREGULAR, last_slot, size
             if length > 0:
                 if slot_length[position] != 0:
-                    return IRREGULAR, last_slot, size, has_blank
+                    return IRREGULAR, last_slot, size
                 slot_start[position] = start
                 slot_length[position] = length
                 last_slot = max(last_slot, position)
@@ -171,14 +135,14 @@ def _place_words(data, at, end, slot_start, slot_length, unescaped):
             if more:
                 at = _skip_spaces(data, at + 1, end)
         if at >= end or data[at] != _CLOSE_LIST:
-            return IRREGULAR, last_slot, size, has_blank
+            return IRREGULAR, last_slot, size
         at = _skip_spaces(data, at + 1, end)
         more = at < end and data[at] == _COMMA
         if more:
             at = _skip_spaces(data, at + 1, end)
     if at >= end or data[at] != _CLOSE_OBJECT or _skip_spaces(data, at + 1, end) != end:
-        return IRREGULAR, last_slot, size, has_blank
-    return (TEXT if last_slot >= 0 else NULL), last_slot, size, has_blank
+        return IRREGULAR, last_slot, size
+    return (TEXT if last_slot >= 0 else NULL), last_slot, size
 
 
 @njit(forceinline=True)

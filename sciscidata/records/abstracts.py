@@ -22,6 +22,11 @@ from sciscidata._support.parallel import map_in_order
 from sciscidata.errors import SchemaMismatchError
 
 _MOST_BYTES = 16 << 20  # of one index: the loop takes 17 times as much memory
+#: A long word at many positions gives a text of the squared size. No abstract reaches these bounds.
+_MOST_TIMES, _MOST_MORE = 8, 1 << 16
+#: Behind the first missing word of a whole index, at most one in so many is missing.
+_MOST_MISSING = 5
+_LEAST_WORDS = 20  # a shorter beginning is not worth keeping
 _ENTRY = re.compile(r'\s*("(?:[^"\\\x00-\x1f]|\\.)*")\s*:\s*(\[[0-9,\s]*\])\s*(?:,|\}\s*$|$)')
 
 _BLOCK_ROWS = 4_096  # about ten megabytes of JSON: small enough that the allocator reuses its pages
@@ -103,7 +108,7 @@ def decode_spans(data: npt.NDArray[np.uint8], starts: Int64Array, ends: Int64Arr
 
 def _decode_exactly(index: str) -> str | None:
     """Decode any row, slowly, with the standard library's parser."""
-    from sciscidata.records._abstract_kernels import LONG_INDEX_BYTES, MOST_MORE, MOST_TIMES
+    from sciscidata.records._abstract_kernels import LONG_INDEX_BYTES
 
     is_long = len(index) > LONG_INDEX_BYTES // 4 and len(index.encode()) >= LONG_INDEX_BYTES
     is_broken = False
@@ -128,7 +133,7 @@ def _decode_exactly(index: str) -> str | None:
         if any(type(position) is not int or position < 0 for position in positions):
             return None
         placed.extend((position, word) for position in positions)
-    if sum(len(word) + 1 for _, word in placed) > MOST_TIMES * len(index) + MOST_MORE:
+    if sum(len(word) + 1 for _, word in placed) > _MOST_TIMES * len(index) + _MOST_MORE:
         return None
     placed.sort(key=lambda place: place[0])
     if is_long and placed:
@@ -156,16 +161,14 @@ def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[t
     A word stands in the index where it occurs first, so all words before the cut are whole. Behind it, a third or more
     are new words, hence missing (36 and 42 % in real records). Fewer are an oddity of the record (7 %).
     """
-    from sciscidata.records._abstract_kernels import LEAST_WORDS, MOST_MISSING
-
     positions = {position for position, _ in placed}
     last = placed[-1][0]
     gap = next((place for place in range(last) if place not in positions), last + 1)
     missing = last + 1 - gap - sum(position >= gap for position in positions)
-    if not is_broken and missing * MOST_MISSING <= last + 1 - gap:
+    if not is_broken and missing * _MOST_MISSING <= last + 1 - gap:
         return placed
     kept = [place for place in placed if place[0] < gap]
-    return kept if len(kept) >= LEAST_WORDS else []
+    return kept if len(kept) >= _LEAST_WORDS else []
 
 
 class _Pairs(list[tuple[str, Any]]):

@@ -29,11 +29,11 @@ from sciscidata.schemas import CITATIONS, DATES, WORKS
 PARSER_VERSION: Final = 6
 #: What a block of lines ends with for ``rows_of_lines``: a line end, and bytes that wide loads may read.
 SPARE: Final = b"\n" + bytes(64)
-#: The columns of WORKS and DATES, and what a source counts or makes citations of. Texts are not clean yet.
+#: The columns of WORKS, and what a source counts or makes dates and citations of. Texts are not clean yet.
 ROWS: Final = pl.Schema(
     WORKS
-    | DATES
     | {
+        "publication_date": pl.String(),
         "is_xpac": pl.Boolean(),  # in the expansion corpus, which the API leaves out by default
         "changed_on": pl.String(),  # the later of updated_date and created_date, YYYY-MM-DD
         "references": pl.List(pl.Int64()),
@@ -151,7 +151,6 @@ def _columns() -> list[pl.Expr]:
         "source_name": pl.when(of_source).then("source_name").otherwise("venue_name"),
         "work_type": pl.col("type"),
         "missing_values": pl.lit(0),
-        "publication_date": pl.col("publication_date").str.extract(_DATE, 0).str.to_date("%Y-%m-%d", strict=False),
         "changed_on": pl.max_horizontal(pl.col("updated_date", "created_date").str.extract(_DATE, 0)),
     }
     return [made.get(name, pl.col(name)).cast(dtype).alias(name) for name, dtype in ROWS.items()]
@@ -231,6 +230,8 @@ def rows_of_records(read: Iterable[tuple[int, PlainRecord | CorruptRecordError]]
         else:
             places.append(row)
             records.append(record)
+    if not records:  # as in most blocks; making rows of none takes as long as of a hundred
+        return Batch(NO_ROWS, problems)
     indexes = pl.Series("abstract", [record.abstract_index for record in records], dtype=pl.String)
     rows = rows_of_leaves(leaves_of_records(records)).with_columns(decode_inverted_indexes(indexes))
     return Batch(rows.insert_column(0, pl.Series("row", places, pl.Int64)), problems)
@@ -251,8 +252,10 @@ def citations_of(rows: pl.DataFrame) -> pl.DataFrame:
 
 
 def works_of(rows: pl.DataFrame, columns: Iterable[str] = tuple(WORKS)) -> pl.DataFrame:
-    """Make WORKS, or other ``columns``, of ROWS, with clean title and abstract."""
+    """Make WORKS, or other ``columns`` of WORKS and DATES, of ROWS, with clean title and abstract."""
     frame = rows.select(list(columns))
+    for name in DATES.keys() & frame.columns:
+        frame = frame.with_columns(pl.col(name).str.extract(_DATE, 0).str.to_date("%Y-%m-%d", strict=False))
     return frame.with_columns(clean_text(name) for name in ("title", "abstract") if name in frame.columns)
 
 
