@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import combinations, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -28,7 +27,6 @@ from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_lab
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
-    DATA_FILES,
     DOCUMENTS,
     MANIFEST,
     REMEDY,
@@ -369,7 +367,6 @@ _MARKS: Final[dict[str, Kind]] = {
 #: The same for the metadata of Parquet files.
 _KEYS: Final[dict[bytes, Kind]] = {SCORES_KEY: "scores", METADATA_KEY: "background"}
 _ARTICLES: Final = {"export": "an"}
-_LOOKED_AT: Final = 100
 _KINDS = "a release, a corpus, a graph, an export, a file of scores or a background"
 
 
@@ -399,11 +396,7 @@ def kind_of(path: str | Path) -> Kind:
         for mark, kind in _MARKS.items():
             if (path / mark).is_file():
                 return kind
-        if (path / "works").is_dir():
-            return "corpus"
-        if not any((path / name).is_file() for name in DATA_FILES):
-            _refuse_parquet_folder(path)
-        return "release"  # an unfinished one, or any other folder
+        return "corpus" if (path / "works").is_dir() else "release"  # or any other folder
     if not path.is_file():
         what = "is neither a file nor a folder" if path.exists() else "does not exist"
         msg = f"{path} {what}. Give the path of {_KINDS}."
@@ -412,12 +405,13 @@ def kind_of(path: str | Path) -> Kind:
     is_table = is_parquet(path)
     if is_table:
         try:
-            kind = _kind_of_table(path)
+            metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
         except (OSError, pa.ArrowException) as error:
             msg = f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. {again}"
             raise VerificationError(msg) from error
-        if kind is not None:
-            return kind
+        for key, kind in _KEYS.items():
+            if key in metadata:
+                return kind
     for folder in (path.parent, path.parent.parent):
         whole = next((kind for mark, kind in _MARKS.items() if (folder / mark).is_file()), None)
         if whole is not None:
@@ -427,27 +421,6 @@ def kind_of(path: str | Path) -> Kind:
         msg = f"{path} is no Parquet file. Give the path of {_KINDS}."
         raise InputNotFoundError(msg)
     msg = f"{path} is a Parquet file, but says neither that it holds scores nor that it is a background. {again}"
-    raise InputNotFoundError(msg)
-
-
-def _kind_of_table(path: Path) -> Kind | None:
-    metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
-    return next((kind for key, kind in _KEYS.items() if key in metadata), None)
-
-
-def _refuse_parquet_folder(folder: Path) -> None:
-    """Refuse a folder of Parquet files that is not ours, and say which path to give."""
-    tables = sorted(path for path in folder.glob("*.parquet") if path.is_file() and is_parquet(path))
-    if not tables:
-        return
-    ours: list[Path] = []
-    for path in tables[:_LOOKED_AT]:
-        with suppress(OSError, pa.ArrowException):
-            ours += [path] if _kind_of_table(path) else []
-    many = f"{len(tables)} Parquet files" if len(tables) > 1 else "a Parquet file"
-    needed = f"one of them, for example {ours[0]}" if ours else _KINDS
-    told = f"{'' if ours else 'None is of this package. '}Give the path of {needed}."
-    msg = f"{folder} is a folder with {many}, and no release, corpus, graph or export. {told}"
     raise InputNotFoundError(msg)
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import polars as pl
 import pytest
 
 from sciscidata.config import BuildConfig
 from sciscidata.errors import InputNotFoundError
 from sciscidata.pipeline import build
-from sciscidata.release.verify import kind_of, verify
+from sciscidata.release.verify import verify
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.sources.synthetic.source import SyntheticConfig
 
@@ -28,20 +27,6 @@ def test_a_file_of_a_release_leads_to_its_folder(release, name):
     assert str(caught.value) == f"{release / name} is a file of a release. Give the path of the folder: {release}."
 
 
-def test_a_folder_of_parquet_files_is_told_apart(release, tmp_path):
-    frame = pl.DataFrame({"a": [1]})
-    frame.write_parquet(tmp_path / "b.parquet")
-    with pytest.raises(
-        InputNotFoundError, match=r"folder with a Parquet file, and no release.*None is of this package"
-    ):
-        kind_of(tmp_path)
-    frame.write_parquet(tmp_path / "a.parquet", metadata={"sciscidata_scores": "{}"})
-    with pytest.raises(InputNotFoundError, match="folder with 2 Parquet files"):
-        kind_of(tmp_path)
-    (tmp_path / "train.parquet").touch()
-    assert kind_of(tmp_path) == "release"  # an unfinished one
-
-
 def test_files_of_a_corpus_lead_to_its_folder(tmp_path):
     from sciscidata.stages import ingest
 
@@ -53,14 +38,3 @@ def test_files_of_a_corpus_lead_to_its_folder(tmp_path):
         ):
             verify(file)
     assert verify(tmp_path / "corpus").kind == "corpus"
-
-
-def test_a_folder_of_scores_names_one_of_them(tmp_path):
-    from sciscidata.stages import ingest, write_cd_index
-
-    ingest(SyntheticConfig(n_works=500), tmp_path / "corpus", cache_dir=tmp_path / "cache")
-    (tmp_path / "scores").mkdir()
-    write_cd_index(tmp_path / "corpus", tmp_path / "scores" / "cd.parquet", cache_dir=tmp_path / "cache")
-    with pytest.raises(InputNotFoundError, match=r"Give the path of one of them, for example .*scores/cd\.parquet"):
-        verify(tmp_path / "scores")
-    assert kind_of(tmp_path / "scores" / "cd.parquet") == "scores"
