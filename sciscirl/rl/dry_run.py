@@ -18,7 +18,7 @@ from sciscirl.options import Run, TrainOptions
 from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.chat_format import dry_run, say_estimate
 from sciscirl.runs.folder import plan_run
-from sciscirl.runs.prices import PRICES_DATE, estimate_usage
+from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import list_labels
@@ -59,15 +59,12 @@ def render_plan(
     if preset.adversarial is not None:
         n_turns = 2
         prompt_tokens += prompt_tokens + preset.max_tokens + load_part("count_second_turn")(rules, renderer)
-    usage = estimate_usage(
-        prompt_tokens=prompt_tokens,
-        max_tokens=preset.max_tokens * n_turns,
-        n_steps=n_steps,
-        batch_size=preset.batch_size,
-        group_size=preset.group_size,
-        n_evaluations=n_evaluations,
-        n_test=n_test,
-        n_spares=preset.dynamic_sampling,
+    n_trained = n_steps * preset.batch_size * preset.group_size
+    n_answers = n_trained * (1 + preset.dynamic_sampling) + n_evaluations * n_test
+    usage = Usage(
+        prefill=round(n_answers * prompt_tokens),
+        sample=n_answers * preset.max_tokens * n_turns,
+        train=round(n_trained * (prompt_tokens + preset.max_tokens * n_turns)),
     )
     dollars = usage.dollars(preset.model)
     cost = f"${dollars:.2f} (list prices of {PRICES_DATE})" if dollars is not None else "no list price known"

@@ -73,34 +73,3 @@ def count_tokens(row: Mapping[str, Any]) -> Usage:
         for name in ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
     )
     return Usage(prefill=shown, sample=said, train=shown + said + learned)
-
-
-def estimate_usage(
-    *,
-    prompt_tokens: float,
-    max_tokens: int,
-    n_steps: int,
-    batch_size: int,
-    group_size: int,
-    n_evaluations: int,
-    n_test: int,
-    n_spares: int = 0,
-) -> Usage:
-    """Estimate the tokens of a run from above, with prompts of average length.
-
-    ``n_test`` counts the answers of one evaluation. ``n_spares`` is how often a group may be sampled again; only its
-    last answers are trained on.
-
-    Example:
-        >>> estimate_usage(
-        ...     prompt_tokens=600, max_tokens=64, n_steps=250, batch_size=16, group_size=2, n_evaluations=6, n_test=500
-        ... )
-        Usage(prefill=6600000, sample=704000, train=5312000)
-    """
-    n_rollouts = n_steps * batch_size * group_size
-    n_answers = n_rollouts * (1 + n_spares) + n_evaluations * n_test
-    return Usage(
-        prefill=round(n_answers * prompt_tokens),
-        sample=n_answers * max_tokens,
-        train=round(n_rollouts * (prompt_tokens + max_tokens)),
-    )

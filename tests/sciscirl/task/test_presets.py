@@ -7,7 +7,7 @@ import pytest
 
 from sciscirl.errors import RewardError, SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS, describe, find_preset, recall_preset, render_presets
-from sciscirl.runs.prices import PRICES, estimate_usage
+from sciscirl.runs.prices import PRICES, Usage
 from sciscirl.task.papers import Gold, Paper, PaperView
 from sciscirl.task.rewards import REWARDS
 from sciscirl.task.rules import TaskRules
@@ -115,19 +115,9 @@ def test_an_unknown_preset_is_answered_with_the_known_ones():
         find_preset("exp6x")
 
 
-def test_an_estimate_counts_every_answer_once():
-    usage = estimate_usage(
-        prompt_tokens=100, max_tokens=10, n_steps=3, batch_size=4, group_size=2, n_evaluations=2, n_test=5
-    )
-    assert (usage.prefill, usage.sample, usage.train) == (34 * 100, 34 * 10, 24 * 110)
-    price = PRICES["Qwen/Qwen3-8B"]
+def test_dollars_are_those_of_the_price_list_and_none_is_made_up():
+    usage, price = Usage(prefill=3400, sample=340, train=2640), PRICES["Qwen/Qwen3-8B"]
     expected = (3400 * price.prefill + 340 * price.sample + 2640 * price.train) / 1e6
     assert usage.dollars("Qwen/Qwen3-8B") == pytest.approx(expected)
-
-
-def test_no_price_is_made_up():
-    usage = estimate_usage(
-        prompt_tokens=1, max_tokens=1, n_steps=1, batch_size=1, group_size=1, n_evaluations=0, n_test=0
-    )
     assert usage.dollars(HISTORICAL_MODEL) is None
     assert usage.dollars("openai/gpt-oss-20b") is None  # no price for training is listed
