@@ -19,17 +19,17 @@ from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_e
 from sciscirl.lab.adversarial.metrics import PARTS, flip_metrics, make_adversarial_prediction
 from sciscirl.lab.adversarial.opponents import (
     MAX_TOKENS,
+    ModelCompleter,
     RuleBasedChallenger,
     Seen,
     ask_challenger,
     ask_judge,
-    make_completer,
     render_request,
 )
 from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode, Reasoning, judge_by_rubric, score_episode
 from sciscirl.metrics.predictions import INVALID
 from sciscirl.presets import Preset
-from sciscirl.task.adversarial_rules import AdversarialRules
+from sciscirl.task.adversarial_rules import BY_RULES, AdversarialRules
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, PaperView, TargetName
 from sciscirl.task.prompts import escape_markup, render_question
@@ -214,8 +214,10 @@ def make_opponents(
     rules: AdversarialRules, model: str, renderer_name: str | None, base_url: str | None = None
 ) -> Opponents:
     """Make the challenger and the judge. One that is ``model`` itself has its chat format, ``renderer_name``."""
-    challenger, judge = (
-        None if who is None else make_completer(who, model=model, renderer_name=renderer_name, base_url=base_url)
-        for who in (rules.challenger, rules.judge)
-    )
-    return Opponents(rules, challenger or RuleBasedChallenger(), judge)
+
+    def make(who: str) -> MessageCompleter:
+        if who == BY_RULES:
+            return RuleBasedChallenger()
+        return ModelCompleter(who, renderer_name=renderer_name if who == model else None, base_url=base_url)
+
+    return Opponents(rules, make(rules.challenger), None if rules.judge is None else make(rules.judge))

@@ -19,7 +19,6 @@ from tinker_cookbook.renderers import Message, get_text_content
 from sciscirl.lab.adversarial.rewards import N_STEPS, Episode
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.server_checks import find_server
-from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import read_json
 from sciscirl.task.papers import TARGETS, VOCABULARIES, PaperView, TargetName
 from sciscirl.task.prompts import MEANING, escape_markup, render_record
@@ -142,20 +141,10 @@ def _quote(record: dict[str, Any], key: bytes) -> str:
 class ModelCompleter(MessageCompleter):
     """A base model on a Tinker server, not trained. Pickles: it connects when it is first used."""
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        renderer_name: str | None = None,
-        base_url: str | None = None,
-        max_tokens: int = MAX_TOKENS,
-        temperature: float = 1.0,
-    ) -> None:
+    def __init__(self, model: str, *, renderer_name: str | None = None, base_url: str | None = None) -> None:
         self.model = model
         self.renderer_name = renderer_name or choose_renderer(model)
         self.base_url = base_url
-        self.max_tokens = max_tokens
-        self.temperature = temperature
         self._inner: TinkerMessageCompleter | None = None
 
     async def __call__(self, messages: list[Message]) -> Message:
@@ -165,9 +154,7 @@ class ModelCompleter(MessageCompleter):
             service = tinker.ServiceClient(base_url=find_server(self.base_url))
             client = service.create_sampling_client(base_model=self.model).result()
             renderer = make_renderer(self.model, self.renderer_name)
-            self._inner = TinkerMessageCompleter(
-                client, renderer, max_tokens=self.max_tokens, temperature=self.temperature
-            )
+            self._inner = TinkerMessageCompleter(client, renderer, max_tokens=MAX_TOKENS, temperature=1.0)
         try:
             return await self._inner(messages)
         except RendererError:  # several ends in one answer
@@ -176,15 +163,6 @@ class ModelCompleter(MessageCompleter):
     def __getstate__(self) -> dict[str, Any]:
         """Leave the connection behind."""
         return self.__dict__ | {"_inner": None}
-
-
-def make_completer(
-    who: str, *, model: str | None = None, renderer_name: str | None = None, base_url: str | None = None
-) -> MessageCompleter:
-    """Make a challenger or judge from its name: ``"rules"`` or a base model. Arguments as ``make_opponents``."""
-    if who == BY_RULES:
-        return RuleBasedChallenger()
-    return ModelCompleter(who, renderer_name=renderer_name if who == model else None, base_url=base_url)
 
 
 _JUDGE_TASK: Final = """\

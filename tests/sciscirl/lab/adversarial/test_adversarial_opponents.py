@@ -255,7 +255,7 @@ def test_a_model_is_connected_once_when_it_is_first_asked_and_pickles_without_it
             return type("Future", (), {"result": lambda _: Client()})()
 
     monkeypatch.setattr(tinker, "ServiceClient", Service)
-    completer = ModelCompleter(toy_model, renderer_name=RENDERER, base_url="https://a", max_tokens=9, temperature=0.5)
+    completer = ModelCompleter(toy_model, renderer_name=RENDERER, base_url="https://a")
     assert made == []
     seen = Seen(VIEW, say_both(LABELS[0]), "joint")
 
@@ -266,8 +266,8 @@ def test_a_model_is_connected_once_when_it_is_first_asked_and_pickles_without_it
     assert made[:2] == ["https://a", toy_model]
     [(prompt, params), _] = made[2:]
     assert "What is your objection?" in prompt
-    assert (params.max_tokens, params.temperature) == (9, 0.5)
+    assert (params.max_tokens, params.temperature) == (256, 1.0)
     copy = pickle.loads(pickle.dumps(completer))
     assert copy._inner is None
-    assert (copy.model, copy.max_tokens) == (toy_model, 9)
+    assert copy.model == toy_model
     assert asyncio.run(ask_challenger(copy, seen)) == "Surely not."
