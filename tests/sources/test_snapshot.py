@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -42,9 +41,7 @@ from sciscidata.errors import (
     StorageError,
 )
 from sciscidata.records.abstracts import decode_inverted_indexes
-from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap
 from sciscidata.schemas import CITATIONS, WORKS
-from sciscidata.sources import record_files
 from sciscidata.sources.snapshot import source as snapshot
 from sciscidata.sources.snapshot.layout import find_layout
 from sciscidata.sources.snapshot.source import SnapshotConfig, find_removals, ingest_snapshot, read_deleted_ids
@@ -415,28 +412,6 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(tmp_path
 def test_impossible_options_are_refused(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         SnapshotConfig(**{"folder": "x"} | options)
-
-
-@given(st.lists(st.binary(max_size=40).map(lambda line: line.replace(b"\n", b"")), max_size=30), st.integers(1, 5))
-@settings(max_examples=25)
-def test_blocks_of_lines_are_the_lines(lines, n_members):
-    text = b"\n".join(lines)
-    cuts = [len(text) * place // n_members for place in range(n_members + 1)]
-    members = [text[low:high] for low, high in pairwise(cuts)]
-    with tempfile.TemporaryDirectory() as home:
-        path = Path(home, "part_0000.gz")
-        path.write_bytes(b"".join(map(gzip.compress, members)))
-        read = record_files.read_blocks(path, None, DEFAULT_LIMITS, Gap(), pages=False)
-        blocks = [line for _, block, _ in read for line in block.split(b"\n")]
-    assert [line for line in blocks if line] == [line for line in lines if line]
-
-
-@pytest.mark.parametrize("size", [2, 7, 30, 100])
-def test_zeros_after_a_member_are_skipped_for_any_size_of_reads(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(record_files, "_CHUNK_BYTES", size)
-    path = tmp_path / "part_0000.gz"
-    path.write_bytes(gzip.compress(b"1\n2\n") + bytes(9) + gzip.compress(b"3") + bytes(50))
-    assert b"".join(record_files.decompressed_chunks(path)).split() == [b"1", b"2", b"3"]
 
 
 def long_index(n_words, n_common=200):
