@@ -198,7 +198,10 @@ def read_facts(folder: Path) -> dict[str, Any]:
     start = sections.get("begun_from") or {"path": ""}
     is_whole = all(isinstance(sections.get(name), dict) for name in ("settings", "release"))
     if not is_whole or not isinstance(start, dict) or not isinstance(start.get("path"), str):
-        msg = f"{path} is damaged: it does not say what was run. Put back the file as it was, or name another run."
+        msg = (
+            f"{path} is damaged: it does not say what was run. Put back the file as it was, or choose another folder; "
+            f"the weights of a run are those that {CHECKPOINTS_FILE} names."
+        )
         raise RunFolderError(msg)
     return sections
 

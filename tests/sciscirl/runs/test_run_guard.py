@@ -182,7 +182,7 @@ def test_a_run_that_does_not_say_what_it_was_is_not_gone_on_with(run, toy_slice,
     with pytest.raises(ChangedFileError, match=r"run\.json differs from what was written"):
         begin_run(run, toy_slice, {}, resume=True)
     (run / SUMS).unlink()  # as in a run of an older version
-    with pytest.raises(SciSciRLError, match=r"run\.json is damaged.*choose another log_path.*checkpoints\.jsonl"):
+    with pytest.raises(SciSciRLError, match=r"run\.json is damaged.*choose another folder.*checkpoints\.jsonl"):
         begin_run(run, toy_slice, {}, resume=True)
     assert (run / "run.json").read_bytes() == content
 

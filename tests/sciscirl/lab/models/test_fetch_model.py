@@ -101,7 +101,7 @@ def test_a_list_of_more_entries_than_any_model_has_is_refused_before_it_takes_me
 
 
 def test_a_chat_template_that_never_ends_is_stopped(made, tmp_path, monkeypatch):
-    monkeypatch.setattr("sciscirl.runs.chat_format._TEMPLATE_S", 0.2)
+    monkeypatch.setattr("sciscirl.lab.models.chat_template._TEMPLATE_S", 0.2)
     model = shutil.copytree(made[1], tmp_path / "model")
     loops = "".join(f"{{% for {name} in range(9999) %}}" for name in "abcd") + "{% endfor %}" * 4
     tokenizer = load_tokenizer(str(model))
