@@ -30,10 +30,10 @@ SHOW = 'sciscirl() { printf "%q " "$@"; echo; }\n'
 def test_the_recipe_gives_the_ladder_and_a_second_time_repeats_nothing(random_model, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     make_slice(tmp_path / "slices/example", ceiling={"accuracy": 0.9, "macro_f1": 0.9, "works": 9})
-    _, model, ladder, *_ = [
+    _, model, ladder, _ = [
         block.code for block in blocks_of(REPOSITORY / "docs/rl/benchmark.md") if block.language == "bash"
     ]
-    local = "\n".join(model.splitlines()[:3]).replace("smollm2", str(random_model))
+    local = "\n".join(model.splitlines()[:4]).replace("smollm2", str(random_model))
 
     def list_commands() -> list[list[str]]:
         typed = subprocess.run(
