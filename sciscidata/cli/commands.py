@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Stands for the sections of all sources that can be written as a corpus on disk.
 _INGESTED: Final = "ingested"
-_SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
+_SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--exports", "--sciscinet", "--snapshot")
 _SCORES_OUT: Final = "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://"
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
