@@ -33,6 +33,8 @@ from .sampling.split import SplitConfig as SplitConfig
 from .sampling.split import draw_split as draw_split
 from .sources.example.source import ExampleConfig as ExampleConfig
 from .sources.example.source import scan_example as scan_example
+from .sources.exports.source import ExportsConfig as ExportsConfig
+from .sources.exports.source import scan_exports as scan_exports
 from .sources.labelled import LabelledConfig as LabelledConfig
 from .sources.openalex.candidates import OpenAlexConfig as OpenAlexConfig
 from .sources.records import RecordsConfig as RecordsConfig

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 #: Stands for the sections of all sources that can be written as a corpus on disk.
 _INGESTED: Final = "ingested"
-_SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--sciscinet", "--snapshot")
+_SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--exports", "--sciscinet", "--snapshot")
 #: What commands have in common that score a corpus.
 _SCORES: Final[dict[str, Any]] = {
     **{"takes": "CORPUS", "cache": "CORPUS/cache", "to_store": True, "has_engine": True},

@@ -45,6 +45,7 @@ _SHORT: Final = ("", "records", "cd", "thresholds", "eligibility", "split")
 #: Flags that would have the name of another option.
 _OTHER_FLAGS: Final = {
     ("labelled", "inputs"): "--labelled",
+    ("exports", "files"): "--exports",
     ("labelled", "missing"): "--labelled-missing",
     ("eligibility", "fields"): "--only-field",
     ("eligibility", "venues"): "--only-venue",
@@ -68,9 +69,9 @@ _NAMES: Final = [
 def name_flag(section: str, name: str, hint: Hint) -> str:
     """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
 
-    ``--labelled`` names labelled files, because ``--input`` names records; ``--only-field`` and ``--only-venue`` are
-    filters, because ``--field`` and ``--venue`` name columns. Flags of an own
-    label begin with ``--label``.
+    ``--labelled`` and ``--exports`` name their files, because ``--input`` names records. ``--only-field`` and
+    ``--only-venue`` are filters, because ``--field`` and ``--venue`` name columns. Flags of an own label begin with
+    ``--label``.
     """
     if (section, name) in _OTHER_FLAGS:
         return _OTHER_FLAGS[section, name]

@@ -45,6 +45,7 @@ SOURCE_NAMES: Final[Mapping[str, str]] = {
     "snapshot": "the OpenAlex snapshot",
     "sciscinet": "SciSciNet",
     "tables": "tables",
+    "exports": "exports of Web of Science or Scopus",
 }
 #: The repository of the code has no fixed address, so the name stands for it.
 _MAKER: Final = "The sciscidata authors"

@@ -12,6 +12,7 @@ from sciscidata.schemas import Corpus
 from sciscidata.sources.corpora import measure_corpus, open_corpus, open_frames
 from sciscidata.sources.dry_run import ToAsk, ToRead, name_only
 from sciscidata.sources.example.source import ExampleConfig, measure_example, open_example
+from sciscidata.sources.exports.source import ExportsConfig, measure_exports, open_exports
 from sciscidata.sources.labelled import LabelledConfig, measure_labelled, open_labelled
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.openalex.open import measure_openalex, open_openalex
@@ -27,6 +28,7 @@ SourceConfig = (
     ExampleConfig
     | RecordsConfig
     | TablesConfig
+    | ExportsConfig
     | SyntheticConfig
     | OpenAlexConfig
     | SciSciNetConfig
@@ -98,6 +100,7 @@ SOURCES: Final = (
     Source(ExampleConfig, open_example, measure_example, split=SplitConfig(n_train=120, n_test=30)),
     Source(RecordsConfig, open_records, measure_records),
     Source(TablesConfig, open_tables, measure_tables, ingest=write_tables),
+    Source(ExportsConfig, open_exports, measure_exports),
     Source(SyntheticConfig, open_synthetic, measure_synthetic),
     Source(
         OpenAlexConfig,

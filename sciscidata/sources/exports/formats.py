@@ -1,0 +1,154 @@
+"""Read the files that Web of Science and Scopus export: tagged text, RIS, BibTeX, CSV and tab-delimited text.
+
+A pattern per format reads them: rispy and bibtexparser know neither the cited references of Scopus nor all formats.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Final
+
+import polars as pl
+
+from sciscidata.errors import CorruptRecordError, EmptyInputError, SchemaMismatchError
+from sciscidata.storage.small_files import name_encoding
+
+#: The names of each role in all formats: tags of Web of Science and RIS, columns of Scopus, fields of BibTeX. The first
+#: that is there counts. Only SP means two things: in Web of Science, a sponsor.
+_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
+    "id": ("UT", "AN", "EID", "unique-id", "eid"),
+    "doi": ("DI", "DO", "DOI", "doi"),
+    "title": ("TI", "T1", "Title", "title"),
+    "abstract": ("AB", "N2", "Abstract", "abstract"),
+    "author": ("AU", "A1", "CA", "Authors", "author"),
+    "year": ("PY", "Y1", "EY", "Year", "year"),
+    "source_name": ("SO", "T2", "JO", "JF", "Source title", "journal", "booktitle"),
+    "volume": ("VL", "Volume", "volume"),
+    "page": ("BP", "AR", "SP", "C7", "Page start", "Art. No.", "pages", "article-number", "art_number"),
+    "work_type": ("DT", "M3", "Document Type", "type", "document_type"),
+    "language": ("LA", "Language of Original Document", "language"),
+    "cited_by_count": ("TC", "Cited by", "times-cited"),
+    "primary_field": ("WC", "web-of-science-categories", "research-areas"),
+    "concepts": ("DE", "KW", "Author Keywords", "author_keywords", "keywords"),
+    "references": ("CR", "References", "cited-references", "references"),
+}
+ROLES: Final = pl.Schema(dict.fromkeys(_NAMES, pl.String()))
+#: Where the references stand one on a line; elsewhere a semicolon and a blank part them.
+_BY_LINE: Final = ("CR", "cited-references")
+_END: Final = re.compile(r"^ER(?:  -.*)?\s*$", re.M)
+_TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n   .*)*)", re.M)
+_RIS_TAG: Final = re.compile(r"^([A-Z][A-Z0-9])  - ?(.*(?:\n(?![A-Z][A-Z0-9]  -).*)*)", re.M)
+_ENTRY: Final = re.compile(r"^\s*@(\w+)\s*\{\s*([^,\s]*)\s*,", re.M)
+_FIELD: Final = re.compile(r"^\s*([A-Za-z][\w-]*)\s*=\s*(?=[{\"\w])", re.M)
+_HOW: Final = (
+    "Export from Web of Science as plain text, tab-delimited text or BibTeX, or from Scopus as CSV, RIS or BibTeX. "
+    "Other tables are read by TablesConfig.works."
+)
+
+
+def read_export(path: Path) -> pl.DataFrame:
+    """Read one file into rows of ROLES, all text; values of several lines keep their line ends.
+
+    Raises:
+        EmptyInputError: it is empty, or holds no record.
+        CorruptRecordError: it is no text in UTF-8 or UTF-16, or a table that cannot be read.
+        SchemaMismatchError: it is another kind of file.
+    """
+    text = _read_text(path)
+    head = text[:10_000]
+    kinds: tuple[tuple[str, Callable[[str], Iterator[Mapping[str, str]]]], ...] = (
+        (r"^PT [A-Z]\s*$", _tagged),
+        (r"^TY  -", _ris),
+        (_ENTRY.pattern, _bibtex),
+        (r"\A(?=.*\t).*\bUT\b", lambda text: _table(text, path, "\t")),
+        (r"\A.*\b(?:EID|Source title|Author full names)\b", lambda text: _table(text, path, ",")),
+    )
+    read = next((reader for pattern, reader in kinds if re.search(pattern, head, re.M)), None)
+    if text.strip() and read is None:
+        msg = f"{path} is no export of Web of Science or Scopus; it begins with {head.strip()[:60]!r}. {_HOW}"
+        raise SchemaMismatchError(msg)
+    rows = [_row(record) for record in read(text)] if read else []
+    if not rows:
+        msg = f"{path} holds no record. {_HOW}"
+        raise EmptyInputError(msg)
+    return pl.DataFrame(rows, ROLES, orient="row")
+
+
+def _read_text(path: Path) -> str:
+    content = path.read_bytes()
+    encoding = name_encoding(content[:256]).lower() or "utf-8-sig"
+    try:
+        text = content.decode(encoding)
+    except UnicodeDecodeError as error:
+        msg = f"{path} is no text in UTF-8 or UTF-16. Choose UTF-8 when you export, or convert it: iconv -t UTF-8."
+        raise CorruptRecordError(msg) from error
+    return text.removeprefix("\ufeff").replace("\r\n", "\n")
+
+
+def _row(record: Mapping[str, str]) -> list[str | None]:
+    values: dict[str, str | None] = {}
+    for role, names in _NAMES.items():
+        name = next((name for name in names if record.get(name)), "")
+        value = record.get(name)
+        if value and role in ("references", "concepts") and name not in _BY_LINE:
+            value = re.sub(r";\s+", "\n", value)
+        values[role] = value
+    notes = record.get("N1") or record.get("note") or ""  # of Scopus, where RIS and BibTeX have no field
+    if not values["references"] and (found := re.search(r"^References: ([\s\S]*?)(?=\n[A-Z][\w ]+: |\Z)", notes, re.M)):
+        values["references"] = re.sub(r";\s+", "\n", found[1])
+    if not values["cited_by_count"] and (found := re.search(r"\bcited by\s*:?\s*([0-9]+)", notes, re.I)):
+        values["cited_by_count"] = found[1]
+    if not values["id"]:
+        eid = re.search(r"\beid=(2-s2\.0-[0-9]+)", record.get("UR") or record.get("url") or "")
+        title = f"{values['title']} ({values['year']})" if values["title"] else None
+        values["id"] = eid[1] if eid else values["doi"] or record.get("key") or title
+    return [*values.values()]
+
+
+def _tagged(text: str) -> Iterator[Mapping[str, str]]:
+    for record in _END.split(text):
+        fields = dict(_TAG.findall(record))
+        if "PT" in fields:
+            yield {tag: value.replace("\n   ", "\n") for tag, value in fields.items()}
+
+
+def _ris(text: str) -> Iterator[Mapping[str, str]]:
+    for record in _END.split(text):
+        fields: dict[str, str] = {}
+        for tag, value in _RIS_TAG.findall(record):
+            fields[tag] = f"{fields[tag]}\n{value.strip()}" if tag in fields else value.strip()
+        if "TY" in fields:
+            yield fields
+
+
+def _bibtex(text: str) -> Iterator[Mapping[str, str]]:
+    _, *parts = _ENTRY.split(text)
+    for kind, key, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
+        if kind.lower() in ("comment", "preamble", "string"):
+            continue
+        _, *fields = _FIELD.split(body)
+        record = {
+            name.lower(): re.sub(r"[{}]|\\(?=[&%$#_{}])", "", value.strip().rstrip(',}" \n\t').lstrip('{"'))
+            for name, value in zip(fields[::2], fields[1::2], strict=True)
+        }
+        yield {"key": key} | record
+
+
+def _table(text: str, path: Path, separator: str) -> Iterator[Mapping[str, str]]:
+    try:
+        table = pl.read_csv(
+            io.BytesIO(text.encode()),
+            separator=separator,
+            infer_schema=False,
+            quote_char='"' if separator == "," else None,
+            truncate_ragged_lines=separator == "\t",  # rows end with one tab more than the first
+        )
+    except pl.exceptions.PolarsError as error:
+        msg = f"{path}: {str(error).splitlines()[0].rstrip('.')}. Export it again; a program may have changed it."
+        raise CorruptRecordError(msg) from error
+    if separator == "\t" and "CR" in table.columns:
+        table = table.with_columns(pl.col("CR").str.replace_all("; ", "\n"))
+    yield from table.iter_rows(named=True)

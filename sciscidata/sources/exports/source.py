@@ -1,0 +1,216 @@
+"""Open exports of Web of Science and Scopus as works and citations."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Final
+
+import msgspec
+import polars as pl
+
+from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata.corpus.folder import works_schema
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.options.checks import check_fields, require_config
+from sciscidata.records.ids import ORIGINAL_ID, refuse_shared_numbers
+from sciscidata.schemas import CITATIONS, Corpus
+from sciscidata.sources.dry_run import ToRead
+from sciscidata.sources.exports.formats import read_export
+from sciscidata.sources.exports.references import match_references, number_references, number_works
+from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
+from sciscidata.sources.parsed_once import make_once, read_batches
+from sciscidata.sources.record_files import matches_of, printable_name, state_files
+from sciscidata.sources.tables.columns import complete_works, describe_gaps, warn_of_gaps, work_rows
+from sciscidata.storage import real_path
+from sciscidata.terminal.messages import counted
+from sciscidata.terminal.progress import progress_bar
+
+logger = logging.getLogger(__name__)
+
+_ROWS: Final = 1 << 15
+_ROLES: Final = {name: name for name in ("id", "year", "venue", "title", "abstract")} | {"field": "primary_field"}
+_CODES: Final = {
+    **{
+        "english": "en",
+        "chinese": "zh",
+        "croatian": "hr",
+        "czech": "cs",
+        "dutch": "nl",
+        "french": "fr",
+        "german": "de",
+    },
+    **{"greek": "el", "hungarian": "hu", "italian": "it", "japanese": "ja", "korean": "ko", "persian": "fa"},
+    **{"polish": "pl", "portuguese": "pt", "russian": "ru", "spanish": "es", "turkish": "tr", "ukrainian": "uk"},
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ExportsConfig:
+    """Files that Web of Science and Scopus export, with cited references.
+
+    Attributes:
+        files: exports of Web of Science or Scopus, or patterns of their names: plain or tab-delimited text, CSV, RIS or
+            BibTeX.
+
+    Raises:
+        ConfigError: on construction, if a value does not fit its type.
+
+    Example:
+        >>> ExportsConfig(files=("savedrecs*.txt",)).files
+        ('savedrecs*.txt',)
+    """
+
+    files: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
+
+    __repr__ = short_repr
+    _repr_html_ = html_repr
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def _find_files(config: ExportsConfig) -> list[Path]:
+    files: dict[Path, Path] = {}
+    for pattern in config.files:
+        matches = sorted(matches_of(pattern))
+        if not matches or not all(match.is_file() for match in matches):
+            what = "names what is no file" if matches else "matches no file"
+            msg = f"ExportsConfig.files {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
+            raise InputNotFoundError(msg)
+        files |= {real_path(match): match for match in matches}
+    return [*files.values()]
+
+
+def scan_exports(config: ExportsConfig) -> Corpus:
+    r"""Scan exports of Web of Science and Scopus. The first collect of a session reads them all, for both frames.
+
+    A cited reference is the work of the files that has its DOI, else the one with its first author, year, volume, first
+    page, and initial of the journal. References to other works have an id of their own, the same wherever they are
+    equal. Of a work that is there twice, by id or in both databases by DOI, the first counts. All records are held in
+    memory, about 20 KB for each.
+
+    Returns:
+        WORKS with ``original_id``, in the order of work_id, and CITATIONS. The id is the accession number (WOS:... or
+        2-s2.0-...), else the DOI, a key or the title. ``concepts`` are keywords.
+
+    Raises:
+        InputNotFoundError: when called; a file is missing.
+        EmptyInputError, CorruptRecordError, SchemaMismatchError: at collect; a file holds no record, cannot be read or
+            is something else, or no file has references.
+
+    Example:
+        >>> from tempfile import TemporaryDirectory
+        >>> text = "PT J\nAU Poe, EA\nTI {}\nSO MAPS\nPY {}\nVL 7\nBP 1\n{}UT WOS:{}\nER\n\n"
+        >>> with TemporaryDirectory() as home:
+        ...     file = Path(home, "savedrecs.txt")
+        ...     records = [("Dams", 1990, "", "A"), ("Weirs", 2001, "CR POE E, 1990, MAPS, V7, P1\n", "B")]
+        ...     _ = file.write_text("".join(text.format(*record) for record in records))
+        ...     corpus = scan_exports(ExportsConfig(files=(str(file),)))
+        ...     ids = dict(corpus.works.select("work_id", "original_id").collect().rows())
+        ...     [(ids[citing], ids[cited]) for citing, cited in corpus.citations.collect().rows()]
+        [('WOS:B', 'WOS:A')]
+    """
+    files = _find_files(require_config(config, ExportsConfig, "files=('savedrecs.txt',)"))
+
+    def scan(name: str, schema: pl.Schema) -> pl.LazyFrame:
+        def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+            return read_batches(_read_once(files) / f"{name}.parquet", columns, _ROWS)
+
+        return scan_batches(read, schema, "exports")
+
+    facts = {
+        "kind": "exports",
+        "inputs": [{"name": printable_name(file), "bytes": file.stat().st_size} for file in files],
+    }
+    return Corpus(scan("works", works_schema("String")), scan("citations", CITATIONS), facts)
+
+
+def _read_once(files: list[Path]) -> Path:
+    key = ("exports", *((str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files))
+    return make_once(key, lambda folder: _read(files, folder))
+
+
+def _read(files: list[Path], folder: Path) -> None:
+    """Write works, citations and the counts of what was found."""
+    tally: Counter[str] = Counter()
+    parts: list[tuple[pl.DataFrame, pl.DataFrame]] = []
+    without: list[str] = []
+    n_rows = 0
+    with progress_bar("read exports", sum(file.stat().st_size for file in files), unit="bytes") as advance:
+        for file in files:
+            rows = read_export(file).with_row_index("row", offset=n_rows)
+            n_rows += rows.height
+            if rows["references"].null_count() == rows.height:
+                without.append(printable_name(file))
+            rows = rows.drop_nulls("id").with_columns(pl.col("year").str.extract(r"([0-9]{4})"))
+            cited = rows.select("row", text=pl.col("references").str.split("\n")).explode("text").drop_nulls("text")
+            cited = cited.with_columns(pl.col("text").str.strip_chars())
+            works = pl.concat([rows.select("row"), _make_works(rows, tally), number_works(rows)], how="horizontal")
+            parts.append((works, cited.select("row").hstack(number_references(cited["text"]))))
+            advance(file.stat().st_size)
+    if len(without) == len(files):
+        msg = (
+            f"none of {counted(n_rows, 'record')} in {counted(len(files), 'file')} has cited references. Export again "
+            "with the record content 'Full Record and Cited References' (Web of Science), or with References ticked "
+            "(Scopus)."
+        )
+        raise SchemaMismatchError(msg)
+    if without:
+        logger.warning("exports: no record has cited references in %s: export again with them", ", ".join(without))
+    works = _drop_repeated(pl.concat([part for part, _ in parts]))
+    of_row = works.select("row", citing_id="work_id")
+    references = pl.concat([part for _, part in parts]).join(of_row, "row")
+    citations, counts = match_references(works, references)
+    warn_of_gaps(tally, "exports")
+    works = complete_works(works.lazy()).collect().sort("work_id")
+    refuse_shared_numbers(works, "exports")
+    works.write_parquet(folder / "works.parquet")
+    citations.write_parquet(folder / "citations.parquet")
+    facts = {"records": n_rows, "works": works.height, "repeated": n_rows - works.height, "citations": citations.height}
+    (folder / "counts.json").write_text(json.dumps(facts | counts | describe_gaps(tally)), "utf-8")
+
+
+def _make_works(rows: pl.DataFrame, tally: Counter[str]) -> pl.DataFrame:
+    """Make rows of WORKS of records."""
+    first = pl.col("work_type", "language", "primary_field").str.extract(r"^([^;\n]+)").str.strip_chars()
+    line = pl.col("title", "abstract", "source_name").str.replace_all(r"\s*\n\s*", " ")
+    table = rows.select(
+        *("id", "year", "doi", "concepts"), line, first, pl.col("cited_by_count").str.extract("([0-9]+)")
+    ).with_columns(
+        pl.col("work_type").str.to_lowercase(),
+        pl.col("language").str.to_lowercase().replace(_CODES),
+        venue=pl.col("source_name").str.to_lowercase(),
+        is_retracted=rows["work_type"].str.to_lowercase().str.contains("retract").cast(pl.String),
+    )
+    keywords = pl.col("concepts").str.split("\n").list.eval(pl.element().str.strip_chars()).fill_null([])
+    made = work_rows(table.drop("concepts"), _ROLES, tally)
+    return made.with_columns(pl.col(ORIGINAL_ID).cast(pl.String)).hstack(table.select(keywords))
+
+
+def _drop_repeated(works: pl.DataFrame) -> pl.DataFrame:
+    """Keep the first row of each work: of an id, and of a DOI that two databases have."""
+    works = works.unique(ORIGINAL_ID, keep="first", maintain_order=True)
+    database = pl.col(ORIGINAL_ID).str.extract(r"^(\w+[:-])")
+    is_again = pl.col("doi").is_not_null() & database.ne_missing(database.first().over("doi"))
+    return works.filter(~is_again)
+
+
+def open_exports(config: ExportsConfig, request: SourceRequest) -> OpenedSource:
+    """Read the files, once in a session."""
+    corpus, files = scan_exports(config), _find_files(config)
+    counts = json.loads((_read_once(files) / "counts.json").read_text("utf-8"))
+    facts = {**corpus.provenance, "inputs": state_files(files), **counts}
+    return open_large(Corpus(corpus.works, corpus.citations, facts), request.read_early)
+
+
+def measure_exports(config: ExportsConfig, _: SourceRequest) -> ToRead:
+    """Say how large the files are."""
+    files = _find_files(config)
+    n_bytes = sum(file.stat().st_size for file in files)
+    return ToRead(f"{counted(len(files), 'export')}, {n_bytes:,} bytes", parsed_bytes=n_bytes)
