@@ -221,6 +221,29 @@ def _describe(options: argparse.Namespace, _: None) -> None:
     describe_path(options.path, html=None if html is None else Path(html), overwrite=overwrite)
 
 
+def diagnose_arguments(*, picture: Path | None = None) -> None:
+    """Declare what ``diagnose`` can be asked for.
+
+    Args:
+        picture: file to draw the checks into: PNG, SVG or PDF. None: no picture.
+    """
+    _ = picture
+
+
+def _diagnose(options: argparse.Namespace, config: BuildConfig) -> None:
+    from sciscidata.cli.summary import print_lines
+    from sciscidata.corpus.folder import scan_corpus
+    from sciscidata.diagnostics.checks import diagnose
+    from sciscidata.diagnostics.picture import plot_diagnostics
+
+    folder = _corpus(config)
+    works, citations, _ = scan_corpus(folder)
+    checks = diagnose(works, citations, cache_dir=config.cache_dir)
+    print_lines(f"{level:8} {text}" for level, text in checks.select("level", "text").rows())
+    if (picture := getattr(options, "arguments.picture", None)) is not None:
+        plot_diagnostics(checks, picture, title=folder.name)
+
+
 def _publish(options: argparse.Namespace, _: None) -> None:
     from sciscidata.cli.summary import print_published
     from sciscidata.hubs.publish import publish
@@ -390,6 +413,16 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.cli.page:describe_path", ("html", "overwrite")),
         main=("--html", "--overwrite"),
         takes="PATH",
+    ),
+    "diagnose": Command(
+        "count what makes the scores of a corpus wrong: swapped citations, lost references, merged works",
+        _diagnose,
+        "sciscidata diagnose corpora/openalex --picture checks.png",
+        top=("cache_dir",),
+        arguments=("sciscidata.cli.commands:diagnose_arguments", ("picture",)),
+        main=("--picture", "--cache-dir"),
+        takes="CORPUS",
+        cache="CORPUS/cache",
     ),
     "publish": Command(
         "send a release to the Hugging Face Hub, Zenodo or a folder",

@@ -38,6 +38,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
 
     Raises:
         SchemaMismatchError: when called, if ``checks`` is another frame.
+        ConfigError, StorageError: the file cannot be written, or has another suffix.
 
     Example:
         >>> import polars as pl
@@ -63,7 +64,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
     if title:
         figure.suptitle(plain(title))
     if path is not None:
-        figure.savefig(path, dpi=130)
+        save(figure, path)
     return figure
 
 

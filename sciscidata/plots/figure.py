@@ -166,12 +166,15 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
     if given and len(given) != n_panels:
         msg = f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}."
         raise ConfigError(msg)
-    if path is not None and Path(path).suffix.lower() not in _FORMATS:
-        msg = (
-            f"a picture is written as PNG, SVG or PDF, got {Path(path).name!r}. Let its name end in .png, .svg or .pdf."
-        )
-        raise ConfigError(msg)
+    if path is not None:
+        _check_format(Path(path))
     return None if path is None else Path(path), _COLUMNS_MM[width]
+
+
+def _check_format(path: Path) -> None:
+    if path.suffix.lower() not in _FORMATS:
+        msg = f"a picture is written as PNG, SVG or PDF, got {path.name!r}. Let its name end in .png, .svg or .pdf."
+        raise ConfigError(msg)
 
 
 def _axes_of(look: Look) -> list[Axes]:
@@ -224,13 +227,15 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
     """Write a figure as PNG, SVG or PDF by the suffix, without a window system; equal figures give equal bytes.
 
     Raises:
+        ConfigError: the name has another suffix.
         StorageError: the file cannot be written.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     path = Path(path)
-    kind = path.suffix.lower().removeprefix(".") or "png"
+    _check_format(path)
+    kind = path.suffix.lower().removeprefix(".")
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     FigureCanvasAgg(figure)
     with _LOCK, rc_context({name: _STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}), atomic_file(path) as new:

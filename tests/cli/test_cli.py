@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import sciscidata as ssd
 from sciscidata import __version__
 from sciscidata.cli.main import main
 from sciscidata.cli.settings import merge, read_toml, resolve
@@ -67,6 +68,17 @@ def test_build_verify_and_describe_a_slice(run, tmp_path):
     assert recomputed[0] == "  recomputed: cd_index from n_i, n_j, n_k"
     assert len(recomputed) == 5
     assert run("describe", folder)[1] == out
+
+
+def test_a_corpus_is_checked_in_lines_and_in_a_picture(run, tmp_path):
+    run("ingest", "--source", "synthetic", "--n-works", "500", "--out", "corpus")
+    status, out, _ = run("diagnose", "corpus", "--picture", "checks.png")
+    assert status == 0
+    checks = ssd.diagnose(*ssd.scan_corpus(tmp_path / "corpus")[:2])
+    assert out.splitlines() == [f"{level:8} {text}" for level, text in checks.select("level", "text").rows()]
+    assert (tmp_path / "checks.png").read_bytes().startswith(b"\x89PNG")
+    status, _, told = run("diagnose", "corpus", "--picture", "checks.jpg")
+    assert (status, "PNG, SVG or PDF, got 'checks.jpg'" in told) == (1, True)
 
 
 def test_a_named_convention_of_novelty_is_a_starting_point(tmp_path):
