@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sciscidata.diagnostics.checks import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
-from sciscidata.plots import plain
+from sciscidata.plots import plain, save
 from sciscidata.schemas import require_columns
 
 if TYPE_CHECKING:
