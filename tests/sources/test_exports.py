@@ -120,6 +120,12 @@ def scopus_csv(references: str) -> str:
     return "\n".join(["EID,Authors,Title,Year,Page start,DOI,Volume,Source title,References", *rows, ""])
 
 
+def scopus_semicolons(references: str) -> str:
+    """As a spreadsheet may save it."""
+    head, _, rows = scopus_csv(references).partition("\n")
+    return head.replace(",", ";") + "\n" + rows.replace('","', '";"')
+
+
 def scopus_ris(references: str) -> str:
     records = [
         f"TY  - JOUR\nTI  - {title}\nT2  - Rivers\nVL  - 12\nSP  - {page}\nPY  - {year}\nDO  - {doi}\nAU  - {authors}\n"
@@ -206,12 +212,12 @@ def test_every_format_of_web_of_science_gives_the_same_graph(tmp_path, text, enc
 
 
 @pytest.mark.parametrize("references", [OLD, NEW], ids=["until-2023", "since-2023"])
-@pytest.mark.parametrize("write", [scopus_csv, scopus_ris, scopus_bib])
+@pytest.mark.parametrize("write", [scopus_csv, scopus_semicolons, scopus_ris, scopus_bib])
 def test_every_format_of_scopus_gives_the_same_graph(tmp_path, write, references):
     (tmp_path / "scopus.any").write_text(write(references), "utf-8-sig")
     corpus = scan(tmp_path / "scopus.any")
     assert cited_by(corpus) == {"2-s2.0-3": ["2-s2.0-1", "2-s2.0-2", "outside, by 2-s2.0-3"]}
-    if write is not scopus_csv:
+    if write in (scopus_ris, scopus_bib):
         assert corpus.works.select("cited_by_count").collect().to_series().to_list() == [7, 7, 7]
 
 
@@ -233,6 +239,7 @@ BAD = {
         "Full Record and Cited References",
     ),
     "another-table": (b"id,year\n1,2000\n", SchemaMismatchError, "begins with 'id,year.*TablesConfig.works"),
+    "cut": (WOS_TEXT[:-60].encode(), CorruptRecordError, "ends inside a record"),
     "latin": (WOS_TEXT[1:].encode("latin-1"), CorruptRecordError, "no text in UTF-8"),
     "quotes": (b'EID,Title\n2-s2.0-1,"Dams\n', CorruptRecordError, "Export it again"),
 }

@@ -54,23 +54,22 @@ def read_export(path: Path) -> pl.DataFrame:
 
     Raises:
         EmptyInputError: it is empty, or holds no record.
-        CorruptRecordError: it is no text in UTF-8 or UTF-16, or a table that cannot be read.
+        CorruptRecordError: it is no text in UTF-8 or UTF-16, ends inside a record, or is a damaged table.
         SchemaMismatchError: it is another kind of file.
     """
     text = _read_text(path)
     head = text[:10_000]
-    kinds: tuple[tuple[str, Callable[[str], Iterator[Mapping[str, str]]]], ...] = (
+    kinds: tuple[tuple[str, Callable[[str, Path], Iterator[Mapping[str, str]]]], ...] = (
         (r"^PT [A-Z]\s*$", _tagged),
         (r"^TY  -", _ris),
         (_ENTRY.pattern, _bibtex),
-        (r"\A(?=.*\t).*\bUT\b", lambda text: _table(text, path, "\t")),
-        (r"\A.*\b(?:EID|Source title|Author full names)\b", lambda text: _table(text, path, ",")),
+        (r"\A.*\b(?:UT|EID|Source title|Author full names)\b", _table),
     )
     read = next((reader for pattern, reader in kinds if re.search(pattern, head, re.M)), None)
     if text.strip() and read is None:
         msg = f"{path} is no export of Web of Science or Scopus; it begins with {head.strip()[:60]!r}. {_HOW}"
         raise SchemaMismatchError(msg)
-    rows = [_row(record) for record in read(text)] if read else []
+    rows = [_row(record) for record in read(text, path)] if read else []
     if not rows:
         msg = f"{path} holds no record. {_HOW}"
         raise EmptyInputError(msg)
@@ -96,9 +95,7 @@ def _row(record: Mapping[str, str]) -> list[str | None]:
         if value and role in ("references", "concepts") and name not in _BY_LINE:
             value = re.sub(r";\s+", "\n", value)
         values[role] = value
-    notes = record.get("N1") or record.get("note") or ""  # of Scopus, where RIS and BibTeX have no field
-    if not values["references"] and (found := re.search(r"^References: ([\s\S]*?)(?=\n[A-Z][\w ]+: |\Z)", notes, re.M)):
-        values["references"] = re.sub(r";\s+", "\n", found[1])
+    notes = record.get("N1") or record.get("note") or ""
     if not values["cited_by_count"] and (found := re.search(r"\bcited by\s*:?\s*([0-9]+)", notes, re.I)):
         values["cited_by_count"] = found[1]
     if not values["id"]:
@@ -108,28 +105,32 @@ def _row(record: Mapping[str, str]) -> list[str | None]:
     return [*values.values()]
 
 
-def _tagged(text: str) -> Iterator[Mapping[str, str]]:
-    for record in _END.split(text):
-        fields = dict(_TAG.findall(record))
-        if "PT" in fields:
-            yield {tag: value.replace("\n   ", "\n") for tag, value in fields.items()}
-
-
-def _ris(text: str) -> Iterator[Mapping[str, str]]:
-    for record in _END.split(text):
+def _tagged(text: str, path: Path, start: str = "PT", tag: re.Pattern[str] = _TAG) -> Iterator[Mapping[str, str]]:
+    *records, rest = _END.split(text)
+    if re.search(f"^{start} ", rest, re.M):
+        msg = f"{path} ends inside a record. Export it again."
+        raise CorruptRecordError(msg)
+    for record in records:
         fields: dict[str, str] = {}
-        for tag, value in _RIS_TAG.findall(record):
-            fields[tag] = f"{fields[tag]}\n{value.strip()}" if tag in fields else value.strip()
-        if "TY" in fields:
+        for name, value in tag.findall(record):
+            value = value.replace("\n   ", "\n").strip()
+            if name == "N1" and value.startswith("References: "):  # Scopus has no tag for them
+                name, value = "References", value.removeprefix("References: ")
+            fields[name] = f"{fields[name]}\n{value}" if name in fields else value
+        if start in fields:
             yield fields
 
 
-def _bibtex(text: str) -> Iterator[Mapping[str, str]]:
-    _, *parts = _ENTRY.split(text)
+def _ris(text: str, path: Path) -> Iterator[Mapping[str, str]]:
+    return _tagged(text, path, "TY", _RIS_TAG)
+
+
+def _bibtex(text: str, _: Path) -> Iterator[Mapping[str, str]]:
+    parts = _ENTRY.split(text)[1:]
     for kind, key, body in zip(parts[::3], parts[1::3], parts[2::3], strict=True):
         if kind.lower() in ("comment", "preamble", "string"):
             continue
-        _, *fields = _FIELD.split(body)
+        fields = _FIELD.split(body)[1:]
         record = {
             name.lower(): re.sub(r"[{}]|\\(?=[&%$#_{}])", "", value.strip().rstrip(',}" \n\t').lstrip('{"'))
             for name, value in zip(fields[::2], fields[1::2], strict=True)
@@ -137,18 +138,20 @@ def _bibtex(text: str) -> Iterator[Mapping[str, str]]:
         yield {"key": key} | record
 
 
-def _table(text: str, path: Path, separator: str) -> Iterator[Mapping[str, str]]:
+def _table(text: str, path: Path) -> Iterator[Mapping[str, str]]:
+    separator = max(",\t;", key=text.partition("\n")[0].count)
+    is_wos = separator == "\t"
     try:
         table = pl.read_csv(
             io.BytesIO(text.encode()),
             separator=separator,
             infer_schema=False,
-            quote_char='"' if separator == "," else None,
-            truncate_ragged_lines=separator == "\t",  # rows end with one tab more than the first
+            quote_char=None if is_wos else '"',
+            truncate_ragged_lines=is_wos,  # rows end with one tab more than the first
         )
     except pl.exceptions.PolarsError as error:
         msg = f"{path}: {str(error).splitlines()[0].rstrip('.')}. Export it again; a program may have changed it."
         raise CorruptRecordError(msg) from error
-    if separator == "\t" and "CR" in table.columns:
+    if is_wos and "CR" in table.columns:
         table = table.with_columns(pl.col("CR").str.replace_all("; ", "\n"))
     yield from table.iter_rows(named=True)

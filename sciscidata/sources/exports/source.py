@@ -163,7 +163,8 @@ def _read(files: list[Path], folder: Path) -> None:
         raise SchemaMismatchError(msg)
     if without:
         logger.warning("exports: no record has cited references in %s: export again with them", ", ".join(without))
-    works = _drop_repeated(pl.concat([part for part, _ in parts]))
+    named = pl.concat([part for part, _ in parts])
+    works = _drop_repeated(named)
     of_row = works.select("row", citing_id="work_id")
     references = pl.concat([part for _, part in parts]).join(of_row, "row")
     citations, counts = match_references(works, references)
@@ -172,7 +173,8 @@ def _read(files: list[Path], folder: Path) -> None:
     refuse_shared_numbers(works, "exports")
     works.write_parquet(folder / "works.parquet")
     citations.write_parquet(folder / "citations.parquet")
-    facts = {"records": n_rows, "works": works.height, "repeated": n_rows - works.height, "citations": citations.height}
+    facts = {"records": n_rows, "without_id": n_rows - named.height, "repeated": named.height - works.height}
+    facts |= {"works": works.height, "citations": citations.height}
     (folder / "counts.json").write_text(json.dumps(facts | counts | describe_gaps(tally)), "utf-8")
 
 
@@ -186,7 +188,7 @@ def _make_works(rows: pl.DataFrame, tally: Counter[str]) -> pl.DataFrame:
         pl.col("work_type").str.to_lowercase(),
         pl.col("language").str.to_lowercase().replace(_CODES),
         venue=pl.col("source_name").str.to_lowercase(),
-        is_retracted=rows["work_type"].str.to_lowercase().str.contains("retract").cast(pl.String),
+        is_retracted=rows["work_type"].str.to_lowercase().str.contains("retracted").cast(pl.String),
     )
     keywords = pl.col("concepts").str.split("\n").list.eval(pl.element().str.strip_chars()).fill_null([])
     made = work_rows(table.drop("concepts"), _ROLES, tally)
