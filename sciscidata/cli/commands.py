@@ -287,7 +287,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
             *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--email"),
-            *("--n-train", "--n-test", "--n-dev", "--seed", "--balance"),
+            *("--n-train", "--n-test", "--seed", "--balance"),
             *("--window-years", "--novelty", "--dry-run", "--out", "--overwrite"),
         ),
     ),
