@@ -70,6 +70,23 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
     return list(files.values())
 
 
+def find_files(patterns: Sequence[str], option: str) -> list[Path]:
+    """List the files of paths and patterns, each once; those of a pattern sorted.
+
+    An InputNotFoundError names the ``option``: one does not exist, a pattern matches nothing, or it is no file.
+    """
+    files: dict[Path, Path] = {}
+    for pattern in patterns:
+        matches = sorted(matches_of(pattern))
+        wrong = next((match for match in matches if not match.is_file()), None)
+        if wrong is not None or not matches:
+            what = f"names {wrong}, which is no file" if wrong is not None else "matches no file"
+            msg = f"{option} {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
+            raise InputNotFoundError(msg)
+        files |= {real_path(match): match for match in matches}
+    return [*files.values()]
+
+
 def matches_of(given: str) -> list[Path]:
     """Expand an input: its existing part is a path, even with signs like ``[``; the rest is a pattern."""
     path = Path(expand_home(given))

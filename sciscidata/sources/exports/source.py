@@ -15,7 +15,7 @@ import polars as pl
 
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.corpus.folder import works_schema
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.errors import SchemaMismatchError
 from sciscidata.options.checks import check_fields, require_config
 from sciscidata.records.ids import ORIGINAL_ID, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
@@ -25,15 +25,15 @@ from sciscidata.sources.exports.references import match_references, number_refer
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
 from sciscidata.sources.parsed_once import make_once, read_batches
-from sciscidata.sources.record_files import matches_of, printable_name, state_files
+from sciscidata.sources.record_files import find_files, printable_name, state_files
 from sciscidata.sources.tables.columns import complete_works, describe_gaps, warn_of_gaps, work_rows
-from sciscidata.storage import real_path
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
 _ROWS: Final = 1 << 15
+_EXAMPLE, _OPTION = "files=('savedrecs.txt',)", "ExportsConfig.files"
 _ROLES: Final = {name: name for name in ("id", "year", "venue", "title", "abstract")} | {"field": "primary_field"}
 _CODES: Final = {
     **{
@@ -60,10 +60,6 @@ class ExportsConfig:
 
     Raises:
         ConfigError: on construction, if a value does not fit its type.
-
-    Example:
-        >>> ExportsConfig(files=("savedrecs*.txt",)).files
-        ('savedrecs*.txt',)
     """
 
     files: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
@@ -75,25 +71,13 @@ class ExportsConfig:
         check_fields(self)
 
 
-def _find_files(config: ExportsConfig) -> list[Path]:
-    files: dict[Path, Path] = {}
-    for pattern in config.files:
-        matches = sorted(matches_of(pattern))
-        if not matches or not all(match.is_file() for match in matches):
-            what = "names what is no file" if matches else "matches no file"
-            msg = f"ExportsConfig.files {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
-            raise InputNotFoundError(msg)
-        files |= {real_path(match): match for match in matches}
-    return [*files.values()]
-
-
 def scan_exports(config: ExportsConfig) -> Corpus:
     r"""Scan exports of Web of Science and Scopus. The first collect of a session reads them all, for both frames.
 
-    A cited reference is the work of the files that has its DOI, else the one with its first author, year, volume, first
-    page, and initial of the journal. References to other works have an id of their own, the same wherever they are
-    equal. Of a work that is there twice, by id or in both databases by DOI, the first counts. All records are held in
-    memory, about 20 KB for each.
+    A cited reference is the work of the files that has its DOI, else the one with its author, year, volume, page and
+    initial of the journal (of Scopus, or its title). Others have an id of their own, the same wherever they are equal.
+    Of a work that is there twice, by id or in both databases by DOI, the first counts. All records are held in memory,
+    about 20 KB for each.
 
     Returns:
         WORKS with ``original_id``, in the order of work_id, and CITATIONS. The id is the accession number (WOS:... or
@@ -116,7 +100,7 @@ def scan_exports(config: ExportsConfig) -> Corpus:
         ...     [(ids[citing], ids[cited]) for citing, cited in corpus.citations.collect().rows()]
         [('WOS:B', 'WOS:A')]
     """
-    files = _find_files(require_config(config, ExportsConfig, "files=('savedrecs.txt',)"))
+    files = find_files(require_config(config, ExportsConfig, _EXAMPLE).files, _OPTION)
 
     def scan(name: str, schema: pl.Schema) -> pl.LazyFrame:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
@@ -205,7 +189,7 @@ def _drop_repeated(works: pl.DataFrame) -> pl.DataFrame:
 
 def open_exports(config: ExportsConfig, request: SourceRequest) -> OpenedSource:
     """Read the files, once in a session."""
-    corpus, files = scan_exports(config), _find_files(config)
+    corpus, files = scan_exports(config), find_files(config.files, _OPTION)
     counts = json.loads((_read_once(files) / "counts.json").read_text("utf-8"))
     facts = {**corpus.provenance, "inputs": state_files(files), **counts}
     return open_large(Corpus(corpus.works, corpus.citations, facts), request.read_early)
@@ -213,6 +197,6 @@ def open_exports(config: ExportsConfig, request: SourceRequest) -> OpenedSource:
 
 def measure_exports(config: ExportsConfig, _: SourceRequest) -> ToRead:
     """Say how large the files are."""
-    files = _find_files(config)
+    files = find_files(config.files, _OPTION)
     n_bytes = sum(file.stat().st_size for file in files)
     return ToRead(f"{counted(len(files), 'export')}, {n_bytes:,} bytes", parsed_bytes=n_bytes)

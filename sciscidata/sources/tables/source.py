@@ -18,14 +18,14 @@ from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.errors import SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import check_fields
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers, suggest_form
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, open_large
-from sciscidata.sources.record_files import matches_of, printable_name
+from sciscidata.sources.record_files import find_files, printable_name
 from sciscidata.sources.tables.columns import (
     GAPS,
     OF_CITATIONS,
@@ -42,7 +42,7 @@ from sciscidata.sources.tables.columns import (
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.frames import check_citations_given
 from sciscidata.sources.tables.presets import PRESETS
-from sciscidata.storage import hash_file, real_path, scratch_folder
+from sciscidata.storage import hash_file, scratch_folder
 from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.progress import progress_bar
 
@@ -124,19 +124,7 @@ def find_table_files(config: TablesConfig) -> dict[str, list[Path]]:
     Raises:
         InputNotFoundError: one does not exist, a pattern matches nothing, or it is no file.
     """
-    by_option: dict[str, list[Path]] = {}
-    for option in ("works", "citations"):
-        files: dict[Path, Path] = {}
-        for pattern in getattr(config, option):
-            matches = sorted(matches_of(pattern))
-            wrong = next((match for match in matches if not match.is_file()), None)
-            if wrong is not None or not matches:
-                what = f"names {wrong}, which is no file" if wrong is not None else "matches no file"
-                msg = f"TablesConfig.{option} {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
-                raise InputNotFoundError(msg)
-            files |= {real_path(match): match for match in matches}
-        by_option[option] = [*files.values()]
-    return by_option
+    return {name: find_files(getattr(config, name), f"TablesConfig.{name}") for name in ("works", "citations")}
 
 
 def cached_tables(config: TablesConfig, cache_dir: Path, advance: Callable[[float], None] | None = None) -> Corpus:
