@@ -271,7 +271,6 @@ def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_t
     (folder / "SHA256SUMS").unlink()  # a run that was killed right after the checkpoint had not sealed its log yet
     (folder / "metrics.jsonl").write_text("\n".join(rows[:3]), "utf-8")
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
-    assert "no line for step 3" in caplog.text
 
 
 def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
