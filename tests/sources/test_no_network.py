@@ -28,6 +28,7 @@ SOURCES = {
     "synthetic": ("--source synthetic --n-works 500", ""),
     "records": ("--input records.jsonl", ""),
     "tables": ("--works works.csv --citations citations.csv", ""),
+    "exports": ("--exports savedrecs.txt", ""),
     "labelled": ("--labelled labelled.jsonl --labels trust", ""),
     "corpus": ("--corpus world", ""),
 }
@@ -58,6 +59,7 @@ def write_inputs() -> None:
     Path("records.jsonl").write_text('{"id": "https://openalex.org/W1", "publication_year": 2000}\n', "utf-8")
     pl.DataFrame({"id": ["A", "B"], "year": [2000, 2001]}).write_csv("works.csv")
     pl.DataFrame({"citing": ["B"], "cited": ["A"]}).write_csv("citations.csv")
+    Path("savedrecs.txt").write_text("PT J\nAU Poe, E\nTI Dams\nPY 1990\nCR Roe R, 1980, MAPS\nUT WOS:A\nER\n", "utf-8")
     Path("labelled.jsonl").write_text('{"id": "W1", "disruption_label": "neutral"}\n', "utf-8")
     assert main(["ingest", "--source", "synthetic", "--n-works", "500", "--out", "world"]) == 0
 

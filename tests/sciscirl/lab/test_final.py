@@ -23,7 +23,7 @@ from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import ModelCodeOptions, PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.train import builder_of, make_config, make_dataset_builder
-from sciscirl.runs.folder import count_test_looks, describe_run
+from sciscirl.runs.folder import count_test_looks, describe_run, write_json
 from sciscirl.sft.config import list_settings, make_papers_builder
 from sciscirl.task.papers import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
@@ -57,7 +57,9 @@ def run_of(tmp_path, toy_model):
         skills = {step: 0.9 if step == best else 0.1 for step in (0, 2)}
         tables = {step: make_predictions(find_preset(preset), 30, skill=skill) for step, skill in skills.items()}
         digest = describe_run(release, {})["release"]["manifest_sha256"]
-        return make_run(tmp_path / name, preset, evaluations=tables, settings=known, manifest_sha256=digest)
+        return make_run(
+            tmp_path / name, preset, evaluations=tables, settings=known, manifest_sha256=digest, sealed=True
+        )
 
     return make
 
@@ -132,7 +134,7 @@ def test_the_last_checkpoint_stands_beside_the_selected_one_and_each_row_says_it
     facts = json.loads((run / "run.json").read_text("utf-8"))
     facts["begun_from"] = {"folder": "sft", "kind": "sft", "step": 48, "path": "tinker://sft/weights/final"}
     facts["settings"]["load_checkpoint"] = facts["begun_from"]["path"]
-    (run / "run.json").write_text(json.dumps(facts), "utf-8")
+    write_json(run / "run.json", facts)
     for _ in range(2):  # the second time nothing is asked
         assert asyncio.run(judge_finally([run], dev_slice)) == [run / "final", run / "last"]
     assert asked == ["tinker://sft/sampler_weights/final", "tinker://x/final"]
@@ -223,7 +225,7 @@ def test_a_pair_that_was_asked_otherwise_is_marked(tmp_path, capsys):
     assert [*marked.values()] == [("style",), ("style", "dtype")]  # the run states no number format
     assert all("unlike" in right for _, right in marked)
     compare(tuple(words), CompareConfig(n_resamples=20))
-    assert capsys.readouterr().out.count("style, dtype") == 1
+    assert capsys.readouterr().out.count("style, dtype") == 3  # a line for each measure
 
 
 def test_the_untrained_model_of_a_run_is_its_base_model(dev_slice, run_of):

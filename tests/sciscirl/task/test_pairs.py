@@ -183,7 +183,7 @@ def test_baselines_judge_pairs_by_differences_and_a_report_shows_them(pair_slice
     folder = tmp_path / "out" / "tfidf_logistic"
     assert evaluate_predictions(folder / "predictions.parquet") == results["tfidf_logistic"]
     write_report(ReportConfig(runs=(folder,), release=pair_slice, out=tmp_path / "report.html"))
-    assert "task pairs" in (tmp_path / "report.html").read_text("utf-8")
+    assert "Training on pairs" in (tmp_path / "report.html").read_text("utf-8")
     # Turned round, a pair gets the other answer: there is no intercept and no order.
     turned = [type(pair)(pair.openalex_id, PairView(pair.view.B, pair.view.A), pair.gold) for pair in pairs]
     train = read_part(pair_slice, "train", target=PAIRS)
