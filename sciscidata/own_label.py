@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, cast
 
@@ -17,6 +17,7 @@ from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.checks import check_fields, show_value
 from sciscidata.schemas import EXAMPLE
+from sciscidata.terminal.messages import counted
 
 #: Columns of the records, files or keys of an answer that a label could be taken for.
 _TAKEN: Final = {*VOCABULARIES, "tolerant_label", "first_label", "joint_label", "label_label"}
@@ -38,6 +39,7 @@ _ROW_WISE: Final = re.compile(
 
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Class = Annotated[str, msgspec.Meta(min_length=1, title="CLASS")]
+_Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,8 +50,9 @@ class OwnLabel:
     scores and labels. Null, from a column or an expression, means that a work has no label; it is never drawn.
 
     Attributes:
-        name: column of the release, such as ``impact_label``; it ends in ``_label``.
-        classes: its classes, in label order; 2 to 20.
+        name: column of the release, such as ``impact_label``; it ends in ``_label``. Empty: that of ``column`` with
+            this ending, or own_label.
+        classes: its classes, in label order; 2 to 20. Empty: the values that a build finds, sorted.
         column: column with the classes, of the works or of ``file``.
         file: file with the column and the ids of the works, if the works do not have it: CSV, TSV, Parquet, Arrow, or
             JSON.
@@ -74,9 +77,9 @@ class OwnLabel:
         that the label can have.
     """
 
-    name: str = "own_label"
+    name: str = ""
     classes: tuple[_Class, ...] = ()
-    column: _Text | None = None
+    column: _Column | None = None
     file: Path | None = None
     id: _Text | None = None
     sql: _Text | None = None
@@ -93,6 +96,7 @@ class OwnLabel:
         classes = tuple(word.strip() for given in self.classes for word in given.split(","))  # "top,rest" of a flag
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "meanings", dict(self.meanings))
+        object.__setattr__(self, "name", self.name or _make_name(self.column))
         self._check_names()
         given = [form for form in _FORMS if getattr(self, form) is not None]
         if len(given) != 1:
@@ -130,6 +134,8 @@ class OwnLabel:
                 "_label: for example impact_label."
             )
             raise ConfigError(msg)
+        if not self.classes:  # a build finds them, with_classes checks them
+            return
         folded = {word.lower() for word in self.classes}
         if not 2 <= len(self.classes) <= 20 or len(folded) < len(self.classes):
             msg = (
@@ -137,17 +143,16 @@ class OwnLabel:
                 "Name every class that the label can have."
             )
             raise ConfigError(msg)
-        for word in self.classes:
-            if not _CLASS.fullmatch(word) or word.lower() in _KEYS_OF_ANSWERS:
-                msg = (
-                    f"OwnLabel.classes holds {word!r}, which cannot be a class. It needs up to 40 letters, digits and "
-                    f"the signs _ . -, and none of the words {', '.join(sorted(_KEYS_OF_ANSWERS))}."
-                )
-                raise ConfigError(msg)
+        _check_words(self.classes, "OwnLabel.classes holds")
         strange = [word for word in self.meanings if word not in self.classes]
         if strange:
             msg = f"OwnLabel.meanings explains {strange[0]!r}, which is no class. Classes: {', '.join(self.classes)}."
             raise ConfigError(msg)
+
+    @property
+    def values(self) -> str:
+        """Where the classes of works stand, for messages: the user's column, or the name of the label."""
+        return self.name if self.column is None else f"the column {self.column!r}"
 
     @property
     def expr(self) -> pl.Expr:
@@ -196,6 +201,48 @@ def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
     except (KeyError, TypeError, AttributeError) as error:
         msg = f"the manifest's label cannot be read ({error!r}). Give what OwnLabel.stated returns."
         raise ConfigError(msg) from error
+
+
+def with_classes(label: OwnLabel, rows: pl.DataFrame) -> OwnLabel:
+    """Return a label with the classes of ``rows``, where it names none; numbers are in their order.
+
+    A ConfigError says that the values of ``rows`` are no 2 to 20 classes.
+
+    Example:
+        >>> rows = pl.DataFrame({"stars_label": ["10", "9", "9"]})
+        >>> with_classes(OwnLabel(column="stars"), rows).classes
+        ('9', '10')
+    """
+    if label.classes:
+        return label
+    words: list[str] = rows[label.name].unique().to_list()
+    words.sort()
+    if all(map(str.isdecimal, words)):
+        words.sort(key=int)
+    if not 2 <= len(words) <= 20 or len({word.lower() for word in words}) < len(words):
+        shown = ", ".join(repr(word[:20]) for word in words[:6]) + ", ..." * (len(words) > 6)
+        msg = (
+            f"{label.values} has {counted(len(words), 'class', 'classes')} ({shown}), needs 2 to 20, and not the same "
+            "word in upper and lower case. Change the values, or name another column: OwnLabel.column."
+        )
+        raise ConfigError(msg)
+    _check_words(words, f"{label.values} holds")
+    return replace(label, classes=tuple(words))
+
+
+def _make_name(column: str | None) -> str:
+    word = re.sub(r"\W+", "_", (column or "").lower()).removesuffix("_label")
+    return name if _NAME.fullmatch(name := f"{word}_label") and name not in _TAKEN else "own_label"
+
+
+def _check_words(words: Sequence[str], holder: str) -> None:
+    for word in words:
+        if not _CLASS.fullmatch(word) or word.lower() in _KEYS_OF_ANSWERS:
+            msg = (
+                f"{holder} {word!r}, which cannot be a class. It needs up to 40 letters, digits and the signs _ . -, "
+                f"and none of the words {', '.join(sorted(_KEYS_OF_ANSWERS))}. Write it otherwise."
+            )
+            raise ConfigError(msg)
 
 
 def vocabularies(label: OwnLabel | None) -> dict[str, tuple[str, ...]]:
@@ -253,14 +300,17 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
 
 
 def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
-    """Return ``work_id`` and the label as text, without nulls; errors are those of compute_own_labels."""
+    """Return ``work_id`` and the label as text, without nulls; errors are those of compute_own_labels.
+
+    A label without classes may have any value.
+    """
     dtype = found.schema[label.name]
     is_words = isinstance(dtype, pl.String | pl.Boolean | pl.Null | pl.Categorical | pl.Enum)
     if not (is_words or dtype.is_integer()):
         msg = f"{label.name} is {dtype}, needs text, whole numbers or booleans that are classes. Cast it."
         raise SchemaMismatchError(msg)
     rows = found.select("work_id", pl.col(label.name).cast(pl.String)).drop_nulls()
-    strange = rows.filter(~pl.col(label.name).is_in(label.classes))
+    strange = rows.filter(~pl.col(label.name).is_in(label.classes or rows[label.name].implode()))
     if strange.height:
         counts = strange[label.name].value_counts().sort("count", label.name, descending=[True, False])
         word, n = counts.row(0)
@@ -270,9 +320,7 @@ def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
         )
         raise SchemaMismatchError(msg)
     if rows.is_empty():
-        msg = (
-            f"{label.name} is null for all of {found.height:,} works, so none may be drawn. Check where it comes from."
-        )
+        msg = f"{label.values} is empty for all of {found.height:,} works, so none may be drawn. Fill it."
         raise EmptyInputError(msg)
     return rows
 

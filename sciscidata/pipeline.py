@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.label_confidence import score_novelty_confidence
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
-from sciscidata.own_label import compute_own_labels, vocabularies
+from sciscidata.own_label import compute_own_labels, vocabularies, with_classes
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import PartTasks, write_labelled
@@ -100,7 +100,7 @@ def build(config: BuildConfig) -> Release:
         with open_source(config.source, source_request(config)) as source:
             scored = score(source, _measures(config), config.thresholds)
             begin_step("filter and draw")
-            labelled = _label(source, scored, config)
+            labelled, config = _label(source, scored, config)
             result = _draw(source, scored, labelled, config)
             novelty = _describe_novelty(source, scored, result, config, background)
             checks = _diagnose(source, scored, config, last_year=result.counts["last_year"])
@@ -220,11 +220,11 @@ def _describe_novelty(
     return novelty
 
 
-def _label(source: OpenedSource, scored: Scored, config: BuildConfig) -> pl.LazyFrame:
-    """Label all works by their scores, and by the own label, if there is one."""
+def _label(source: OpenedSource, scored: Scored, config: BuildConfig) -> tuple[pl.LazyFrame, BuildConfig]:
+    """Label all works by their scores, and by the own label, if there is one; the configuration gets its classes."""
     labelled = _label_by_scores(source, scored.scores, config.thresholds)
     if config.label is None:
-        return labelled
+        return labelled, config
     columns = [*source.works.collect_schema(), *labelled.collect_schema()]
     where = find_label_files(config.label, source.label_files, columns)
     if where.files:
@@ -233,7 +233,8 @@ def _label(source: OpenedSource, scored: Scored, config: BuildConfig) -> pl.Lazy
     else:
         own = compute_own_labels(source.works, labelled, config.label)
     logger.info("%s: %s works have a class", config.label.name, f"{own.height:,}")
-    return labelled.join(own.lazy(), on="work_id", how="left")
+    config = replace(config, label=with_classes(config.label, own))
+    return labelled.join(own.lazy(), on="work_id", how="left"), config
 
 
 def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds) -> pl.LazyFrame:
@@ -304,9 +305,9 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
             scored = score(source, _measures(config), config.thresholds, engine)
             begin_step("write labelled works")
             has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())
-            labelled = _label(source, scored, config).filter(has_label)
+            labelled, config = _label(source, scored, config)
             facts: dict[str, Any] = {"source": source.provenance, "label": config.label, "parts": parts}
-            return write_labelled(source.works, labelled, config.out, **facts)
+            return write_labelled(source.works, labelled.filter(has_label), config.out, **facts)
 
 
 def _tasks_of_export(config: BuildConfig) -> Path:

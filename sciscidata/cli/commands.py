@@ -28,6 +28,8 @@ _SCORES: Final[dict[str, Any]] = {
     **{"takes": "CORPUS", "cache": "CORPUS/cache", "to_store": True, "has_engine": True},
     "writes": "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://",
 }
+#: Flags of earlier versions.
+_RENAMED: Final = {"label_column": "label"}
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
@@ -286,7 +288,7 @@ COMMANDS: Final[Mapping[str, Command]] = {
         top=("source", "out", "novelty", "background", "scores_file", "cache_dir", "overwrite"),
         arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
         main=(
-            *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--email"),
+            *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--label", "--email"),
             *("--n-train", "--n-test", "--seed", "--balance"),
             *("--window-years", "--novelty", "--dry-run", "--out", "--overwrite"),
         ),
@@ -500,7 +502,7 @@ def make_parser(*names: str) -> OptionParser:
         text = f"{command.help[0].upper()}{command.help[1:]}." + (
             " A run that was stopped goes on where it ended." if command.goes_on else ""
         )
-        sub = commands.add_parser(name, help=command.help, description=text, example=command.example)
+        sub = commands.add_parser(name, help=command.help, description=text, example=command.example, renamed=_RENAMED)
         if name == "completion":
             sub.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")
         elif command.takes == "CORPUS":

@@ -47,6 +47,7 @@ _OTHER_FLAGS: Final = {
     ("labelled", "inputs"): "--labelled",
     ("exports", "files"): "--exports",
     ("labelled", "missing"): "--labelled-missing",
+    ("label", "column"): "--label",
     ("eligibility", "fields"): "--only-field",
     ("eligibility", "venues"): "--only-venue",
 }
@@ -70,8 +71,8 @@ def name_flag(section: str, name: str, hint: Hint) -> str:
     """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
 
     ``--labelled`` and ``--exports`` name their files, because ``--input`` names records. ``--only-field`` and
-    ``--only-venue`` are filters, because ``--field`` and ``--venue`` name columns. Flags of an own label begin with
-    ``--label``.
+    ``--only-venue`` are filters, because ``--field`` and ``--venue`` name columns. ``--label`` is the column of an own
+    label, and its other flags begin so.
     """
     if (section, name) in _OTHER_FLAGS:
         return _OTHER_FLAGS[section, name]
@@ -167,12 +168,16 @@ def resolve(settings: Settings) -> BuildConfig:
         for section in SECTIONS
         if section not in of_sources and (section != "label" or by_section.get(section))
     }
-    parts["split"] = dataclasses.replace(_ROWS[source].split, **by_section.get("split", {}))
+    parts["source"] = _make(source, by_section.get(source, {}))
+    split = by_section.get("split", {})
+    if "label" in parts and "balance" not in split and _ROWS[source].has_own_labels_only(parts["source"]):
+        split = {"balance": "label"} | split
+    parts["split"] = dataclasses.replace(_ROWS[source].split, **split)
     if source == "openalex":
         parts["api"] = _make("api", by_section.get("api", {}))
     if not with_novelty:
         parts["novelty"] = None
-    parts |= {"source": _make(source, by_section.get(source, {})), "out": f"slices/{source}"} | top
+    parts |= {"out": f"slices/{source}"} | top
     config = BuildConfig(**parts)
     refuse_unread({SECTIONS[section]: [*values] for section, values in by_section.items()}, config)
     return config

@@ -38,9 +38,10 @@ def plot_label(label: OwnLabel, eligible: Mapping[str, int], drawn: Mapping[str,
     """
     example = "name='impact_label', classes=('top', 'rest'), column='impact_label'"
     require_config(label, OwnLabel, example, name="label")
+    classes = label.classes or tuple(sorted(eligible))
     with drawing(look, heights_mm=(58,)) as picture:
-        draw_classes(picture.panels[0], label.classes, eligible, drawn)
-        if len(label.classes) > (3 if picture.is_narrow else 6):
+        draw_classes(picture.panels[0], classes, eligible, drawn)
+        if len(classes) > (3 if picture.is_narrow else 6):
             picture.panels[0].tick_params(axis="x", labelrotation=45)
         n_drawn = count_works(sum(drawn.values())).replace(" work", " drawn work")
         picture.title = f"Classes of {label.name} of {n_drawn}."

@@ -187,8 +187,9 @@ class _About:
         lines: list[str] = []
         cd = self._part("cd")
         if not self.is_scored:
-            is_read = "column" in self._part("label")
-            return [self._describe_own(show), *(["The labels were read from files."] if is_read else [])]
+            column = self._part("label").get("column")
+            read = [f"The labels are the column {show(column)} of the files, as they are."] if column else []
+            return [self._describe_own(show), *read]
         is_published = str(self.source.get("scores", "")).startswith("as published")
         if self.kind == "labelled":
             lines.append(

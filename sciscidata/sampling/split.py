@@ -25,7 +25,7 @@ from sciscidata.errors import (
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.options.checks import check_fields, checked_config
-from sciscidata.own_label import OwnLabel, example_schema, vocabularies
+from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
 from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
 from sciscidata.schemas import WORKS, require_columns
 from sciscidata.terminal.messages import counted
@@ -306,6 +306,7 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
     schema = {**frame.collect_schema(), "split": pl.String(), "split_key": pl.UInt64()}
 
     works = frame.filter(pl.col(column).is_not_null() for column in columns).collect()
+    label = label and with_classes(label, works)
     _check_works(works, columns, label)
     keyed = works.select("work_id", *columns, split_keys(works["work_id"], settings.seed))
     if settings.cell_columns:

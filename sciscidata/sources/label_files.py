@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -17,6 +18,8 @@ from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home
 from sciscidata.terminal.messages import counted, suggest
+
+logger = logging.getLogger(__name__)
 
 _IDS: Final = ("work_id", "openalex_id", "id")
 
@@ -45,7 +48,7 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
     classes. Other errors are those of ``TableFile``.
     """
     column = label.column or label.name
-    tables: list[pl.DataFrame] = []
+    n_missing, tables = 0, list[pl.DataFrame]()
     for path in where.files:
         table = TableFile(path)
         at = next((name for name in where.ids if name in table.columns), None)
@@ -61,10 +64,16 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
                 )
                 raise SchemaMismatchError(msg)
         for batch in table.read([*([at] if at else texts.values()), column]):
-            values, _ = without_missing(batch[column], [word for word in MISSING if word not in label.classes])
+            values, n = without_missing(batch[column], [word for word in MISSING if word not in label.classes])
+            n_missing += 0 if label.classes else n
             tables.append(
                 pl.DataFrame({"work_id": number_ids(batch[at] if at else name_texts(batch, texts)), label.name: values})
             )
+    if n_missing:
+        words = counted(n_missing, "value is NA", "values are NA")
+        logger.warning(
+            "%s: %s, None or the like, so no class. If it is one, name all: OwnLabel.classes", label.values, words
+        )
     rows = pl.concat(tables, how="vertical_relaxed") if tables else pl.DataFrame(schema={"work_id": pl.Int64})
     labelled = check_classes(rows, label).unique(maintain_order=True)
     twice = labelled.filter(pl.col("work_id").is_duplicated())["work_id"]

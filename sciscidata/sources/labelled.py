@@ -27,6 +27,7 @@ from sciscidata.errors import (
     EmptyInputError,
     LabelMismatchError,
     SchemaMismatchError,
+    SciSciDataError,
     WorkIdError,
 )
 from sciscidata.label_thresholds import (
@@ -157,6 +158,13 @@ def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
     return find_record_files(
         tuple(str(lines) if lines.is_file() else path for lines, path in zip(exports, inputs, strict=True))
     )
+
+
+def lack_scores(config: LabelledConfig) -> bool:
+    """Say whether no file has a column of the CD index; a build says what is wrong with files that cannot be read."""
+    with suppress(SciSciDataError, OSError, pa.ArrowException, pl.exceptions.PolarsError):
+        return all("cd_index" not in TableFile(file).columns for file in find_labelled_files(config.inputs))
+    return False
 
 
 def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -> tuple[pl.LazyFrame, dict[str, int]]:

@@ -13,7 +13,7 @@ from sciscidata.sources.corpora import measure_corpus, open_corpus, open_frames
 from sciscidata.sources.dry_run import ToAsk, ToRead, name_only
 from sciscidata.sources.example.source import ExampleConfig, measure_example, open_example
 from sciscidata.sources.exports.source import ExportsConfig, measure_exports, open_exports
-from sciscidata.sources.labelled import LabelledConfig, measure_labelled, open_labelled
+from sciscidata.sources.labelled import LabelledConfig, lack_scores, measure_labelled, open_labelled
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
 from sciscidata.sources.openalex.open import measure_openalex, open_openalex
 from sciscidata.sources.opened import OpenedSource, SourceRequest
@@ -53,7 +53,7 @@ class Source(NamedTuple):
     are taken as they are; None: they are computed. ``no_novelty`` says why there is no novelty. ``can_be_ingested``
     says whether it can be written as a corpus on disk; ``ingest`` does it in its own way. ``has_tasks`` says whether an
     engine may help. ``corpus_folder`` is where it is a corpus on disk already. ``split`` is what is drawn of it by
-    default.
+    default; ``has_own_labels_only`` says that no label but the user's can be balanced.
     """
 
     config: type
@@ -67,6 +67,7 @@ class Source(NamedTuple):
     has_tasks: bool = False
     corpus_folder: Callable[[Any], str | None] = lambda _: None
     split: SplitConfig = SplitConfig()
+    has_own_labels_only: Callable[[Any], bool] = lambda _: False
 
 
 _LABELLED = Reason(
@@ -113,7 +114,14 @@ SOURCES: Final = (
     Source(SciSciNetConfig, open_sciscinet, measure_sciscinet, own_scores=_published, ingest=write_sciscinet),
     Source(SnapshotConfig, open_snapshot, measure_snapshot, ingest=write_snapshot, has_tasks=True),
     Source(CorpusConfig, open_corpus, measure_corpus, can_be_ingested=False, corpus_folder=_folder),
-    Source(LabelledConfig, open_labelled, measure_labelled, own_scores=_labelled, can_be_ingested=False),
+    Source(
+        LabelledConfig,
+        open_labelled,
+        measure_labelled,
+        own_scores=_labelled,
+        can_be_ingested=False,
+        has_own_labels_only=lack_scores,
+    ),
     Source(Corpus, open_frames),
 )
 

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import polars as pl
 
-from sciscidata.errors import SciSciDataError
+from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.release.release import Release, read_release
@@ -60,6 +60,9 @@ class OwnTarget(str):
 
     def __new__(cls, label: OwnLabel) -> OwnTarget:
         """Name the task after its label."""
+        if not label.classes:
+            msg = "OwnLabel.classes is empty, needs the classes of a release. Name them, or take choose_target(...)."
+            raise ConfigError(msg)
         target = super().__new__(cls, short_name(label.name))
         target.label = label
         return target

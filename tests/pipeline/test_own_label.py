@@ -120,7 +120,7 @@ def test_the_top_5_percent_are_those_of_plain_python_with_ties_at_the_cut_out(ro
             expected[work_id] = "top" if 20 * at_least <= len(peers) else "rest"
     for label in (TOP_OF_FIELD, TOP_SQL):
         if not expected:
-            with pytest.raises(EmptyInputError, match="null for all"):
+            with pytest.raises(EmptyInputError, match="empty for all"):
                 compute_own_labels(works.lazy(), works.lazy(), label)
             continue
         found = compute_own_labels(works.lazy(), works.lazy(), label)

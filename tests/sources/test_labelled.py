@@ -299,12 +299,12 @@ TEXT_FILES: dict[str, Callable[[pl.DataFrame, Path], object]] = {
     "parquet": lambda frame, path: frame.write_parquet(path),
     "feather": lambda frame, path: frame.write_ipc(path),
 }
-OF_TEXTS = ["--label-column", "label", "--label-classes", "good,bad", "--n-train", "20", "--n-test", "10"]
+OF_TEXTS = ["--label", "label", "--n-train", "20", "--n-test", "10"]
 
 
 def build_texts(home: Path, file: Path, out: Path, *flags: str) -> int:
     places = ["--out", str(out), "--cache-dir", str(home / "cache")]
-    return main(["build", "--labelled", str(file), *OF_TEXTS, *places, *(flags or ("--balance", "label"))])
+    return main(["build", "--labelled", str(file), *OF_TEXTS, *places, *flags])
 
 
 @pytest.mark.parametrize("kind", TEXT_FILES)
@@ -324,6 +324,7 @@ def test_a_text_and_a_label_are_enough_for_a_release(
     for text in (card, summary, (tmp_path / "slice" / "CITATION.cff").read_text()):
         assert not re.search("bibliometric|citation record|citers|Languages kept|disruption label|no year", text)
     assert "Own labels of 30 texts" in card
+    assert "The labels are the column label of the files" in card
     page = tmp_path / "page.html"
     assert main(["describe", str(tmp_path / "slice"), "--html", str(page)]) == 0
     assert "disruption classes" not in page.read_text()
@@ -352,8 +353,13 @@ def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
             "--balance is 'disruption'.* no cd_index.*--balance label",
         ),
         (["review", "label"], [], "has no text for a model to read; it has review, label.*--text"),
-        (["text", "label"], ["--text", "body", "--balance", "label"], "lacks body; it has text, label. Rename"),
-        (["text", "class"], [], "no column label; it has text, class. Name it: --label-column"),
+        (["text", "label"], ["--text", "body"], "lacks body; it has text, label. Rename"),
+        (["text", "class"], [], "no column label; it has text, class. Name it: --label"),
+        (
+            ["text", "label"],
+            ["--label", "text"],
+            r"column 'text' has 120 classes \('The film was fine, 0.*needs 2 to 20",
+        ),
     ],
 )
 def test_what_texts_lack_is_named_by_its_flag(
@@ -363,6 +369,35 @@ def test_what_texts_lack_is_named_by_its_flag(
     assert build_texts(home, tmp_path / "in.csv", tmp_path / "slice", *flags) == 1
     assert re.search(says, capsys.readouterr().err)
     assert not (tmp_path / "slice").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["yes"], r"column 'Stars given' has 1 class \('yes'\), needs 2 to 20"),
+        (["yes", "Yes"], r"has 2 classes \('Yes', 'yes'\), needs .* not the same word in upper and lower case"),
+        (["weak yes", "no"], "column 'Stars given' holds 'weak yes', which cannot be a class. It needs"),
+        (["a,b", "c"], "holds 'a,b', which cannot be a class"),
+        ([""], "column 'Stars given' is empty for all of 120 works"),
+        (["10", "9", "None"], ["stars_given_label", ["9", "10"]]),
+    ],
+)
+def test_the_classes_of_a_column_are_found_or_one_error_names_it(
+    home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture,
+    words: list[str], says: str | list[Any],
+) -> None:  # fmt: skip
+    values = pl.Series("Stars given", [words[n % len(words)] for n in range(120)])
+    REVIEWS.drop("label").with_columns(values).write_csv(tmp_path / "in.csv")
+    code = build_texts(home, tmp_path / "in.csv", tmp_path / "slice", "--label", "Stars given")
+    if isinstance(says, str):
+        assert code == 1
+        assert re.search(says, capsys.readouterr().err)
+        assert not (tmp_path / "slice").exists()
+        return
+    manifest = json.loads((tmp_path / "slice" / "manifest.json").read_bytes())
+    assert [manifest["label"]["name"], manifest["label"]["classes"]] == says
+    assert manifest["split"]["balance"] == "label"
+    assert re.search("40 values are NA, None or the like", caplog.text)
 
 
 def test_without_a_label_the_error_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -377,4 +412,4 @@ def test_without_a_label_the_error_says_how_to_name_one(tmp_path: Path, capsys: 
         str(tmp_path / "o"),
     ]
     assert main(words) == 1
-    assert "need no score: name its column, --label-column" in capsys.readouterr().err
+    assert "need no score: name its column, --label." in capsys.readouterr().err

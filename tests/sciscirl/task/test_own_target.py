@@ -280,7 +280,7 @@ def test_a_table_of_texts_and_labels_goes_from_build_to_a_dry_run(toy_model, tmp
     lines = [f'"A {"fine" if n % 2 else "dull"} film, {n}.",{"good" if n % 2 else "bad"}' for n in range(120)]
     (tmp_path / "in.csv").write_text("\n".join(["text,label", *lines]))
     release = str(tmp_path / "slice")
-    own = ["--label-name", "mood_label", "--label-column", "label", "--label-classes", "good,bad", "--balance", "label"]
+    own = ["--label", "label", "--label-name", "mood_label"]
     sizes = ["--n-train", "60", "--n-test", "20", "--cache-dir", str(tmp_path), "--out", release]
     assert build_command(["build", "--labelled", str(tmp_path / "in.csv"), *own, *sizes]) == 0
     assert build_command(["verify", release]) == 0
@@ -288,7 +288,7 @@ def test_a_table_of_texts_and_labels_goes_from_build_to_a_dry_run(toy_model, tmp
     words = ["train", "--release", release, "--target", "mood", "--model", toy_model, "--renderer", "role_colon"]
     assert train_command([*words, "--dry-run"]) == 0
     printed = capsys.readouterr().out
-    assert '- mood_label: "good" or "bad"' in printed
+    assert '- mood_label: "bad" or "good"' in printed
     assert "film, " in printed
 
 
