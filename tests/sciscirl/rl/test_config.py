@@ -9,12 +9,14 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
+import chz
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.cli.main import main
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
@@ -67,6 +69,20 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
     assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (False, 0)
     assert config.remove_constant_reward_groups is False
     assert not isinstance(config.effective_rollout_strategy(), DynamicSampling)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("exp4", {}), ("exp9", {"seed": 3, "n_train": 12}), ("adversarial", {"hide": ("title",)})]
+)
+def test_the_cookbooks_loop_gets_the_builder_of_a_preset_in_one_call(options, name, more):
+    more |= {"max_steps": 5, "batch_size": 4}
+    config = make_config(resolve_run(TrainOptions(**options | {"preset": name}, **more)))
+    more |= {key: options[key] for key in ("renderer", "eval_split")}
+    builder = LabelDatasetBuilder.from_preset(name, options["release"], options["model"], **more)
+    assert builder == config.dataset_builder
+    assert type(builder) is type(config.dataset_builder)
+    held_out = asyncio.run(chz.replace(builder, has_test=True)())[1]
+    assert sum(len(held_out.get_batch(step)) for step in range(len(held_out))) == 9
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
