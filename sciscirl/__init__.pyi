@@ -12,6 +12,7 @@ from .lab.analysis.compare import compare_predictions as compare_predictions
 from .lab.report.report import ReportConfig as ReportConfig
 from .lab.report.report import write_report as write_report
 from .metrics.metrics import measure_predictions as measure_predictions
+from .metrics.predictions import make_prediction as make_prediction
 from .options import TrainOptions as TrainOptions
 from .presets import PRESETS as PRESETS
 from .presets import Preset as Preset

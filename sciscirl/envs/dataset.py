@@ -21,8 +21,10 @@ from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAction
-from sciscirl.options import Run, RunOptions
+from sciscirl.options import Run, RunOptions, TrainOptions, resolve_run
+from sciscirl.presets import PUBLISHED
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import open_store
 from sciscirl.task.contracts import ContractName
@@ -256,6 +258,24 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     n_test: int | None = None
     has_test: bool = True
 
+    @classmethod
+    def from_preset(cls, name: str, release: str, model: str, **options: Any) -> LabelDatasetBuilder:  # noqa: ANN401
+        """Return the builder with which ``sciscirl train`` trains this preset, for a loop of your own.
+
+        It has no held-out batches, because ``train_preset`` brings its evaluator: ``chz.replace(..., has_test=True)``.
+
+        Args:
+            name: the preset; an adversarial one has its own kind of builder.
+            release: the folder of the release.
+            model: the base model, by name or folder.
+            options: others of TrainOptions, such as ``max_steps``, by which papers are shown as often as it takes.
+
+        Raises:
+            ReleaseError: the release is missing or was altered.
+            SciSciRLError: no preset has that name, or an option is impossible or has no effect.
+        """
+        return make_dataset_builder(resolve_run(TrainOptions(preset=name, release=release, model=model, **options)))
+
     def rules(self) -> TaskRules:
         """Return labels, prompt, contract and reward; a balanced reward is fitted to the training papers.
 
@@ -397,3 +417,25 @@ def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> di
         "n_test": options.n_test,
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }
+
+
+def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
+    """Return the builder of the training batches."""
+    options, preset = run.options, run.preset
+    make_builder = (
+        LabelDatasetBuilder
+        if preset.adversarial is None
+        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
+    )
+    builder = make_builder(
+        **name_fields(run, "test" if preset.name in PUBLISHED else None),
+        group_size=preset.group_size,
+        eval_group_size=preset.eval_group_size,
+        n_epochs=options.n_epochs or 1,
+        n_spares=preset.dynamic_sampling,
+    )
+    if options.n_epochs is not None:
+        return builder
+    n_papers = len(builder.read("train"))
+    n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
+    return chz.replace(builder, n_epochs=max(n_epochs, 1))

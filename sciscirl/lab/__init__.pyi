@@ -7,6 +7,7 @@ from .adversarial.env import make_opponents as make_opponents
 from .adversarial.metrics import adversarial_schema as adversarial_schema
 from .adversarial.metrics import measure_flips as measure_flips
 from .analysis.baselines import evaluate_baselines as evaluate_baselines
+from .analysis.baselines import run_baseline as run_baseline
 from .grpo.train import describe_local_training as describe_local_training
 from .grpo.train import train_locally as train_locally
 from .label_scoring.probabilities import LabelScoring as LabelScoring

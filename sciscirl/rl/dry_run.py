@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +14,7 @@ from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages
+from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab_parts import load_part
 from sciscirl.options import Run, TrainOptions
@@ -20,8 +23,10 @@ from sciscirl.runs.chat_format import dry_run, say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.task.adversarial_rules import BY_RULES
-from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import list_labels
+from sciscirl.task.contracts import Answer, render_answer
+from sciscirl.task.papers import Paper, list_labels
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules, find_shortest_answers
 
 _N_PROMPTS_COUNTED: Final = 256
 
@@ -83,6 +88,7 @@ def render_plan(
             f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; "
             f"{n_evaluations} evaluations of {n_test:,} answers",
             f"each of {len(papers.papers):,} training papers is shown {len(shown) / len(papers.papers):.1f} times",
+            *([] if preset.adversarial is not None else compare_cheap_answers(builder, rules)),
             *say_estimate(renderer),
             f"prompt tokens: {min(lengths):,} to {max(lengths):,}, mean {statistics.fmean(lengths):,.0f} "
             f"({len(lengths):,} prompts counted)",
@@ -92,3 +98,48 @@ def render_plan(
             f"{f': {cost}' if has_price else ''}",
         ]
     )
+
+
+def compare_cheap_answers(builder: LabelDatasetBuilder, rules: TaskRules) -> list[str]:
+    """Say what right answers, trees on metadata and the best constant answer earn on the papers that judge a run."""
+    papers = builder.eval_papers()
+    right, best, constant = find_bounds(papers, rules)
+    try:
+        judged = load_part("run_baseline")("metadata_boosting", builder.read("train"), papers, rules=rules)
+        trees = f"{judged['reward'].mean():.2f} by boosted trees on the metadata in a prompt"
+    except ImportError:
+        trees = "to see what boosted trees on metadata earn: pip install scikit-learn threadpoolctl"
+    except SciSciRLError as error:
+        trees = f"nothing by boosted trees: {error}"
+    costs = ", without the cost of labels said too often" if rules.table.share_penalty else ""
+    return [
+        f"mean reward on the {len(papers):,} papers of {builder.eval_split}{costs}:",
+        f"  {right:.2f} if every answer is right",
+        f"  {trees}",
+        f"  {best:.2f} by the best constant answer: {constant}",
+    ]
+
+
+def find_bounds(papers: Sequence[Paper], rules: TaskRules) -> tuple[float, float, str]:
+    """Return the mean reward of right answers, and that of the best constant answer with what it says."""
+    golds = [(paper.labels(rules.target), rules.weigh(paper)) for paper in papers]
+
+    def pay(answer: Answer, gold: tuple[Mapping[str, str], Mapping[str, float]]) -> float:
+        return score_answer(answer, gold[0], rules.table, gold[1]).total
+
+    constants = {tuple(answer.labels.values()): answer for answer in map(rules.parse, find_shortest_answers(rules))}
+    right = statistics.fmean(pay(constants[tuple(gold[0].values())], gold) for gold in golds)
+    if rules.contract == "probabilities":
+        # The quadratic score pays a constant forecast most if each label has its share of what can be earned.
+        stakes: dict[str, float] = defaultdict(float)
+        for labels, weights in golds:
+            for label, weight in (weights or dict.fromkeys(labels.values(), 1.0)).items():
+                stakes[label] += weight * (rules.table.task_part(label, 1.0) - rules.table.task_part(label, 0.0))
+        columns = list_labels(rules.target).values()
+        totals = {label: sum(stakes[one] for one in words) for words in columns for label in words}
+        forecast = {label: stakes[label] / total for label, total in totals.items()}
+        said = ", ".join(f"{label} {share:.2f}" for label, share in forecast.items())
+        constants = {(said,): replace(next(iter(constants.values())), forecast=forecast)}
+    means = {words: statistics.fmean(pay(answer, gold) for gold in golds) for words, answer in constants.items()}
+    best = max(means, key=lambda words: means[words])
+    return right, means[best], ", ".join(best)

@@ -20,14 +20,13 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
-from sciscirl.envs.dataset import LabelDatasetBuilder, name_fields
+from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
 from sciscirl.envs.sampling import DynamicSampling, NucleusSampling
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator, none_lost_unsaid
-from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, TrainOptions, refuse_without_effect, resolve_run
-from sciscirl.presets import BASE, PUBLISHED, Preset, describe
+from sciscirl.presets import BASE, Preset, describe
 from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
@@ -119,28 +118,6 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
     if stopped is not None:
         raise stopped
     return folder
-
-
-def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
-    """Return the builder of the training batches."""
-    options, preset = run.options, run.preset
-    make_builder = (
-        LabelDatasetBuilder
-        if preset.adversarial is None
-        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
-    )
-    builder = make_builder(
-        **name_fields(run, "test" if preset.name in PUBLISHED else None),
-        group_size=preset.group_size,
-        eval_group_size=preset.eval_group_size,
-        n_epochs=options.n_epochs or 1,
-        n_spares=preset.dynamic_sampling,
-    )
-    if options.n_epochs is not None:
-        return builder
-    n_papers = len(builder.read("train"))
-    n_epochs = -(-options.max_steps * preset.batch_size // max(n_papers, 1))
-    return chz.replace(builder, n_epochs=max(n_epochs, 1))
 
 
 def check_preset(preset: Preset) -> None:

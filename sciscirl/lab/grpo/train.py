@@ -19,7 +19,7 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
-from sciscirl.envs.dataset import LabelDatasetBuilder
+from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
 from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
@@ -31,7 +31,7 @@ from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter
 from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import Preset
 from sciscirl.rl.dry_run import render_plan
-from sciscirl.rl.train import enter_collapse, list_settings, make_alarm, make_dataset_builder
+from sciscirl.rl.train import enter_collapse, list_settings, make_alarm
 from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation import evaluate
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
@@ -22,7 +23,7 @@ from sciscirl.lab.report.views import view_runs
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.options import ModelCodeOptions, PeftSftOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.train import builder_of, make_config, make_dataset_builder
+from sciscirl.rl.train import builder_of, make_config
 from sciscirl.runs.folder import count_test_looks, describe_run, write_json
 from sciscirl.sft.config import list_settings, make_papers_builder
 from sciscirl.task.papers import read_part, read_split

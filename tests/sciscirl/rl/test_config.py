@@ -2,32 +2,41 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.machinery import ModuleSpec
+from itertools import combinations_with_replacement
 from pathlib import Path
+from statistics import fmean
 from types import ModuleType, SimpleNamespace
 
+import chz
 import pytest
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.cli.main import main
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS
-from sciscirl.rl.dry_run import render_dry_run
+from sciscirl.rl.dry_run import find_bounds, render_dry_run
 from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
 from sciscirl.runs.server_checks import check_server
+from sciscirl.task.papers import read_split
+from sciscirl.task.rewards import score_answer
+from sciscirl.task.rules import TaskRules, find_shortest_answers
 from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import serve_models
-from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say
+from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
 
 SCRIPT = REPOSITORY / "scripts" / "train_rl.py"
 TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
@@ -67,6 +76,20 @@ def test_a_preset_decides_on_order_and_refills_unless_the_command_line_does(opti
     assert (config.dataset_builder.interleave, config.dataset_builder.n_spares) == (False, 0)
     assert config.remove_constant_reward_groups is False
     assert not isinstance(config.effective_rollout_strategy(), DynamicSampling)
+
+
+@pytest.mark.parametrize(
+    ("name", "more"), [("exp4", {}), ("exp9", {"seed": 3, "n_train": 12}), ("adversarial", {"hide": ("title",)})]
+)
+def test_the_cookbooks_loop_gets_the_builder_of_a_preset_in_one_call(options, name, more):
+    more |= {"max_steps": 5, "batch_size": 4}
+    config = make_config(resolve_run(TrainOptions(**options | {"preset": name}, **more)))
+    more |= {key: options[key] for key in ("renderer", "eval_split")}
+    builder = LabelDatasetBuilder.from_preset(name, options["release"], options["model"], **more)
+    assert builder == config.dataset_builder
+    assert type(builder) is type(config.dataset_builder)
+    held_out = asyncio.run(chz.replace(builder, has_test=True)())[1]
+    assert sum(len(held_out.get_batch(step)) for step in range(len(held_out))) == 9
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if name not in {"baseline", "exp1", "exp2", "exp3", "exp5"}
@@ -133,6 +156,34 @@ def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer)
         f"{round(n_answers * mean):,} tokens read, {n_answers * 64:,} sampled, {round(32 * (mean + 64)):,} trained"
     )
     assert expected in text
+
+
+def test_a_dry_run_says_what_cheap_answers_earn(options, monkeypatch):
+    text = render_dry_run(resolve_run(TrainOptions(**options | {"preset": "exp6"}, interleave=False, n_test=6)))
+    # Two papers of each label: a constant answer has one of three right, and the years tell nothing.
+    assert "6 papers of test, without the cost of labels said too often:\n  1.05 if every answer is right\n" in text
+    assert "\n  0.38 by the best constant answer: disruptive\n" in text
+    assert re.search(r"\n  0\.\d\d by boosted trees", text)
+    monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
+    text = render_dry_run(resolve_run(TrainOptions(**options)))
+    assert "pip install scikit-learn" in text
+    assert "\n  -0.02 by the best constant answer: disruptive\n" in text  # 0.05 + 1.0 / 3 - 0.6 * 2 / 3
+
+
+def test_no_constant_forecast_earns_more_than_the_best_of_a_dry_run(toy_slice):
+    of_label = {
+        label: [p for p in read_split(toy_slice, "train") if p.gold.disruption_label == label] for label in LABELS
+    }
+    papers = [paper for label, n in zip(LABELS, (6, 4, 5), strict=True) for paper in of_label[label][:n]]
+    rules = TaskRules(contract="probabilities", reward="disruptive_x3")
+    right, best, said = find_bounds(papers, rules)
+    assert said == "disruptive 0.60, consolidating 0.18, neutral 0.22"  # papers times 3.6, 1.6, 1.6
+    answer, earned = rules.parse(find_shortest_answers(rules)[0]), []
+    for first, second in combinations_with_replacement(range(21), 2):  # twentieths
+        shares = (first / 20, (second - first) / 20, (20 - second) / 20)
+        answer = replace(answer, forecast=dict(zip(LABELS, shares, strict=True)))
+        earned.append(fmean(score_answer(answer, paper.labels("disruption"), rules.table).total for paper in papers))
+    assert best - 0.01 < max(earned) <= best < right
 
 
 @pytest.mark.parametrize("long_one", ["train", "test"])

@@ -8,12 +8,13 @@ from dataclasses import replace
 
 import pytest
 
+from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_runs
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import describe, find_preset
-from sciscirl.rl.train import list_settings, make_config, make_dataset_builder
+from sciscirl.rl.train import list_settings, make_config
 from sciscirl.runs.folder import begin_run, write_json
 from sciscirl.runs.lineage import find_start, render_start, warn_of_other_release
 from tests.sciscirl.toy import make_slice

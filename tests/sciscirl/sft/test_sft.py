@@ -11,13 +11,13 @@ import tinker
 from tinker_cookbook.supervised import train
 from tinker_cookbook.utils import ml_log
 
+from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.envs.env import LabelEnv, read_action
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab.sft.peft_backend import collate, collate_labels
 from sciscirl.options import PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
-from sciscirl.rl.train import make_dataset_builder
 from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
 from sciscirl.sft.config import list_settings, make_papers_builder, render_plan

@@ -14,13 +14,13 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.release.release import read_release
+from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import describe, make_preset, recall_rules
-from sciscirl.rl.train import make_dataset_builder
 from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.examples import to_datum
 from sciscirl.sft.tinker_backend import GoldDatasetBuilder

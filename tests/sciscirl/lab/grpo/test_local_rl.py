@@ -19,6 +19,7 @@ from safetensors.torch import load_file
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 
 from sciscirl.cli.main import run as run_command
+from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
@@ -33,7 +34,6 @@ from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.rl.train import make_dataset_builder
 from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
 from tests.sciscirl.toy import RENDERER
