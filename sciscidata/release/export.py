@@ -331,7 +331,7 @@ def render_part(
     if provenance["report_sha256"] != corpus_sha256 or hash_file(Path(labels)) != labels_sha256:
         msg = f"the corpus in {corpus}, or its labels, were replaced while they were read. Run again."
         raise StorageError(msg)
-    known = pl.read_ipc(labels)
+    known = pl.scan_ipc(labels, glob=False).collect(engine="in-memory")
     n_rows, classes = 0, {name: Counter[str | None]() for name in known.select(pl.col(pl.Enum)).columns}
     columns = _columns_read(works)
     with out.open("wb") as file, closing(_render(works.select(columns), known, n_threads)) as rendered:
