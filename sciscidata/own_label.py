@@ -240,7 +240,7 @@ def _check_words(words: Sequence[str], holder: str) -> None:
         if not _CLASS.fullmatch(word) or word.lower() in _KEYS_OF_ANSWERS:
             msg = (
                 f"{holder} {word!r}, which cannot be a class. It needs up to 40 letters, digits and the signs _ . -, "
-                f"and none of the words {', '.join(sorted(_KEYS_OF_ANSWERS))}. Write it otherwise."
+                f"and none of the words {', '.join(sorted(_KEYS_OF_ANSWERS))}. Rename it."
             )
             raise ConfigError(msg)
 

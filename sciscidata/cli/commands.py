@@ -99,12 +99,13 @@ def _build(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import log_first_steps, print_lines, print_release
     from sciscidata.pipeline import build
 
-    if getattr(options, "arguments.print_config", False):
+    given = _given(options)
+    if given.get("print_config"):
         from sciscidata.cli.run_settings import render_toml
 
         print_lines(render_toml(config).splitlines())
         return
-    if getattr(options, "arguments.dry_run", False):
+    if given.get("dry_run"):
         from sciscidata.cli.dry_run import describe_plan
 
         print_lines(describe_plan(config))
@@ -114,7 +115,7 @@ def _build(options: argparse.Namespace, config: BuildConfig) -> None:
     print_release(release)
     if is_first:
         log_first_steps(release)
-    if (path := getattr(options, "arguments.from_manifest", None)) is not None:
+    if (path := given.get("from_manifest")) is not None:
         from sciscidata.cli.run_settings import compare_lines
 
         print_lines([compare_lines(release, Path(path))])
@@ -218,9 +219,9 @@ def _verify(options: argparse.Namespace, _: None) -> None:
 def _describe(options: argparse.Namespace, _: None) -> None:
     from sciscidata.cli.page import describe_path
 
-    html = getattr(options, "arguments.html", None)
-    overwrite = getattr(options, "arguments.overwrite", False)
-    describe_path(options.path, html=None if html is None else Path(html), overwrite=overwrite)
+    given = _given(options)
+    html = given.pop("html", None)
+    describe_path(options.path, html=None if html is None else Path(html), **given)
 
 
 def diagnose_arguments(*, picture: Path | None = None) -> None:
@@ -242,7 +243,7 @@ def _diagnose(options: argparse.Namespace, config: BuildConfig) -> None:
     works, citations, _ = scan_corpus(folder)
     checks = diagnose(works, citations, cache_dir=config.cache_dir)
     print_lines(f"{level:8} {text}" for level, text in checks.select("level", "text").rows())
-    if (picture := getattr(options, "arguments.picture", None)) is not None:
+    if (picture := _given(options).get("picture")) is not None:
         plot_diagnostics(checks, picture, title=folder.name)
 
 
@@ -271,7 +272,7 @@ def _tasks(options: argparse.Namespace, _: None) -> None:
     from sciscidata.cli.summary import print_lines
     from sciscidata.engines.engine import do_listed
 
-    print_lines(do_listed(options.path, run=getattr(options, f"{ARGUMENTS}.run", None)))
+    print_lines(do_listed(options.path, **_given(options)))
 
 
 def _corpus(config: BuildConfig) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import time
 from collections.abc import Callable
 from typing import Final, NamedTuple, TypeVar
@@ -68,19 +67,8 @@ def check_answer(answer: httpx.Response) -> httpx.Response:
     """Return an answer that is good; a TryAgainError for 429 and 5xx, an HTTPStatusError for anything else."""
     if answer.status_code == _TOO_MANY or answer.is_server_error:
         msg = f"status {answer.status_code}"
-        raise TryAgainError(msg, asked_wait_s(answer))
+        raise TryAgainError(msg, retries.asked_wait_s(answer))
     return answer.raise_for_status()
-
-
-def asked_wait_s(answer: httpx.Response) -> float:
-    """Return the seconds that a hub asks to wait (Retry-After); 0.0 if it does not say.
-
-    Example:
-        >>> asked_wait_s(httpx.Response(429, headers={"Retry-After": "1"}))
-        1.0
-    """
-    asked = answer.headers.get("Retry-After", "")
-    return float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0
 
 
 def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Result:

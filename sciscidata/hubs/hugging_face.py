@@ -11,7 +11,8 @@ from typing import Any, Final, NamedTuple, TypeVar
 import httpx
 
 from sciscidata.errors import ConfigError, HubError, how_to_install
-from sciscidata.hubs.exchange import Access, TryAgainError, asked_wait_s, find_access, keep_trying
+from sciscidata.hubs.exchange import Access, TryAgainError, find_access, keep_trying
+from sciscidata.remote.retries import asked_wait_s
 
 _Result = TypeVar("_Result")
 _HUB: Final = "https://huggingface.co"

@@ -145,20 +145,20 @@ def plot_by(
     named = _name_statistic(y, stat)
     series = [_as_series(part, named, colour, few, stat) for part, colour in zip(lines, _LINES, strict=False)]
     if is_names:
-        height_by = measured.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
-        ranked = height_by.sort("value", x, descending=[True, False], nulls_last=True)
+        ranked = measured.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
+        ranked = ranked.sort("value", x, descending=[True, False], nulls_last=True)
+        row_of = {name: row for row, name in enumerate(ranked[x])}
         names, height = name_rows(
             [f"{name} ({n:,})" for name, n in ranked.select(pl.col(x).cast(pl.String), "n").rows()], look
         )
     else:
-        ranked, names, height = measured, [], 62.0
+        row_of, names, height = {}, [], 62.0
     with drawing(look, heights_mm=(height,)) as picture:
         (axes,) = picture.panels
         limits = find_limits(series)
         for number, (part, one) in enumerate(zip(lines, series, strict=True)):
             if is_names:
-                at = ranked.select(pl.col(x), at=pl.int_range(pl.len())).join(part.select(x), on=x)
-                rows = part.join(at, on=x, maintain_order="left")["at"].to_numpy()
+                rows = np.array([row_of[name] for name in part[x]], np.float64)
                 offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
                 draw_names(axes, names, one, limits, rows + offset)
             else:

@@ -108,6 +108,8 @@ def plot_by_year(
         for axes, one in zip(picture.panels, series, strict=True):
             draw_numbers(axes, years, one, find_limits([one]))
             axes.set_xlabel("year of publication")
+            if years.size:
+                axes.set_xlim(years[0] - 0.8, years[-1] + 0.8)
             if complete_until is not None and not is_complete.all():
                 axes.axvline(complete_until + 0.5, color=INK, lw=0.6, ls=":")
         picture.title = _describe_groups(picture, series, "year of publication", int(groups["n"].sum()))
@@ -414,9 +416,6 @@ def draw_numbers(axes: Axes, places: npt.NDArray[Any], one: Series, limits: tupl
     whole = not places.size or bool((places == np.round(places)).all())
     axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=whole, steps=_STEPS))
     axes.ticklabel_format(axis="x", useOffset=False)
-    if places.size:
-        room = 0.8 * min(np.diff(places), default=1)
-        axes.set_xlim(places[0] - room, places[-1] + room)
 
 
 def draw_names(axes: Axes, names: list[str], one: Series, limits: tuple[float, float], rows: npt.NDArray[Any]) -> None:

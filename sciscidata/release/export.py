@@ -9,6 +9,7 @@ import threading
 from collections import Counter, deque
 from collections.abc import Generator, Mapping
 from contextlib import closing, nullcontext, suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -314,6 +315,14 @@ def _batches_of(tasks: list[Task], facts: list[dict[str, Any]]) -> Generator[_Ba
                 yield _Batch(block, 0, {})
 
 
+@lru_cache(maxsize=1)
+def _read_labels(path: str, sha256: str) -> pl.DataFrame | None:
+    """Read the labels for tasks, once in a process; None if the file is another one by now."""
+    if hash_file(Path(path)) != sha256:
+        return None
+    return pl.scan_ipc(path, glob=False).collect(engine="in-memory")
+
+
 @task
 def render_part(
     advance: Advance,
@@ -328,10 +337,10 @@ def render_part(
 ) -> dict[str, Any]:
     """Write the lines of the labelled works in one part of a corpus, and count them."""
     works, _, provenance = scan_corpus(corpus, part=part)
-    if provenance["report_sha256"] != corpus_sha256 or hash_file(Path(labels)) != labels_sha256:
+    known = _read_labels(labels, labels_sha256)
+    if provenance["report_sha256"] != corpus_sha256 or known is None:
         msg = f"the corpus in {corpus}, or its labels, were replaced while they were read. Run again."
         raise StorageError(msg)
-    known = pl.scan_ipc(labels, glob=False).collect(engine="in-memory")
     n_rows, classes = 0, {name: Counter[str | None]() for name in known.select(pl.col(pl.Enum)).columns}
     columns = _columns_read(works)
     with out.open("wb") as file, closing(_render(works.select(columns), known, n_threads)) as rendered:

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
+    import httpx
     import tenacity
 
 _Result = TypeVar("_Result")
+
+
+def asked_wait_s(answer: httpx.Response) -> float:
+    """Return the seconds that a server asks to wait (Retry-After); 0.0 if it does not say.
+
+    Example:
+        >>> import httpx
+        >>> asked_wait_s(httpx.Response(429, headers={"Retry-After": "1"}))
+        1.0
+    """
+    asked = answer.headers.get("Retry-After", "")
+    return float(asked) if re.fullmatch(r"\d{1,6}", asked) else 0.0
 
 
 def keep_trying(

@@ -256,7 +256,7 @@ def make_evaluator(
 
 @asynccontextmanager
 async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path) -> AsyncGenerator[None]:
-    """If an error ends a run, say which evaluation is lost.
+    """Warn of the evaluation that is lost if an error ends a run.
 
     It does not wait for the evaluation. That may need the server or disk that failed, and Ctrl-C must end the run. A
     collapse that was found but not yet reported is written down.

@@ -36,18 +36,10 @@ _ROWS: Final = 1 << 15
 _EXAMPLE, _OPTION = "files=('savedrecs.txt',)", "ExportsConfig.files"
 _ROLES: Final = {name: name for name in ("id", "year", "venue", "title", "abstract")} | {"field": "primary_field"}
 _CODES: Final = {
-    **{
-        "english": "en",
-        "chinese": "zh",
-        "croatian": "hr",
-        "czech": "cs",
-        "dutch": "nl",
-        "french": "fr",
-        "german": "de",
-    },
-    **{"greek": "el", "hungarian": "hu", "italian": "it", "japanese": "ja", "korean": "ko", "persian": "fa"},
-    **{"polish": "pl", "portuguese": "pt", "russian": "ru", "spanish": "es", "turkish": "tr", "ukrainian": "uk"},
-}
+    "chinese": "zh", "croatian": "hr", "czech": "cs", "dutch": "nl", "english": "en", "french": "fr", "german": "de",
+    "greek": "el", "hungarian": "hu", "italian": "it", "japanese": "ja", "korean": "ko", "persian": "fa",
+    "polish": "pl", "portuguese": "pt", "russian": "ru", "spanish": "es", "turkish": "tr", "ukrainian": "uk",
+}  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +132,7 @@ def _read(files: list[Path], folder: Path) -> None:
             advance(file.stat().st_size)
     if len(without) == len(files):
         msg = (
-            f"none of {counted(n_rows, 'record')} in {counted(len(files), 'file')} has cited references. Export again "
+            f"cited references are missing: {counted(n_rows, 'record')} in {counted(len(files), 'file')}. Export again "
             "with the record content 'Full Record and Cited References' (Web of Science), or with References ticked "
             "(Scopus)."
         )

@@ -91,7 +91,7 @@ class Pair:
     differences: Mapping[str, Estimate]  # for each of COMPARED
     p: Mapping[str, float | None]  # two-sided; None without a common seed
     p_holm: Mapping[str, float | None]  # adjusted for the number of pairs
-    only_left: int | None  # papers that only left answers right; None of several seeds
+    only_left: int | None  # papers that left answers right and right does not; None if there are several seeds
     only_right: int | None
     asked_otherwise: tuple[str, ...] = ()  # settings of ASKED in which the two differ
 

@@ -100,8 +100,8 @@ def _find_begin_here(folder: Path, facts: Mapping[str, Any]) -> Path:
     else:
         how = " in four bits" if settings.get("quantize") == "nf4" else ""
         msg = (
-            f"{folder} began with {settings['model']}{how}, which cannot be asked without an adapter: only a folder "
-            "with a model as it is can. Choose another step, or evaluate such a folder: local_model=..."
+            f"{folder} began with {settings['model']}{how}, which cannot be asked without an adapter. Choose another "
+            "step, or evaluate a folder with the whole model: local_model=..."
         )
     raise SciSciRLError(msg)
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 import polars as pl
 
-from sciscidata.remote.retries import keep_trying
+from sciscidata.remote.retries import asked_wait_s, keep_trying
 from sciscidata.remote.urls import check_address, show_address
 from sciscirl.envs.env import void
 from sciscirl.errors import SciSciRLError
@@ -124,7 +124,7 @@ def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, 
     except httpx.HTTPError as error:
         msg = f"no answer from {show_address(url)} ({type(error).__name__}). Start the server, or mend chat_url=...."
         failed = _NoAnswerError(msg)
-        failed.may_pass = not isinstance(error, httpx.ConnectError)  # nobody listens there
+        failed.may_pass = not isinstance(error, httpx.ConnectError)  # no server runs at the address
         raise failed from None
     try:
         if answer.is_error:
@@ -136,8 +136,7 @@ def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, 
         msg = f"{show_address(url)} gave no answer ({said}). Mend that; the same command asks only for what is missing."
         refused = _NoAnswerError(msg)
         refused.may_pass = answer.status_code in {408, 429} or answer.status_code >= 500
-        waits = answer.headers.get("Retry-After", "")
-        refused.wait_s = float(waits) if waits.isdecimal() else 0.0
+        refused.wait_s = asked_wait_s(answer)
         raise refused from None
 
 

@@ -63,7 +63,7 @@ def _lay_out(module: torch.nn.Module, states: tuple[torch.Tensor, ...]) -> tuple
 
 
 def _count_shared(rows: list[torch.Tensor]) -> int:
-    """Count the tokens that all rows begin with; each row keeps one of its own."""
+    """Count the tokens that all rows begin with. Leave at least one token of each row."""
     least = min(map(len, rows)) - 1
     alike = torch.stack([row[:least] == rows[0][:least] for row in rows]).all(dim=0)
     return int(alike.long().cumprod(dim=0).sum())

@@ -53,7 +53,7 @@ def read_settings(path: Path = SETTINGS) -> dict[str, dict[str, Any]]:
     for name, changes in settings.items():
         wrong = sorted(changes.keys() - known) if isinstance(changes, dict) else [name]
         if wrong or name == _REFERENCE or not name.replace("-", "").replace("_", "").isalnum():
-            what = f"sets {wrong[0]}" if wrong else "has such a name"
+            what = f"sets {wrong[0]}" if wrong else "cannot have this name"
             msg = f"{path}: the run {name!r} {what}. Write a table of options of evaluate: {', '.join(sorted(known))}."
             raise SciSciRLError(msg)
     return settings
