@@ -105,7 +105,11 @@ def test_a_chat_server_is_asked_once_for_each_answer_even_if_it_fails_on_the_way
         with (config.out / ANSWERS_FILE).open("a") as file:
             file.write('\n{"key": "cut o')
         metrics = asyncio.run(evaluate_model(config))
-    assert (len(kept), len(asked) - n_before) == (6, 3)  # the other three were refused
+    questions = [body["messages"][1]["content"] for _, _, body in asked]
+    answered = [question for question in questions if "survey" not in question]
+    assert len(answered) == len(set(answered)) == 6  # none is asked twice
+    assert len(kept) == sum(question in answered for question in questions[:n_before])
+    assert sum("survey" in question for question in questions[n_before:]) == 3  # these were refused
     predictions = read_predictions(config.out / "predictions.parquet")
     assert dict(predictions.group_by("gold").agg("label").iter_rows())["disruptive"] == ["disruptive"] * 3
     assert metrics["label_match"] == pytest.approx(1 / 3)  # cut off or empty is wrong
