@@ -87,21 +87,19 @@ class BuildConfig:
             object.__setattr__(self, "split", source.split)
         balanced_columns(self.split, self.label)
         if self.label is not None and source.sample:
-            msg = (
+            raise ConfigError(
                 "BuildConfig.label is given, but the OpenAlex API gives a sample, so a label cannot see all works. "
                 "Read files of works (RecordsConfig.inputs), a snapshot, SciSciNet or a corpus, or leave the label out."
             )
-            raise ConfigError(msg)
         for option, chosen, remedy in (
             (f"SplitConfig.balance={self.split.balance!r}", self.split.cell_columns, "'disruption'"),
             ("LabelThresholds.cells", self.thresholds.cells, "{}"),
         ):
             if chosen and (why := source.sample):
-                msg = (
+                raise ConfigError(
                     f"{option} needs all works of a field and five years, and {why.reason}. {_sentence(why.remedy)}, "
                     f"or set {option.partition('=')[0]}={remedy}."
                 )
-                raise ConfigError(msg)
         if self.novelty is None:
             self._check_without_novelty("novelty is switched off", "Leave novelty on")
         if without := source.no_novelty(self.source):
@@ -111,8 +109,9 @@ class BuildConfig:
             self._check_counts()
         if self.background is not None and (published := source.own_scores(self.source)):
             remedy = _sentence(published.remedy)
-            msg = f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
+            )
 
     @property
     def has_published_scores(self) -> bool:
@@ -126,22 +125,19 @@ class BuildConfig:
             require_sigmoid(self.novelty)
             needed = "the references"
         if why := source.sample or source.own_scores(self.source):
-            msg = (
+            raise ConfigError(
                 f"EligibilityConfig.min_label_confidence needs {needed} of all works, and {why.reason}. "
                 f"{_sentence(why.remedy)}, or leave the option out."
             )
-            raise ConfigError(msg)
 
     def _check_without_novelty(self, reason: str, remedy: str) -> None:
         if "novelty_label" in balanced_columns(self.split, self.label):
-            msg = (
+            raise ConfigError(
                 f"SplitConfig.balance is {self.split.balance!r}, but {reason}, so there are no novelty labels. "
                 f"{remedy}, or set SplitConfig.balance='disruption'."
             )
-            raise ConfigError(msg)
         if self.background is not None:
-            msg = f"BuildConfig.background is given, but {reason}. {remedy}, or give no background."
-            raise ConfigError(msg)
+            raise ConfigError(f"BuildConfig.background is given, but {reason}. {remedy}, or give no background.")
 
 
 def source_request(config: BuildConfig) -> SourceRequest:

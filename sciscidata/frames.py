@@ -46,11 +46,10 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
             return pl.from_dataframe(frame).lazy()
     except (pl.exceptions.PolarsError, TypeError, ValueError, NotImplementedError) as error:  # also those of Arrow
         held = ", ".join(map(str, getattr(frame, "columns", ()) if columns is None else columns))
-        msg = (
+        raise SchemaMismatchError(
             f"{stage}: {name}: a column of {held or kind.__name__} holds values of several types ({error}). "
             "Make it text: .astype('string')."
-        )
-        raise SchemaMismatchError(msg) from error
+        ) from error
     remedy = "Files are read by `sciscidata ingest --works FILE --citations FILE`."
     if isinstance(frame, str | Path):
         remedy = f"Read the file, for example with pl.scan_parquet or pl.scan_csv. {remedy}"
@@ -64,8 +63,7 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
             "graph.nodes(data=True)]) and citations = pl.DataFrame([*graph.edges()], schema=['citing_id', 'cited_id'], "
             "orient='row')."
         )
-    msg = f"{stage}: {name} is of type {kind.__name__}, {_NEEDS}. {remedy}"
-    raise SchemaMismatchError(msg)
+    raise SchemaMismatchError(f"{stage}: {name} is of type {kind.__name__}, {_NEEDS}. {remedy}")
 
 
 def with_named_index(frame: Any) -> Any:  # noqa: ANN401 (a frame of pandas)
@@ -93,8 +91,9 @@ def near_cast(name: str, got: pl.DataType, needed: pl.DataType, what: str) -> pl
             made = values.cast(needed, strict=False)
             wrong = values.filter(~(made == values).fill_null(value=False) & values.is_not_null())
             if len(wrong):
-                msg = f"{what} column {name!r} holds {wrong[0]}, needs {needed}. Mend the value, or make it null."
-                raise SchemaMismatchError(msg)
+                raise SchemaMismatchError(
+                    f"{what} column {name!r} holds {wrong[0]}, needs {needed}. Mend the value, or make it null."
+                )
             return made
 
         return pl.col(name).map_batches(cast, return_dtype=needed, is_elementwise=True)

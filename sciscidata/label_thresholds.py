@@ -98,18 +98,16 @@ class LabelThresholds:
         check_fields(self)
         low, high = self.consolidating_max, self.disruptive_min
         if low > high or (low == high and self.inclusive):
-            msg = (
+            raise ConfigError(
                 f"LabelThresholds.consolidating_max ({low}) must lie below LabelThresholds.disruptive_min ({high}). "
                 "Swap or move them."
             )
-            raise ConfigError(msg)
         for cell, (low, first, last, high) in self.cells.items():
             if not low < first <= last < high:
-                msg = (
+                raise ConfigError(
                     f"LabelThresholds.cells of {cell!r} are {low}, {first}, {last} and {high}, needs each above the "
                     "one before; those of neutral may be equal. Fit them: LabelThresholds.fit(scores)."
                 )
-                raise ConfigError(msg)
 
     @property
     def cell_columns(self) -> tuple[str, ...]:
@@ -156,11 +154,10 @@ class LabelThresholds:
             .collect()
         )
         if cells.is_empty():
-            msg = (
+            raise EmptyInputError(
                 f"{stage}: no cell of field and five years has {_FEWEST} works with a citer and three shares apart. "
                 "Give the scores of all works, with their primary_field and publication_year."
             )
-            raise EmptyInputError(msg)
         return cls(cells={cell: tuple(cuts) for cell, _, *cuts in cells.iter_rows()})
 
     @classmethod

@@ -101,19 +101,20 @@ class OwnLabel:
         given = [form for form in _FORMS if getattr(self, form) is not None]
         if len(given) != 1:
             found = " and ".join(f"OwnLabel.{form}" for form in given) or "none of them"
-            msg = f"a label needs one of OwnLabel.column, OwnLabel.sql and OwnLabel.expression, got {found}. Give one."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"a label needs one of OwnLabel.column, OwnLabel.sql and OwnLabel.expression, got {found}. Give one."
+            )
         for name, needed in (("file", "column"), ("id", "file")):
             if getattr(self, name) is not None and getattr(self, needed) is None:
-                msg = f"OwnLabel.{name} is given without OwnLabel.{needed}, so it is not read. Give both, or neither."
-                raise ConfigError(msg)
+                raise ConfigError(
+                    f"OwnLabel.{name} is given without OwnLabel.{needed}, so it is not read. Give both, or neither."
+                )
         self._check_size()
         if "cited_by_count" in self.reads and "cited_by_count" not in self.hidden:
-            msg = (
+            raise ConfigError(
                 "OwnLabel.hidden lacks 'cited_by_count', which the label is computed from: a prompt would show the "
                 "answer. Add it."
             )
-            raise ConfigError(msg)
 
     def _check_size(self) -> None:
         if len(self.sql or "") > _MOST_CHARACTERS:
@@ -123,31 +124,31 @@ class OwnLabel:
         else:
             return
         form = "sql" if self.sql else "expression"
-        msg = f"OwnLabel.{form} {problem}. Write long chains of OR as IN (...), or compute a column first and name it."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"OwnLabel.{form} {problem}. Write long chains of OR as IN (...), or compute a column first and name it."
+        )
 
     def _check_names(self) -> None:
         if not _NAME.fullmatch(self.name) or self.name in _TAKEN:
             what = "is a column of every release" if self.name in VOCABULARIES else "cannot be used"
-            msg = (
+            raise ConfigError(
                 f"OwnLabel.name is {self.name!r}, which {what}. It needs small letters, digits and _, and ends in "
                 "_label: for example impact_label."
             )
-            raise ConfigError(msg)
         if not self.classes:  # a build finds them, with_classes checks them
             return
         folded = {word.lower() for word in self.classes}
         if not 2 <= len(self.classes) <= 20 or len(folded) < len(self.classes):
-            msg = (
+            raise ConfigError(
                 f"OwnLabel.classes is {show_value(self.classes)}, needs 2 to 20 different names. "
                 "Name every class that the label can have."
             )
-            raise ConfigError(msg)
         _check_words(self.classes, "OwnLabel.classes holds")
         strange = [word for word in self.meanings if word not in self.classes]
         if strange:
-            msg = f"OwnLabel.meanings explains {strange[0]!r}, which is no class. Classes: {', '.join(self.classes)}."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"OwnLabel.meanings explains {strange[0]!r}, which is no class. Classes: {', '.join(self.classes)}."
+            )
 
     @property
     def values(self) -> str:
@@ -164,10 +165,9 @@ class OwnLabel:
         try:
             return pl.sql_expr(self.sql or "")
         except pl.exceptions.PolarsError as error:
-            msg = (
+            raise ConfigError(
                 f"OwnLabel.sql cannot be read: {str(error)[:300]}. Give one SQL expression, such as CASE WHEN ... END."
-            )
-            raise ConfigError(msg) from error
+            ) from error
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -199,8 +199,9 @@ def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
         source = {"sql": entry["sql"]} if "sql" in entry else {"column": entry["name"]}
         return OwnLabel(**known, **source)
     except (KeyError, TypeError, AttributeError) as error:
-        msg = f"the manifest's label cannot be read ({error!r}). Give what OwnLabel.stated returns."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"the manifest's label cannot be read ({error!r}). Give what OwnLabel.stated returns."
+        ) from error
 
 
 def with_classes(label: OwnLabel, rows: pl.DataFrame) -> OwnLabel:
@@ -221,11 +222,10 @@ def with_classes(label: OwnLabel, rows: pl.DataFrame) -> OwnLabel:
         words.sort(key=int)
     if not 2 <= len(words) <= 20 or len({word.lower() for word in words}) < len(words):
         shown = ", ".join(repr(word[:20]) for word in words[:6]) + ", ..." * (len(words) > 6)
-        msg = (
+        raise ConfigError(
             f"{label.values} has {counted(len(words), 'class', 'classes')} ({shown}), needs 2 to 20, and not the same "
             "word in upper and lower case. Change the values, or name another column: OwnLabel.column."
         )
-        raise ConfigError(msg)
     _check_words(words, f"{label.values} holds")
     return replace(label, classes=tuple(words))
 
@@ -238,11 +238,10 @@ def _make_name(column: str | None) -> str:
 def _check_words(words: Sequence[str], holder: str) -> None:
     for word in words:
         if not _CLASS.fullmatch(word) or word.lower() in _KEYS_OF_ANSWERS:
-            msg = (
+            raise ConfigError(
                 f"{holder} {word!r}, which cannot be a class. It needs up to 40 letters, digits and the signs _ . -, "
                 f"and none of the words {', '.join(sorted(_KEYS_OF_ANSWERS))}. Rename it."
             )
-            raise ConfigError(msg)
 
 
 def vocabularies(label: OwnLabel | None) -> dict[str, tuple[str, ...]]:
@@ -284,8 +283,9 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
     if missing:
         there = ", ".join(dict.fromkeys([*of_works, *of_scores]))
         remedy = " Name the file that has it: OwnLabel.file." if label.column is not None else ""
-        msg = f"the label {label.name} needs the column {missing[0]!r}, and the works have {there}.{remedy}"
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"the label {label.name} needs the column {missing[0]!r}, and the works have {there}.{remedy}"
+        )
     frame = works.select("work_id", *(name for name in label.reads if name in of_works and name != "work_id"))
     beside = [name for name in label.reads if name not in of_works]
     if beside:
@@ -294,8 +294,9 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
         found = frame.select("work_id", label.expr.alias(label.name)).collect(engine="streaming")
     except pl.exceptions.PolarsError as error:
         form = next(form for form in _FORMS if getattr(label, form) is not None)
-        msg = f"OwnLabel.{form} cannot be computed for {label.name}: {str(error).splitlines()[0]}. Mend it."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"OwnLabel.{form} cannot be computed for {label.name}: {str(error).splitlines()[0]}. Mend it."
+        ) from error
     return check_classes(found, label)
 
 
@@ -307,21 +308,22 @@ def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
     dtype = found.schema[label.name]
     is_words = isinstance(dtype, pl.String | pl.Boolean | pl.Null | pl.Categorical | pl.Enum)
     if not (is_words or dtype.is_integer()):
-        msg = f"{label.name} is {dtype}, needs text, whole numbers or booleans that are classes. Cast it."
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(
+            f"{label.name} is {dtype}, needs text, whole numbers or booleans that are classes. Cast it."
+        )
     rows = found.select("work_id", pl.col(label.name).cast(pl.String)).drop_nulls()
     strange = rows.filter(~pl.col(label.name).is_in(label.classes or rows[label.name].implode()))
     if strange.height:
         counts = strange[label.name].value_counts().sort("count", label.name, descending=[True, False])
         word, n = counts.row(0)
-        msg = (
+        raise SchemaMismatchError(
             f"{label.name} is {word!r} for {n:,} of {found.height:,} works, needs one of {', '.join(label.classes)}, "
             "or null. Add it to OwnLabel.classes, or mend the values."
         )
-        raise SchemaMismatchError(msg)
     if rows.is_empty():
-        msg = f"{label.values} is empty for all of {found.height:,} works, so none may be drawn. Fill it."
-        raise EmptyInputError(msg)
+        raise EmptyInputError(
+            f"{label.values} is empty for all of {found.height:,} works, so none may be drawn. Fill it."
+        )
     return rows
 
 

@@ -279,20 +279,18 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     require_config(config, BuildConfig, _EXAMPLE)
     kind = find_source(config.source)
     if kind.sample:
-        msg = (
+        raise ConfigError(
             "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
             "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
         )
-        raise ConfigError(msg)
     parts = None
     if engine is not None:
         folder = kind.corpus_folder(config.source)
         if folder is None:
-            msg = (
+            raise ConfigError(
                 "an engine writes the parts of a corpus on disk; other sources are read by one process. Make a corpus "
                 "with `sciscidata ingest`, and name it as source."
             )
-            raise ConfigError(msg)
         parts = PartTasks(engine, Path(folder), _tasks_of_export(config))
     refuse_windows(config)
     refuse_unread_of_published(config)
@@ -366,11 +364,10 @@ def write_background(
     if not isinstance(source, Corpus):
         check_value("source", source, SourceConfig)
     if find_source(source).sample:
-        msg = (
+        raise ConfigError(
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
             "works (RecordsConfig.inputs), a snapshot, SciSciNet, a corpus or a synthetic world."
         )
-        raise ConfigError(msg)
     refuse_url(path, "path", ON_DISK)
     path = Path(path)
     require_parquet_name(path, "a background is")
@@ -387,13 +384,13 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
     if not path.exists():
         return
     if not overwrite:
-        msg = f"{path} already exists. Choose another file, or replace it: overwrite=True."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{path} already exists. Choose another file, or replace it: overwrite=True.")
     try:
         read_background(path)
     except (InputNotFoundError, BackgroundError) as error:  # a mistyped path must not cost anyone a file
-        msg = f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
-        raise ReleaseExistsError(msg) from error
+        raise ReleaseExistsError(
+            f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
+        ) from error
 
 
 def _plot_pictures(

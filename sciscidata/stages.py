@@ -93,16 +93,14 @@ def ingest(
         check_value("source", source, SourceConfig)
     kind = find_source(source)
     if not kind.can_be_ingested:
-        msg = (
+        raise ConfigError(
             "a corpus is made of a whole source: name a snapshot (SnapshotConfig.folder), files of works "
             "(RecordsConfig.inputs, TablesConfig.works), SciSciNet (SciSciNetConfig.folder) or a synthetic world."
         )
-        raise ConfigError(msg)
     if engine is not None and not kind.has_tasks:
-        msg = (
+        raise ConfigError(
             "only the parts of a snapshot are tasks for an engine; other sources are read by one process. Leave it out."
         )
-        raise ConfigError(msg)
     if kind.ingest is not None:
         corpus = kind.ingest(source, out, texts=texts, overwrite=overwrite, engine=engine)
     else:
@@ -427,20 +425,19 @@ def _sweep_configs(windows: Windows, conventions: tuple[str, ...]) -> dict[str, 
     check_value("conventions", conventions, Conventions)
     known = ("default", *COMPAT)
     if not windows or not conventions or any(len({*given}) < len(given) for given in (windows, conventions)):
-        msg = "a sweep needs at least one window, and at least one convention, each once. Name them."
-        raise ConfigError(msg)
+        raise ConfigError("a sweep needs at least one window, and at least one convention, each once. Name them.")
     configs: dict[str, CDConfig] = {}
     for name, (n, window) in product(conventions, enumerate(windows)):
         if name not in known:
-            msg = f"a sweep knows no convention {name!r}, needs some of {', '.join(known)}."
-            raise ConfigError(msg)
+            raise ConfigError(f"a sweep knows no convention {name!r}, needs some of {', '.join(known)}.")
         options: dict[str, Any] = {"window_years": windows[0], "windows": windows[1 : n + 1]}
         try:
             configs[name] = CDConfig(**COMPAT.get(name, {}) | options)
         except ConfigError as error:
             shown = "all" if window is None else window
-            msg = f"convention {name!r} has no window {shown}. Leave out one of the two, or sweep them apart."
-            raise ConfigError(msg) from error
+            raise ConfigError(
+                f"convention {name!r} has no window {shown}. Leave out one of the two, or sweep them apart."
+            ) from error
     return configs
 
 

@@ -393,8 +393,7 @@ def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
     """
     for name in options:
         if reason := NO_EFFECT.get(command, {}).get(name):
-            msg = f"{name} has no effect in sciscirl {command}: {reason}. Leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"{name} has no effect in sciscirl {command}: {reason}. Leave it out.")
 
 
 def resolve_preset(
@@ -472,8 +471,7 @@ def _read_pair(option: str, pair: str) -> tuple[str, float]:
     try:
         return name, float(number)
     except ValueError:
-        msg = f"{option} is {pair!r}, needs NAME:NUMBER, for example {_EXAMPLES[option]}."
-        raise SciSciRLError(msg) from None
+        raise SciSciRLError(f"{option} is {pair!r}, needs NAME:NUMBER, for example {_EXAMPLES[option]}.") from None
 
 
 _EXAMPLES: Final = {"class_weights": "disruptive:3,neutral:1", "loss_fn_config": "clip_low_threshold:0.8"}

@@ -144,30 +144,29 @@ class Preset:
             raise SciSciRLError(msg)
         low, high = named.get(_CLIPS[0], 0.0), named.get(_CLIPS[1], float("inf"))
         if len(named) < len(self.loss_fn_config) or min(named.values(), default=0.0) < 0 or low > 1 or high < 1:
-            msg = (
+            raise SciSciRLError(
                 f"loss_fn_config is {self.loss_fn_config!r}. Needs each number once, from 0; clip thresholds are "
                 "ratios, with 1 between them: clip_low_threshold 0.8, clip_high_threshold 1.28."
             )
-            raise SciSciRLError(msg)
         if not self.kl_penalty_coef and (self.kl_reference != BASE or self.kl_discount):
             name = "kl_discount" if self.kl_reference == BASE else "kl_reference"
-            msg = f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"{name} has no effect, because kl_penalty_coef is 0. Set kl_penalty_coef too, or leave {name} out."
+            )
         if self.adversarial is not None and isinstance(self.rules.target, OwnTarget):
-            msg = (
+            raise SciSciRLError(
                 f"preset {self.name!r} challenges answers about disruption and novelty, and the task is the own label "
                 f"{self.rules.target.label.name}. Choose a preset that is not adversarial."
             )
-            raise SciSciRLError(msg)
         if self.adversarial is not None and (self.rules.contract != "four_keys" or self.rules.table.is_balanced):
-            msg = (
+            raise SciSciRLError(
                 f"preset {self.name!r} is adversarial, with contract {self.rules.contract!r} and reward "
                 f"{self.rules.reward!r}. Needs four_keys, for the reasons, and a reward that is not balanced."
             )
-            raise SciSciRLError(msg)
         if self.adversarial is not None and self.rules.is_weighed:
-            msg = f"preset {self.name!r} is adversarial, and pays by its own rules: weight has no effect. Leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"preset {self.name!r} is adversarial, and pays by its own rules: weight has no effect. Leave it out."
+            )
 
 
 _PRESETS: Final[dict[str, Preset]] = {}
@@ -212,8 +211,9 @@ def find_preset(name: str) -> Preset:
         return read_preset_file(Path(name))
     if name not in PRESETS and name not in ALIASES:
         near = suggest(name, (*PRESETS, *ALIASES))
-        msg = f"no preset {name!r}.{near} Presets are {', '.join(PRESETS)}. A file of your own ends in .toml."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"no preset {name!r}.{near} Presets are {', '.join(PRESETS)}. A file of your own ends in .toml."
+        )
     return PRESETS[ALIASES.get(name, name)]
 
 
@@ -245,11 +245,11 @@ def _read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except OSError as error:
-        msg = f"{path} cannot be read: {error.strerror}. Check the path."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(f"{path} cannot be read: {error.strerror}. Check the path.") from error
     except (ValueError, RecursionError) as error:
-        msg = f'{path} is no TOML file: {error}. Write names and values, such as base = "exp4".'
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f'{path} is no TOML file: {error}. Write names and values, such as base = "exp4".'
+        ) from error
 
 
 def register_preset(name: str, *, base: str = "baseline", **changes: Any) -> Preset:  # noqa: ANN401 (checked)
@@ -272,8 +272,7 @@ def register_preset(name: str, *, base: str = "baseline", **changes: Any) -> Pre
     """
     preset = make_preset(name, base=base, **changes)
     if name in ALIASES:
-        msg = f"{name} is another name of {ALIASES[name]}. Choose another name."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{name} is another name of {ALIASES[name]}. Choose another name.")
     add_entry(_PRESETS, name, preset, "preset", SciSciRLError)
     return preset
 
@@ -358,15 +357,17 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     if not opponents:
         return preset
     if preset.adversarial is None:
-        msg = f"preset {preset.name!r} has no {' and no '.join(opponents)}. Leave it out, or choose preset=adversarial."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"preset {preset.name!r} has no {' and no '.join(opponents)}. Leave it out, or choose preset=adversarial."
+        )
     return replace(preset, adversarial=replace(preset.adversarial, **opponents))
 
 
 def _refuse_reward(preset: Preset, name: str) -> None:
     if preset.adversarial is not None:
-        msg = f"{name} has no effect: preset {preset.name!r} is adversarial, and pays by its rules. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{name} has no effect: preset {preset.name!r} is adversarial, and pays by its rules. Leave it out."
+        )
 
 
 def _with_reward(preset: Preset, table: RewardTable) -> Preset:
@@ -380,11 +381,13 @@ def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
     table = preset.rules.table
     strange = [label for label, _ in table.class_weights if label not in labels]
     if "class_weights" in numbers and strange:
-        msg = f"class_weights of {strange[0]!r} has no effect: the labels are {', '.join(labels)}. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"class_weights of {strange[0]!r} has no effect: the labels are {', '.join(labels)}. Leave it out."
+        )
     if numbers.get("adjacent") is not None and not any(said in labels for said, _ in ADJACENT):
-        msg = f"adjacent credit has no effect: none of {', '.join(labels)} lies next to another. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"adjacent credit has no effect: none of {', '.join(labels)} lies next to another. Leave it out."
+        )
 
 
 def render_presets() -> str:

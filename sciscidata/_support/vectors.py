@@ -27,18 +27,16 @@ def require_vectors(works: pl.LazyFrame, *columns: str, stage: str) -> pl.LazyFr
     schema = works.collect_schema()
     for column in columns:
         if column not in schema:
-            msg = (
+            raise SchemaMismatchError(
                 f"{stage}: WORKS lacks column {column!r} (vectors); it has {', '.join(schema)}. Add it, for example "
                 "with .join(vectors, on='work_id', how='left')."
             )
-            raise SchemaMismatchError(msg)
         inner = _inner(schema[column])
         if inner is None or not inner.is_numeric():
-            msg = (
+            raise SchemaMismatchError(
                 f"{stage}: WORKS column {column!r} is {schema[column]}, needs Array or List of numbers. "
                 "Name another column, or turn the text into numbers."
             )
-            raise SchemaMismatchError(msg)
     kinds = {column: pl.Float32() if _inner(schema[column]) == pl.Float32() else pl.Float64() for column in columns}
     return works.select("work_id", *(pl.col(column).cast(pl.List(kind)) for column, kind in kinds.items()))
 
@@ -61,11 +59,10 @@ def matrix_of(vectors: pl.Series, *, stage: str) -> AnyArray:
     sizes = vectors.list.len().fill_null(0)
     lengths = sizes.filter(sizes > 0).unique().sort().to_list()
     if len(lengths) > 1:
-        msg = (
+        raise SchemaMismatchError(
             f"{stage}: vectors in {vectors.name!r} have {lengths[0]:,} and {lengths[-1]:,} numbers, needs one length. "
             "Use vectors of one model."
         )
-        raise SchemaMismatchError(msg)
     numbers = vectors.filter(sizes > 0).explode().to_numpy()
     matrix = np.full((len(vectors), lengths[0] if lengths else 1), np.nan, numbers.dtype)
     if lengths:

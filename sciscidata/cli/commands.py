@@ -128,8 +128,9 @@ def _background(options: argparse.Namespace, config: BuildConfig) -> None:
     start = time.monotonic()
     if config.novelty is None or config.background is not None:
         setting = "novelty = false" if config.novelty is None else f"background = {config.background}"
-        msg = f"{setting} has no effect: this command makes a null model of the source's own works. Leave it out."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"{setting} has no effect: this command makes a null model of the source's own works. Leave it out."
+        )
     with _engine(options) as engine:
         table = write_background(config.source, config.out, config.novelty, engine=engine, **_storage(config))
     print_background(table, time.monotonic() - start)
@@ -523,8 +524,7 @@ def _read_path(text: str) -> Path:
     from sciscidata.remote.object_store import is_url
 
     if is_url(text):
-        msg = "is a URL, needs a path on a disk. Copy the file out of the store first"
-        raise argparse.ArgumentTypeError(msg)
+        raise argparse.ArgumentTypeError("is a URL, needs a path on a disk. Copy the file out of the store first")
     return Path(text)
 
 

@@ -86,13 +86,11 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
 def _check_target(html: Path, *, overwrite: bool) -> None:
     target = real_path(html)
     if target.is_dir():
-        msg = f"{html} is a folder. Name a file to write, for example {html / 'page.html'}."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{html} is a folder. Name a file to write, for example {html / 'page.html'}.")
     if target.exists() and not overwrite and not (target.is_file() and _GENERATOR.encode() in target.read_bytes()):
-        msg = (
+        raise ReleaseExistsError(
             f"{html} already exists, and is no page of `describe`. Choose another file, or replace it: overwrite=True."
         )
-        raise ReleaseExistsError(msg)
 
 
 def _sections(path: Path) -> str:

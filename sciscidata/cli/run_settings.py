@@ -79,27 +79,24 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     """
     manifest = read_old_manifest(path)
     if "expression" in (manifest.get("label") or {}):
-        msg = (
+        raise ConfigError(
             f"the label of {path} is an expression of Polars, which a manifest states as text only. Build it again in "
             "Python, with its OwnLabel."
         )
-        raise ConfigError(msg)
     if manifest["thresholds"].get("cells"):
-        msg = (
+        raise ConfigError(
             f"the labels of {path} are by rank, with cut-offs of cells that no flag names. Build it again in Python, "
             "with LabelThresholds(**manifest['thresholds'])."
         )
-        raise ConfigError(msg)
     try:
         source = manifest["source"]
         kind = _kind_of(source)
         if kind not in SOURCES:
             if not SOURCES.keys() & {*given}:
-                msg = (
+                raise ConfigError(
                     f"{path} was drawn from a Corpus that a program has made, which no command can repeat. Repeat it "
                     "in Python, or name a corpus on disk with the same works: CorpusConfig.folder."
                 )
-                raise ConfigError(msg)
             kind = next(name for name in SOURCES if name in given)
         stated = source | source.get("config", {})
         # A field without a default is a path, and the manifest has none.
@@ -123,8 +120,9 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         novelty_off: dict[str, Any] = {} if has_novelty else {"novelty": None}
         config = BuildConfig(source=SyntheticConfig(), out=Path("slices"), **novelty_off, **made)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        msg = f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
-        raise VerificationError(msg) from error
+        raise VerificationError(
+            f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
+        ) from error
     settings: Settings = {"": {} if has_novelty else {"novelty": False}}
     if SCORES_FILE not in manifest["files"]:
         settings[""]["scores_file"] = False
@@ -148,11 +146,10 @@ def check_background(config: BuildConfig, path: Path) -> None:
     """
     stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
     if stated and config.background is None:
-        msg = (
+        raise ConfigError(
             f"the release was scored against a background with SHA-256 {stated['sha256']}, and a manifest names no "
             "path. Name its file: BuildConfig.background."
         )
-        raise ConfigError(msg)
     given = describe_background(config.background, config.novelty)
     if stated and given and given["sha256"] != stated["sha256"]:
         was = f"the release was scored against another one, with SHA-256 {stated['sha256']}"

@@ -127,16 +127,17 @@ def read_toml(path: Path) -> Settings:
     try:
         content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except OSError as error:
-        msg = f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"--config {path} cannot be read: {error.strerror}. Check the path and its permissions."
+        ) from error
     except RecursionError:
-        msg = f"--config {path}: not a file of settings: its values are nested too deeply. Write names and values."
-        raise ConfigError(msg) from None
+        raise ConfigError(
+            f"--config {path}: not a file of settings: its values are nested too deeply. Write names and values."
+        ) from None
     except ValueError as error:
         # TOML calls it so when `novelty = false` and `[novelty]` stand in one file.
         remedy = " A name may be a value or a section, not both." if "overwrite a value" in str(error) else ""
-        msg = f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names."
-        raise ConfigError(msg) from error
+        raise ConfigError(f"--config {path}: not a TOML file ({error}).{remedy} Mend the line it names.") from error
     top = {name: value for name, value in content.items() if not isinstance(value, dict)}
     return {"": top} | {name: value for name, value in content.items() if name not in top}
 
@@ -188,8 +189,7 @@ def _prepared(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
     known = {option.name: option for option in list_settings() if option.section == section}
     if section not in ("", *SECTIONS):
         near = suggest(section, SECTIONS) or f" It has {', '.join(f'[{name}]' for name in SECTIONS)}."
-        msg = f"the settings file has no section [{section}].{near}"
-        raise ConfigError(msg)
+        raise ConfigError(f"the settings file has no section [{section}].{near}")
     where = f"the {f'section [{section}]' if section else 'top level'} of the settings file"
     if msg := find_unknown(values, known, where=where, what="setting"):
         raise ConfigError(msg)
@@ -212,6 +212,5 @@ def _make(section: str, given: Mapping[str, Any]) -> Any:  # noqa: ANN401
     needed = _needed(kind) if section in SOURCES else ""
     if needed and not given.get(needed):
         what = "a folder" if needed == "folder" else "at least one file"
-        msg = f"the source {section} needs {what}: {kind.__name__}.{needed}."
-        raise ConfigError(msg)
+        raise ConfigError(f"the source {section} needs {what}: {kind.__name__}.{needed}.")
     return kind(**given)

@@ -114,8 +114,9 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
     parts: list[dict[str, Any]] = report.pop("parts")
     stems: dict[str, list[str]] = {name: [] for name in TABLES}
     if part is not None and not 0 <= part < len(parts):
-        msg = f"part is {part!r}, and the corpus in {out} has parts from 0 to {len(parts) - 1}. Name one of them."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"part is {part!r}, and the corpus in {out} has parts from 0 to {len(parts) - 1}. Name one of them."
+        )
     read = parts if part is None else [parts[part]]
     described = {name: file for one in read for name, file in one["files"].items()}
     for name, file in described.items():
@@ -189,14 +190,16 @@ def _check_part(out: Path, part: Any) -> None:  # noqa: ANN401 (JSON)
             path = path_inside(out, name, stated_by=out / INDEX)
             table, _, file = str(name).partition("/")
             if table not in TABLES or not _OWN_NAME.fullmatch(file) or path.suffix != ".parquet":
-                msg = f"{out / INDEX} names {name!r}, which is no file of a corpus. Get it again from where it came."
-                raise UnsafeNameError(msg)
+                raise UnsafeNameError(
+                    f"{out / INDEX} names {name!r}, which is no file of a corpus. Get it again from where it came."
+                )
             sums = facts.get("sums", [])
             if type(facts["bytes"]) is not int or not isinstance(facts["sha256"], str) or not isinstance(sums, list):
                 raise TypeError
     except (AttributeError, KeyError, TypeError) as error:
-        msg = f"{out / INDEX} holds no list of parts that this version can read ({error!r}). Run the same ingest again."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"{out / INDEX} holds no list of parts that this version can read ({error!r}). Run the same ingest again."
+        ) from error
 
 
 def _read_removed(path: Path) -> pl.DataFrame:
@@ -207,11 +210,10 @@ def _read_removed(path: Path) -> pl.DataFrame:
             raise TypeError(rows.schema)
     except (OSError, pa.ArrowException, TypeError) as error:
         columns = ", ".join(f"{name}: {dtype}" for name, dtype in REMOVED_ROWS.items())
-        msg = (
+        raise StorageError(
             f"{path} is no list of removed rows ({columns}). Get the corpus again from where it came, or remove it and "
             "ingest again."
-        )
-        raise StorageError(msg) from error
+        ) from error
     return rows
 
 
@@ -438,14 +440,12 @@ def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time =
 
     def build(path: Path) -> None:
         if corpus.citations.head(1).collect().is_empty():
-            msg = f"the corpus in {folder} holds no citations, so it has no graph. Check its source."
-            raise EmptyInputError(msg)
+            raise EmptyInputError(f"the corpus in {folder} holds no citations, so it has no graph. Check its source.")
         write_graph(corpus.works, corpus.citations, path, *of_dates)
 
     report, digest = read_report(Path(folder))
     if digest != corpus.provenance["report_sha256"]:
-        msg = f"the corpus in {folder} was replaced while it was read. Run again."
-        raise StorageError(msg)
+        raise StorageError(f"the corpus in {folder} was replaced while it was read. Run again.")
     sums = sorted(item for item in recorded_sums(report).items() if not item[0].startswith("texts/"))
     key = hashlib.sha256(json.dumps([FORMAT_VERSION, sums, *of_dates]).encode()).hexdigest()[:32]
     return read_graph(cached_folder(cache_dir / f"graph-{key}", build, resume=True), trusted=True)

@@ -44,8 +44,9 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
         metadata = pq.read_metadata(path)
         stated = (metadata.metadata or {})[SCORES_KEY]
     except (OSError, pa.ArrowException, KeyError) as error:
-        msg = f"{path} is no file of scores that this package has written. Check the path."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"{path} is no file of scores that this package has written. Check the path."
+        ) from error
     try:
         facts: Any = json.loads(stated)
         if facts["stage"] not in _FORMAT_VERSIONS or not isinstance(facts["config"], dict):
@@ -53,8 +54,7 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
         counts = {"rows": metadata.num_rows, "columns": metadata.schema.names}
         return {**dict.fromkeys(("source", "corpus_sha256")), **facts, **counts}
     except (KeyError, ValueError, TypeError, RecursionError) as error:
-        msg = f"{path} is a damaged file of scores: its facts cannot be read. {_REMEDY}"
-        raise VerificationError(msg) from error
+        raise VerificationError(f"{path} is a damaged file of scores: its facts cannot be read. {_REMEDY}") from error
 
 
 def verify_scores(path: str | Path) -> dict[str, Any]:
@@ -64,8 +64,7 @@ def verify_scores(path: str | Path) -> dict[str, Any]:
     """
     facts = read_score_facts(path)
     if not is_sealed(Path(path)):
-        msg = f"{path} is damaged: it differs from the SHA-256 that it holds. {_REMEDY}"
-        raise VerificationError(msg)
+        raise VerificationError(f"{path} is damaged: it differs from the SHA-256 that it holds. {_REMEDY}")
     return facts
 
 
@@ -105,8 +104,7 @@ def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
         return True
     if not is_same and not overwrite:
         what = "already exists" if is_whole else "is there, and damaged: it differs from the SHA-256 that it holds"
-        msg = f"{out} {what}. Choose another file, or replace it: overwrite=True."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{out} {what}. Choose another file, or replace it: overwrite=True.")
     if not is_whole:
         logger.warning("%s is damaged; it is made again", out)
     return False
@@ -117,11 +115,10 @@ def _find_result(out: Path) -> dict[str, Any]:
     try:
         return read_score_facts(out)
     except InputNotFoundError as error:
-        msg = (
+        raise ReleaseExistsError(
             f"{out} is no file of scores, or too damaged to be recognised as one, so it is not replaced. Choose "
             "another file, or remove it."
-        )
-        raise ReleaseExistsError(msg) from error
+        ) from error
     except VerificationError:
         return {}
 

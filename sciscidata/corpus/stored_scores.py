@@ -39,25 +39,22 @@ def find_place(url: str, facts: Mapping[str, Any], *, overwrite: bool) -> Stored
     require_parquet_name(Path(url), "scores are")
     store = _open(url, RETRIES_AT_FIRST)
     if not store.folder or url.endswith("/"):
-        msg = f"out is {url}, needs the URL of a file, for example {store.bucket}/cd.parquet."
-        raise ConfigError(msg)
+        raise ConfigError(f"out is {url}, needs the URL of a file, for example {store.bucket}/cd.parquet.")
     place = StoredScores(url, hash_facts(facts), store.find(store.folder))
     if place.found is None:
         store.check_writable(store.folder)
         return place
     stated = place.found.attributes
     if _FACTS not in stated:
-        msg = (
+        raise ReleaseExistsError(
             f"{url} is no file of scores that this package has uploaded, so it is not replaced. Choose another URL, "
             "or remove it."
         )
-        raise ReleaseExistsError(msg)
     if stated[_FACTS] == place.facts:
         logger.info("%s holds these scores already (sha256 %s)", url, stated.get(_BYTES))
         return None
     if not overwrite:
-        msg = f"{url} already exists. Choose another URL, or replace it: overwrite=True."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{url} already exists. Choose another URL, or replace it: overwrite=True.")
     return place
 
 
@@ -68,11 +65,11 @@ def upload_scores(file: Path, place: StoredScores) -> None:
     store = _open(place.url)
     try:
         if not store.upload(file, store.folder, attributes, place.found):
-            msg = f"{place.url} has changed in the store meanwhile, so it is not replaced. Look at what is there."
-            raise StorageError(msg)
+            raise StorageError(
+                f"{place.url} has changed in the store meanwhile, so it is not replaced. Look at what is there."
+            )
     except (InputNotFoundError, StorageError) as error:
-        msg = f"{error} The scores are kept in {file}; the same call uploads them."
-        raise StorageError(msg) from None
+        raise StorageError(f"{error} The scores are kept in {file}; the same call uploads them.") from None
     logger.info("uploaded %s: %s bytes, sha256 %s", place.url, f"{size:,}", attributes[_BYTES])
     file.unlink()
 

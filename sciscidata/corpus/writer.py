@@ -99,8 +99,7 @@ def write_corpus(
             frames["citations"].select(CITATIONS.names()), out, ["citations"], advance
         )
         if not n_works:
-            msg = "the source holds no work. Check its files and options."
-            raise EmptyInputError(msg)
+            raise EmptyInputError("the source holds no work. Check its files and options.")
         write_small(out / REMOVED_FILE, partial(write_parquet, pl.DataFrame(schema=REMOVED_ROWS)))
         files: dict[str, dict[str, Any]] = {}
         for stem, name, described in works + citations:
@@ -130,8 +129,9 @@ def refuse_foreign(out: Path) -> None:
     foreign = [path for path in entries if path.name not in {*empty, "cache"}]
     if foreign:
         inside = min(foreign[0].iterdir(), default=foreign[0]) if foreign[0].is_dir() else foreign[0]
-        msg = f"{out} holds {inside.relative_to(out)}, which is no part of a corpus. Choose a folder of its own."
-        raise StorageError(msg)
+        raise StorageError(
+            f"{out} holds {inside.relative_to(out)}, which is no part of a corpus. Choose a folder of its own."
+        )
 
 
 def is_claimed(out: Path, identity: str) -> bool:
@@ -147,11 +147,10 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
     if is_claimed(out, identity):
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):
-        msg = (
+        raise ReleaseExistsError(
             f"{out} holds another corpus: of another source, with other options, of files that have changed since, or "
             "of an earlier version. Choose another folder, or replace it: overwrite=True."
         )
-        raise ReleaseExistsError(msg)
     (out / INDEX).unlink(missing_ok=True)  # first; what this package has not written stays
     for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
         path.unlink()

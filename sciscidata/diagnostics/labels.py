@@ -115,12 +115,10 @@ def find_novelty_ceiling(confidence: AnyFrame, *, shares: Mapping[str, float] | 
     frame = require_columns(confidence, NOVELTY_CONFIDENCE, frame_name="confidence", stage=stage, columns=needed)
     rows = frame.select(needed).drop_nulls().collect()
     if rows.is_empty():
-        msg = f"{stage}: no work has a novelty label. Give all scored works."
-        raise EmptyInputError(msg)
+        raise EmptyInputError(f"{stage}: no work has a novelty label. Give all scored works.")
     wanted = None if shares is None else check_value("shares", dict(shares), dict[str, float])
     if wanted is not None and not (set(wanted) <= set(NOVELTY_LABELS) and sum(wanted.values()) > 0):
-        msg = f"shares holds {wanted}, needs shares of {', '.join(NOVELTY_LABELS)}."
-        raise ConfigError(msg)
+        raise ConfigError(f"shares holds {wanted}, needs shares of {', '.join(NOVELTY_LABELS)}.")
     some = rows.gather_every(-(-rows.height // _MOST_DRAWN))
     chances = np.maximum(some.select(columns).to_numpy(), 1e-9)
     alike, agree = float((chances**2).sum(axis=1).mean()), float(some["label_confidence"].to_numpy().mean())

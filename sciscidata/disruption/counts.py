@@ -124,11 +124,10 @@ class _Clock:
         self.times, self.offsets = graph.years.astype(np.int64), graph.year_offsets
         if self._by_day:
             if graph.days is None or graph.day_offsets is None:
-                msg = (
+                raise ConfigError(
                     "CDConfig.time is 'publication_date', and the graph has no dates. Build it with "
                     "build_graph(works, citations, time='publication_date')."
                 )
-                raise ConfigError(msg)
             self.times, self.offsets = graph.days, graph.day_offsets
 
     def split(self, focal: range) -> list[range]:

@@ -68,10 +68,9 @@ def _distances(past: pl.Series, future: pl.Series) -> Float64Array:
     if np.isnan(a).all() or np.isnan(b).all():  # one side has no vector, and thus no length
         return np.full(len(a), np.nan)
     if a.shape != b.shape:
-        msg = (
+        raise SchemaMismatchError(
             f"{_STAGE}: vectors in {past.name!r} have {a.shape[1]:,} numbers, those in {future.name!r} "
             f"{b.shape[1]:,}. Use two vectors of one model."
         )
-        raise SchemaMismatchError(msg)
     gap = a - b
     return np.minimum(np.einsum("ij,ij->i", gap, gap) / 2, 2)

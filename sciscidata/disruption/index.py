@@ -268,8 +268,7 @@ def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
         [range(0, 3), range(3, 4)]
     """
     if not (is_whole(n_shards) and is_whole(shard) and 0 <= shard < n_shards):
-        msg = f"shard is {shard!r} of {n_shards!r}, needs whole numbers, the shard from 0 to n_shards - 1."
-        raise ConfigError(msg)
+        raise ConfigError(f"shard is {shard!r} of {n_shards!r}, needs whole numbers, the shard from 0 to n_shards - 1.")
     offsets = graph.ref_offsets[: graph.n_known + 1]
     total = int(offsets[-1] - offsets[0])
     bounds = [int(offsets[0]) + total * edge // n_shards for edge in (shard, shard + 1)]
@@ -294,8 +293,9 @@ def _checked_focal(graph: CitationGraph, focal: range | None) -> tuple[range, ra
     """Return the works to score, and those of them that have a year."""
     focal = range(graph.n_known) if focal is None else focal
     if not (isinstance(focal, range) and focal.step == 1 and 0 <= focal.start <= focal.stop <= graph.n_known):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"focal is {focal!r}, needs a range of indices without gaps, from 0 to {graph.n_known:,} at most."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"focal is {focal!r}, needs a range of indices without gaps, from 0 to {graph.n_known:,} at most."
+        )
     return focal, range(focal.start, max(focal.start, min(focal.stop, graph.n_dated)))
 
 

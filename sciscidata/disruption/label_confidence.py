@@ -190,8 +190,9 @@ def redraw_labels(
     frame = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage=stage, columns=_COUNTS)
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     if cut.cells:
-        msg = f"{stage}: the ceiling of labels by rank is not known. Give thresholds without LabelThresholds.cells."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"{stage}: the ceiling of labels by rank is not known. Give thresholds without LabelThresholds.cells."
+        )
     columns = _check_groups(frame, by, stage)
     labelled = compute_disruption_labels(frame.filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0), cut)
     rows = (
@@ -200,8 +201,7 @@ def redraw_labels(
         .collect()
     )
     if rows.is_empty():
-        msg = f"{stage}: no work has a CD index and a citer in the window. Give all scored works."
-        raise EmptyInputError(msg)
+        raise EmptyInputError(f"{stage}: no work has a CD index and a citer in the window. Give all scored works.")
     n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
     cell, prior = _estimate_prior(rows, n_i, n_j, n_k, columns)
     counts = dict(rows["disruption_label"].value_counts().iter_rows())
@@ -307,8 +307,9 @@ def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Arr
     """Return by how much more often a work of each label is drawn than it occurs, in the order of the chances."""
     unknown = [label for label, share in shares.items() if share and label not in counts]
     if unknown or not sum(shares.values()) > 0:
-        msg = f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"shares holds {dict(shares)}, needs shares of labels that a work has: {', '.join(sorted(counts))}."
+        )
     return np.array([shares.get(label, 0) / counts.get(label, 1) for label in LABELS_BY_INDEX])
 
 

@@ -101,11 +101,10 @@ def find_label_stability(
         parts.append(share.select(pl.lit(age, pl.Int32).alias("age"), *LABEL_STABILITY.names()[1:]))
     found = pl.concat(parts)
     if found.is_empty():
-        msg = (
+        raise EmptyInputError(
             f"{stage}: no window of {ages[0]} years ends before the last year of the data ({last_year}). "
             "Give smaller ages, or data of more years."
         )
-        raise EmptyInputError(msg)
     return found.sort("age", pl.col("group").cast(pl.Enum(GROUPS)))
 
 

@@ -99,8 +99,9 @@ def find_effect_of_missing_data(
         cited = scores.lazy().filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0)
         rows = compute_disruption_labels(cited, cut).drop_nulls("disruption_label").collect()
         if rows.is_empty():
-            msg = f"{stage}: with {share:.0%} of {kind} missing, no work has a label and a citer. Give more works."
-            raise EmptyInputError(msg)
+            raise EmptyInputError(
+                f"{stage}: with {share:.0%} of {kind} missing, no work has a label and a citer. Give more works."
+            )
         if kind == "nothing":
             whole = rows.select("work_id", "disruption_label")
         parts.append(_compare(kind, share, whole, rows, cut))

@@ -61,8 +61,7 @@ def compute_cd_trajectory(
     """
     config = checked_config(config, CDConfig)
     if config.windows:
-        msg = "CDConfig.windows has no effect: the ages are the windows. Leave it out, and name the ages."
-        raise ConfigError(msg)
+        raise ConfigError("CDConfig.windows has no effect: the ages are the windows. Leave it out, and name the ages.")
     ascending = tuple(sorted(set(check_value("ages", [*ages], _Ages))))
     last_year = check_value("last_year", last_year, int | None)
     scores = compute_cd_index(

@@ -62,8 +62,7 @@ class EngineConfig:
         belongs = {"address": "dask", "scheduler_file": "dask", "slurm": "slurm", "workers": "local"}
         for name, engine in belongs.items():
             if getattr(self, name) is not None and self.engine != engine:
-                msg = (
+                raise ConfigError(
                     f"EngineConfig.{name} is given, but the engine is {self.engine}. Leave it out, or set "
                     f"EngineConfig.engine={engine!r}."
                 )
-                raise ConfigError(msg)

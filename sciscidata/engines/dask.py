@@ -26,23 +26,23 @@ def connect(config: EngineConfig) -> Generator[Runner]:
     try:
         import distributed
     except ImportError as error:
-        msg = f"engine dask needs a package that is not here ({error}). Run {how_to_install('dask')}."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"engine dask needs a package that is not here ({error}). Run {how_to_install('dask')}."
+        ) from error
     if (config.address is None) == (config.scheduler_file is None):
-        msg = "engine dask needs EngineConfig.address or EngineConfig.scheduler_file, one of them."
-        raise ConfigError(msg)
+        raise ConfigError("engine dask needs EngineConfig.address or EngineConfig.scheduler_file, one of them.")
     where = config.address or str(config.scheduler_file)
     if config.scheduler_file is not None and not config.scheduler_file.is_file():
-        msg = f"there is no file {where}. Start one: dask scheduler --scheduler-file {where}"
-        raise ConfigError(msg)
+        raise ConfigError(f"there is no file {where}. Start one: dask scheduler --scheduler-file {where}")
     address: dict[str, Any] = (
         {"address": config.address} if config.address else {"scheduler_file": str(config.scheduler_file)}
     )
     try:
         client: Any = distributed.Client(**address, timeout=_PATIENCE_S, set_as_default=False)
     except (OSError, TimeoutError, ValueError) as error:
-        msg = f"no Dask scheduler answers at {where}. Check the address, and that `dask scheduler` runs there."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"no Dask scheduler answers at {where}. Check the address, and that `dask scheduler` runs there."
+        ) from error
     with client:
         _check_workers(client, where)
         yield lambda tasks, advance, _: _run(client, tasks, advance)
@@ -53,16 +53,19 @@ def _check_workers(client: Any, where: str) -> None:  # noqa: ANN401
     try:
         client.wait_for_workers(1, timeout=_PATIENCE_S)
     except TimeoutError as error:
-        msg = f"the Dask scheduler at {where} has no worker. Start some: dask worker {where} --nthreads 1"
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"the Dask scheduler at {where} has no worker. Start some: dask worker {where} --nthreads 1"
+        ) from error
     ours = _version()
     for worker, version in client.run(_version, on_error="return").items():
         if isinstance(version, Exception):
-            msg = f"the Dask worker {worker} cannot import sciscidata ({version}). Install sciscidata {ours} there."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"the Dask worker {worker} cannot import sciscidata ({version}). Install sciscidata {ours} there."
+            )
         if version != ours:
-            msg = f"the Dask worker {worker} has sciscidata {version}, here is {ours}. Install the same version there."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"the Dask worker {worker} has sciscidata {version}, here is {ours}. Install the same version there."
+            )
     logger.info("%d Dask workers: %s", len(client.scheduler_info()["workers"]), client.dashboard_link)
 
 

@@ -88,8 +88,7 @@ def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa
 def _known(options: dict[str, Any]) -> dict[str, Any]:
     names = [name for name in EngineConfig.__slots__ if name != "engine"]  # pyright: ignore[reportAttributeAccessIssue]
     if unknown := sorted(options.keys() - set(names)):
-        msg = f"engine() has no option {unknown[0]!r}. It has {', '.join(names)}."
-        raise ConfigError(msg)
+        raise ConfigError(f"engine() has no option {unknown[0]!r}. It has {', '.join(names)}.")
     return options
 
 
@@ -108,17 +107,17 @@ def _runner(config: EngineConfig) -> Runner:
 
 def _list(tasks: Sequence[Task], _: Advance, home: Path) -> Generator[tuple[Task, Outcome]]:
     if tasks and not all(task.out for task in tasks):
-        msg = "the parts of a snapshot cannot be listed as commands. Choose EngineConfig.engine='slurm' or 'dask'."
-        raise ConfigError(msg)
+        raise ConfigError(
+            "the parts of a snapshot cannot be listed as commands. Choose EngineConfig.engine='slurm' or 'dask'."
+        )
     if tasks:
         waiting = [task.name for task in tasks]
         every = [task.name for task in read_list(home)]
         numbers = ",".join(str(every.index(name) + 1) for name in sorted(waiting, key=every.index))
-        msg = (
+        raise ResumableError(
             f"{len(tasks):,} tasks wait. On any machine that sees this folder, run `sciscidata tasks {home} --run N` "
             f"for N = {numbers}. Then run the same command again: it puts the result together."
         )
-        raise ResumableError(msg)
     yield from ()
 
 
@@ -137,8 +136,9 @@ def read_list(home: str | Path) -> list[Task]:
     try:
         return msgspec.json.decode(read_whole(Path(home) / _LIST), type=list[Task])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        msg = f"no tasks in {home}: there is no readable {_LIST}. Name the folder that the stage has printed."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"no tasks in {home}: there is no readable {_LIST}. Name the folder that the stage has printed."
+        ) from error
 
 
 def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
@@ -155,11 +155,9 @@ def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
             for number, task in enumerate(tasks, 1)
         ]
     if run > len(tasks):
-        msg = f"there is no task {run} in {home}, needs a number from 1 to {len(tasks):,}."
-        raise ConfigError(msg)
+        raise ConfigError(f"there is no task {run} in {home}, needs a number from 1 to {len(tasks):,}.")
     task = tasks[run - 1]
     if Path(task.out).parent.absolute() != Path(home).absolute():
-        msg = f"{home} was moved: its tasks write into {Path(task.out).parent}. Start the stage again."
-        raise ConfigError(msg)
+        raise ConfigError(f"{home} was moved: its tasks write into {Path(task.out).parent}. Start the stage again.")
     run_task(task).get()
     return [f"{run:>6}  done   {task.name}"]

@@ -33,13 +33,15 @@ def submit(config: EngineConfig) -> Runner:
     try:
         import submitit
     except ImportError as error:
-        msg = f"engine slurm needs a package that is not here ({error}). Run {how_to_install('slurm')}."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"engine slurm needs a package that is not here ({error}). Run {how_to_install('slurm')}."
+        ) from error
     asked = read_request(config.slurm or "")
     cluster = asked.pop("cluster", "slurm")
     if cluster == "slurm" and shutil.which("sbatch") is None:
-        msg = "engine slurm: there is no sbatch on this machine. Run the command on a login node of the cluster."
-        raise ConfigError(msg)
+        raise ConfigError(
+            "engine slurm: there is no sbatch on this machine. Run the command on a login node of the cluster."
+        )
 
     def run(tasks: Sequence[Task], advance: Advance, home: Path) -> Generator[tuple[Task, Outcome]]:
         python = {f"{cluster}_python": shlex.join(python_command())}
@@ -93,24 +95,24 @@ def read_request(text: str) -> dict[str, Any]:
     for pair in filter(None, (part.strip() for part in text.split(","))):
         name, equals, value = pair.partition("=")
         if not equals or not re.fullmatch(r"[a-z_]+", name) or not re.fullmatch(r"[\w.:/@+-]+", value):
-            msg = f"EngineConfig.slurm has {pair!r}, needs NAME=VALUE, like partition=cpu,mem_gb=48,time=2h."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"EngineConfig.slurm has {pair!r}, needs NAME=VALUE, like partition=cpu,mem_gb=48,time=2h."
+            )
         if name == "time":
             duration = re.fullmatch(r"([0-9]+)([mhd]?)", value)
             if duration is None:
-                msg = f"EngineConfig.slurm asks for a time of {value!r}, needs one like 90m, 2h or 1d."
-                raise ConfigError(msg)
+                raise ConfigError(f"EngineConfig.slurm asks for a time of {value!r}, needs one like 90m, 2h or 1d.")
             asked["timeout_min"] = int(duration[1]) * _MINUTES.get(duration[2], 1)
         elif name in ("cpus_per_task", "mem_gb", "array_parallelism"):
             if not re.fullmatch(r"[0-9]+(\.[0-9]+)?" if name == "mem_gb" else r"[1-9][0-9]*", value):
-                msg = f"EngineConfig.slurm asks for {name} of {value!r}, needs a number."
-                raise ConfigError(msg)
+                raise ConfigError(f"EngineConfig.slurm asks for {name} of {value!r}, needs a number.")
             key = "slurm_array_parallelism" if name == "array_parallelism" else name
             asked[key] = float(value) if name == "mem_gb" else int(value)
         elif name == "cluster":
             if value not in ("slurm", "local"):
-                msg = f"EngineConfig.slurm asks for a cluster {value!r}, needs slurm, or local to try it without one."
-                raise ConfigError(msg)
+                raise ConfigError(
+                    f"EngineConfig.slurm asks for a cluster {value!r}, needs slurm, or local to try it without one."
+                )
             asked["cluster"] = value
         elif name == "partition":
             asked["slurm_partition"] = value

@@ -109,11 +109,10 @@ def _work(given: Task, advance: Advance) -> dict[str, Any]:
         importlib.import_module(given.work.partition(":")[0])
     function = _declared.get(given.work)
     if function is None:
-        msg = (
+        raise UnsafeNameError(
             f"{given.work!r} is no task of this package. The tasks were written by another version: start the stage "
             "again."
         )
-        raise UnsafeNameError(msg)
     if not given.out:
         return function(advance, **given.arguments) or {}
     # The name is this run's own: a task that was believed lost may still be at work elsewhere.
@@ -122,8 +121,7 @@ def _work(given: Task, advance: Advance) -> dict[str, Any]:
     try:
         facts = function(advance, out=unfinished, **given.arguments) or {}
         if not unfinished.exists():
-            msg = f"{given.name} has written nothing to {out}. Run it again."
-            raise StorageError(msg)
+            raise StorageError(f"{given.name} has written nothing to {out}. Run it again.")
         receipt = {"work": given.work, "arguments": given.arguments, "sha256": hash_file(unfinished), "facts": facts}
         flush(unfinished)
         unfinished.replace(out)

@@ -263,11 +263,11 @@ def read_nodes(works: pl.LazyFrame) -> Nodes:
     """
     rows = works.collect(engine="streaming")
     if rows.is_empty():
-        msg = "build_graph: WORKS has no row. Check the source and the filters before this stage."
-        raise EmptyInputError(msg)
+        raise EmptyInputError("build_graph: WORKS has no row. Check the source and the filters before this stage.")
     if n_null := rows["work_id"].null_count():
-        msg = f"build_graph: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
-        raise WorkIdError(msg)
+        raise WorkIdError(
+            f"build_graph: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
+        )
     refuse_reserved(rows["work_id"])
     by_day = "publication_date" in rows.columns
     times = _days(rows) if by_day else rows["publication_year"]
@@ -323,11 +323,10 @@ def edge_batches(citations: pl.LazyFrame) -> Iterator[tuple[Int64Array, Int64Arr
 def refuse_reserved(ids: pl.Series) -> None:
     """Raise WorkIdError for an id of -2^63, by which other programs mark a missing value."""
     if ids.min() == _RESERVED:
-        msg = (
+        raise WorkIdError(
             f"build_graph: {ids.name} is -2^63 ({_RESERVED}), which no work can have. It often stands for a missing "
             "value: make it null, and drop works without an id."
         )
-        raise WorkIdError(msg)
 
 
 def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, means: Means) -> None:
@@ -373,11 +372,10 @@ def _table_of(ids: Int64Array) -> Int32Array:
     table = np.full(1 << int(2 * ids.size + 2048).bit_length(), -1, np.int32)
     repeated = kernels.insert_all(table, ids)
     if repeated >= 0:
-        msg = (
+        raise WorkIdError(
             f"build_graph: work_id {ids[repeated]} occurs more than once in WORKS, needs one row per work. "
             f"Keep one row each: {ONE_ROW_EACH}."
         )
-        raise WorkIdError(msg)
     return table
 
 

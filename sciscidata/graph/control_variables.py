@@ -91,8 +91,9 @@ def compute_percentile(
     known = {name: schema.get(name, pl.Float64()) for name in (column, *within)}
     require_columns(lazy, known, frame_name="the scores", stage="compute_percentile")
     if not known[column].is_numeric():
-        msg = f"compute_percentile: column {column!r} is {known[column]}, needs numbers. Name a column of scores."
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(
+            f"compute_percentile: column {column!r} is {known[column]}, needs numbers. Name a column of scores."
+        )
     is_placed = pl.all_horizontal(pl.col(within).is_not_null()) if within else pl.lit(True)
     value = pl.when(is_placed).then(pl.col(column).cast(pl.Float64).fill_nan(None))
     rank, count = value.rank("average"), value.count()

@@ -257,13 +257,15 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
         metadata: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
         version, n_known, n_citations = (metadata[name] for name in ("format_version", "n_known", "n_citations"))
     except OSError:
-        msg = f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
-        raise InputNotFoundError(msg) from None
+        raise InputNotFoundError(
+            f"no citation graph in {folder}: {_FACTS} is missing. Name a folder that build_graph has made."
+        ) from None
     except (ValueError, KeyError, TypeError, RecursionError):
         raise _damage(folder) from None
     if version != FORMAT_VERSION:
-        msg = f"{folder} holds a graph of format {version!r}, needs {FORMAT_VERSION}. Build it again with this version."
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(
+            f"{folder} holds a graph of format {version!r}, needs {FORMAT_VERSION}. Build it again with this version."
+        )
     if not (trusted or is_whole_folder(folder)):
         raise _damage(folder)
     try:

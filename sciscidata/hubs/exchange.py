@@ -46,8 +46,9 @@ def find_access(url: str, address_variable: str, token_variable: str, *, needed:
     url = os.environ.get(address_variable, "").strip().rstrip("/") or url
     token = os.environ.get(token_variable, "").strip() or None
     if token is None and needed:
-        msg = f"{token_variable} is not set. Make a token that may write on {url}, and export it under this name."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"{token_variable} is not set. Make a token that may write on {url}, and export it under this name."
+        )
     if token is not None:
         check_address(url, name=address_variable, key=token_variable, secret=token)
     for name in ("httpx", "httpcore"):  # they log addresses at INFO, and headers at DEBUG
@@ -66,8 +67,7 @@ class TryAgainError(Exception):
 def check_answer(answer: httpx.Response) -> httpx.Response:
     """Return an answer that is good; a TryAgainError for 429 and 5xx, an HTTPStatusError for anything else."""
     if answer.status_code == _TOO_MANY or answer.is_server_error:
-        msg = f"status {answer.status_code}"
-        raise TryAgainError(msg, retries.asked_wait_s(answer))
+        raise TryAgainError(f"status {answer.status_code}", retries.asked_wait_s(answer))
     return answer.raise_for_status()
 
 
@@ -94,14 +94,15 @@ def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Resul
         )
     except httpx.HTTPStatusError as error:
         reason = access.mask(error.response.text)
-        msg = f"{access.url} refused to {what} (status {error.response.status_code}: {reason}). {_REMEDY}"
-        raise ConfigError(msg) from None  # its text may hold a header
+        raise ConfigError(
+            f"{access.url} refused to {what} (status {error.response.status_code}: {reason}). {_REMEDY}"
+        ) from None  # its text may hold a header
     except (TryAgainError, httpx.TransportError) as error:
         if isinstance(error, httpx.ConnectError):
-            msg = f"{access.url} was not reached, to {what} ({access.mask(error)}). {_NOT_REACHED} {_LATER}"
-            raise HubError(msg) from None
-        msg = f"{access.url} failed to {what}, {_ATTEMPTS} times ({access.mask(error)}). {_LATER}"
-        raise HubError(msg) from None
+            raise HubError(
+                f"{access.url} was not reached, to {what} ({access.mask(error)}). {_NOT_REACHED} {_LATER}"
+            ) from None
+        raise HubError(f"{access.url} failed to {what}, {_ATTEMPTS} times ({access.mask(error)}). {_LATER}") from None
 
 
 _NOT_REACHED: Final = "Check the address and the network: behind a proxy, set HTTPS_PROXY."

@@ -61,11 +61,11 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
     if target.exists() and any(target.iterdir()):
         if out is None:
             return verify_release(target).folder
-        msg = f"{target} already exists. Choose another folder, or remove it yourself."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{target} already exists. Choose another folder, or remove it yourself.")
     if MANIFEST not in listed:
-        msg = f"hf:{name} at {commit} is not a release: it has no {MANIFEST}. Check the name and the revision."
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(
+            f"hf:{name} at {commit} is not a release: it has no {MANIFEST}. Check the name and the revision."
+        )
     with resumable_folder(target) as unfinished:
         hub.download(name, MANIFEST, commit, unfinished)
         manifest = read_manifest(unfinished)
@@ -76,8 +76,9 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
             stated = None if file in DOCUMENTS else manifest["files"][file]
             if stated is None or not path.is_file() or describe_file(path) != stated:  # perhaps of another commit
                 if file not in listed:
-                    msg = f"hf:{name} at {commit} lacks {file}, which its {MANIFEST} lists. Ask its owner."
-                    raise VerificationError(msg)
+                    raise VerificationError(
+                        f"hf:{name} at {commit} lacks {file}, which its {MANIFEST} lists. Ask its owner."
+                    )
                 path.unlink(missing_ok=True)
                 hub.download(name, file, commit, unfinished)
                 if stated is not None:  # documents may have been changed
@@ -92,8 +93,9 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
 def _check_arrived(path: Path, stated: object) -> None:
     """Refuse a damaged file by its name, before the others are fetched."""
     if describe_file(path) != stated:
-        msg = f"{path.name} arrived damaged: its size or SHA-256 is not the one that {MANIFEST} states. Fetch it again."
-        raise VerificationError(msg)
+        raise VerificationError(
+            f"{path.name} arrived damaged: its size or SHA-256 is not the one that {MANIFEST} states. Fetch it again."
+        )
 
 
 def _folder_name(name: str, commit: str) -> str:

@@ -43,8 +43,7 @@ def read_hub_name(address: str) -> HubName:
     """
     match = _NAME.fullmatch(address)
     if match is None or ".." in address:
-        msg = f"{address!r} names no data set on the hub. Write hf:OWNER/NAME, or hf:OWNER/NAME@REVISION."
-        raise ConfigError(msg)
+        raise ConfigError(f"{address!r} names no data set on the hub. Write hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.")
     return HubName(match["name"], match["revision"])
 
 
@@ -60,8 +59,7 @@ class Hub:
             from huggingface_hub.utils import disable_progress_bars
             from huggingface_hub.utils.logging import disable_propagation
         except ImportError as error:
-            msg = f"huggingface_hub is not installed. Run {how_to_install('hub')}."
-            raise ConfigError(msg) from error
+            raise ConfigError(f"huggingface_hub is not installed. Run {how_to_install('hub')}.") from error
         disable_progress_bars()
         disable_propagation()  # it prints its warnings by itself
         self.access = access
@@ -88,8 +86,9 @@ class Hub:
         info: Any = self._keep_trying(lambda: self._api.dataset_info(name, revision=revision), f"find {name}")
         if not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):  # it names a folder
             shown = self.access.mask(repr(info.sha))
-            msg = f"{self.access.url} says that {name} is at commit {shown}, needs 40 hexadecimal digits. {_ADDRESS}"
-            raise HubError(msg)
+            raise HubError(
+                f"{self.access.url} says that {name} is at commit {shown}, needs 40 hexadecimal digits. {_ADDRESS}"
+            )
         return info.sha, [file.rfilename for file in info.siblings or ()]
 
     def download(self, name: str, file: str, commit: str, folder: Path) -> None:
@@ -107,8 +106,9 @@ class Hub:
                 status = error.response.status_code
                 if status in _MAY_PASS or status >= 500:
                     raise TryAgainError(self.access.mask(error), asked_wait_s(error.response)) from None
-                msg = f"{self.access.url} refused to {what} ({self.access.mask(error)}). {_REMEDY}"
-                raise ConfigError(msg) from None
+                raise ConfigError(
+                    f"{self.access.url} refused to {what} ({self.access.mask(error)}). {_REMEDY}"
+                ) from None
             except httpx.TransportError:
                 raise
             except _transport_errors() as error:
@@ -117,8 +117,7 @@ class Hub:
                 if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
                     raise  # the disk
                 cause = error.__cause__ or error  # huggingface_hub names the file alone
-                msg = f"{type(cause).__name__}: {self.access.mask(cause)}"
-                raise TryAgainError(msg) from None
+                raise TryAgainError(f"{type(cause).__name__}: {self.access.mask(cause)}") from None
 
         return keep_trying(attempt, self.access, what)
 

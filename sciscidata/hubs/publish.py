@@ -120,17 +120,15 @@ def _check_no_effect(to: str, creators: tuple[str, ...], *, licence: str | None,
     for name, value in idle.items():
         if not to.startswith(only[name]):
             place = "Zenodo" if only[name] == _ZENODO else "the Hugging Face Hub"
-            msg = f"{name}={value} has an effect on {place} only, and this release goes to {to}. Leave it out."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"{name}={value} has an effect on {place} only, and this release goes to {to}. Leave it out."
+            )
     if not to.strip() or (":" in to and not to.startswith("hf:")):
-        msg = f"to={to!r} is no place for a release. Write hf:OWNER/NAME, zenodo, or a folder."
-        raise ConfigError(msg)
+        raise ConfigError(f"to={to!r} is no place for a release. Write hf:OWNER/NAME, zenodo, or a folder.")
     if to != _ZENODO and suggest(to.lower(), [_ZENODO]):  # it would become a folder, and look as if it had been sent
-        msg = f"to={to!r} is a folder. Did you mean zenodo? If not, write ./{to}."
-        raise ConfigError(msg)
+        raise ConfigError(f"to={to!r} is a folder. Did you mean zenodo? If not, write ./{to}.")
     if wrong := [name for name in creators if not name.strip() or not name.isprintable()]:
-        msg = f"creators=... has {wrong[0]!r}, needs a name: 'Family name, Given name'."
-        raise ConfigError(msg)
+        raise ConfigError(f"creators=... has {wrong[0]!r}, needs a name: 'Family name, Given name'.")
 
 
 def _show_plan(place: str, files: Mapping[str, Path | bytes]) -> dict[str, int]:
@@ -170,8 +168,7 @@ def _to_hugging_face(
 ) -> Published:
     name, revision = read_hub_name(to)
     if revision is not None:
-        msg = f"{to} names a revision, and a release becomes a new one. Write hf:{name}."
-        raise ConfigError(msg)
+        raise ConfigError(f"{to} names a revision, and a release becomes a new one. Write hf:{name}.")
     access = find_hub(needed=not dry_run)
     page, state = f"{access.url}/datasets/{name}", _State(release, f"{access.url} {name}")
     files = add_documents(known._replace(date=state.date, url=page))
@@ -198,13 +195,13 @@ def _to_zenodo(
     about = describe_publication(release.manifest)
     licence = licence or about.zenodo_licence
     if licence is None:
-        msg = (
+        raise ConfigError(
             "the licence of this release is not known here. Give Zenodo's name of it, for example licence='cc-by-4.0'."
         )
-        raise ConfigError(msg)
     if not known.creators:
-        msg = "Zenodo needs to know who made the release. Name them by creators=..., each 'Family name, Given name'."
-        raise ConfigError(msg)
+        raise ConfigError(
+            "Zenodo needs to know who made the release. Name them by creators=..., each 'Family name, Given name'."
+        )
     access = find_zenodo(sandbox=sandbox, needed=not dry_run)
     state = _State(release, access.url)
     if dry_run:
@@ -250,11 +247,10 @@ def _to_zenodo(
         there = zenodo.list_files(deposition)
         if there != {name: md5_of(file) for name, file in files.items()}:
             strange = ", ".join(sorted(there.keys() ^ files.keys())) or "other bytes"
-            msg = (
+            raise VerificationError(
                 f"the deposition at {deposition.page} does not hold this release alone ({strange}). Remove what is "
                 "strange there, and run again."
             )
-            raise VerificationError(msg)
         if final:
             zenodo.submit(deposition)
     return Published(_ZENODO, sizes, deposition.page, deposition.doi, is_final=final)
@@ -265,11 +261,10 @@ def _check_doi(citation: Path | bytes, deposition: Deposition) -> None:
     text = citation if isinstance(citation, bytes) else citation.read_bytes()
     stated = re.search(rb"""^doi: *["']?([^\s"']+)""", text, re.MULTILINE)
     if stated is not None and stated[1] != deposition.doi.encode():
-        msg = (
+        raise ConfigError(
             f"{CITATION} was edited and has the DOI {stated[1].decode('utf-8', 'replace')}, but Zenodo gives this "
             f"release {deposition.doi}. Write this one there, or take the line out."
         )
-        raise ConfigError(msg)
 
 
 class _State:
@@ -293,8 +288,9 @@ class _State:
         except FileNotFoundError:
             return {}
         except (OSError, TypeError, ValueError) as error:
-            msg = f"{self._path} notes what was published, and cannot be read ({error}). Mend or remove it."
-            raise ConfigError(msg) from error
+            raise ConfigError(
+                f"{self._path} notes what was published, and cannot be read ({error}). Mend or remove it."
+            ) from error
 
     def write(self) -> None:
         """Note the day and the deposition."""

@@ -90,8 +90,7 @@ class Zenodo:
                     size = str(content.stat().st_size)
                     answer = self._send("PUT", where, content=file, headers={"Content-Length": size})
             if str(answer.get("checksum")).removeprefix("md5:") != md5:
-                msg = "it arrived damaged"
-                raise TryAgainError(msg)
+                raise TryAgainError("it arrived damaged")
 
         keep_trying(act, self._access, f"take {name}")
 
@@ -124,11 +123,13 @@ class Zenodo:
             doi, bucket = str(facts.get("doi") or reserved["doi"]), str(links["bucket"])
             deposition = Deposition(int(facts["id"]), doi, str(links["html"]), bucket, bool(facts["submitted"]))
         except (AttributeError, KeyError, TypeError, ValueError) as error:
-            msg = f"{self._access.url} described a deposition without {error}. Zenodo's API may have changed."
-            raise HubError(msg) from None
+            raise HubError(
+                f"{self._access.url} described a deposition without {error}. Zenodo's API may have changed."
+            ) from None
         if urlsplit(bucket)[:2] != urlsplit(self._access.url)[:2]:
-            msg = f"{self._access.url} names {self._access.mask(bucket)} for files; the token is sent to no other host."
-            raise HubError(msg)
+            raise HubError(
+                f"{self._access.url} names {self._access.mask(bucket)} for files; the token is sent to no other host."
+            )
         return deposition
 
 
@@ -140,8 +141,7 @@ def _read_objects(answer: httpx.Response, kind: type) -> Any:  # noqa: ANN401 (J
         content = None
     objects: list[Any] = content if isinstance(content, list) else [content]
     if not isinstance(content, kind) or not all(isinstance(one, dict) for one in objects):
-        msg = "the answer is no JSON of its API"
-        raise TryAgainError(msg)
+        raise TryAgainError("the answer is no JSON of its API")
     return content
 
 

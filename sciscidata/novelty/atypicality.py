@@ -319,8 +319,9 @@ def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: 
     config = checked_config(config, NoveltyConfig)
     check_threads(n_threads)
     if only_some and config.score == "rank":
-        msg = "score='rank' ranks a work among all of its year, which focal leaves out. Score all, and filter."
-        raise ConfigError(msg)
+        raise ConfigError(
+            "score='rank' ranks a work among all of its year, which focal leaves out. Score all, and filter."
+        )
     return config
 
 
@@ -339,8 +340,7 @@ class YearScorer:
             background.check_null_model(config)
         check_venues(graph, venues)
         if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
-            msg = f"{background.path} does not know these venues yet: background.for_venues_of(works)."
-            raise ConfigError(msg)
+            raise ConfigError(f"{background.path} does not know these venues yet: background.for_venues_of(works).")
         self.graph, self.venues, self.config, self.background = graph, venues, config, background
         self.wanted: BoolArray | None = None
         if focal is not None:

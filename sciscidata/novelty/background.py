@@ -102,11 +102,10 @@ class Background:
         differ += [name for name in asked if name not in self.null_model]
         if differ:
             given = ", ".join(f"{name}={self.null_model[name]!r}" for name in differ if name in self.null_model)
-            msg = (
+            raise ConfigError(
                 f"{self.path} was made under another null model: NoveltyConfig says "
                 f"{', '.join(f'{name}={asked.get(name)!r}' for name in differ)}. Set {given}, or write it anew."
             )
-            raise ConfigError(msg)
 
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
@@ -120,8 +119,9 @@ class Background:
         try:
             rows = pairs.join(found, on=_PAIR, how="left", maintain_order="left", validate="1:1")
         except pl.exceptions.ComputeError as error:
-            msg = f"{self.path} holds a venue pair of {year} twice. Write it anew with write_background."
-            raise BackgroundError(msg) from error
+            raise BackgroundError(
+                f"{self.path} holds a venue pair of {year} twice. Write it anew with write_background."
+            ) from error
         observed, mean, deviation = (
             rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
         )
@@ -155,12 +155,12 @@ def read_background(path: str | Path) -> Background:
         (write_background), or check the path.
     """
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"background is {path!r}, needs the path of a file of write_background."
-        raise ConfigError(msg)
+        raise ConfigError(f"background is {path!r}, needs the path of a file of write_background.")
     path = Path(path)
     if not path.is_file():
-        msg = f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(
+            f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
+        )
     try:
         metadata = pq.read_metadata(path)
     except (OSError, pa.ArrowException) as error:
@@ -185,8 +185,7 @@ def read_background(path: str | Path) -> Background:
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
         return Background(path, header["null_model"], counts, np.empty(0, np.int64))
-    msg = f"{path} {problem}. Write it anew with write_background."
-    raise BackgroundError(msg)
+    raise BackgroundError(f"{path} {problem}. Write it anew with write_background.")
 
 
 def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401

@@ -63,15 +63,15 @@ def compute_foster_novelty(works: AnyFrame, citations: AnyFrame, *, community: s
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=_STAGE)
     schema = works.collect_schema()
     if community not in schema:
-        msg = (
+        raise SchemaMismatchError(
             f"{_STAGE}: WORKS lacks column {community!r} (communities); it has {', '.join(schema)}. Add it: "
             ".join(find_communities(works, citations).lazy(), on='work_id', how='left')."
         )
-        raise SchemaMismatchError(msg)
     dtype = schema[community]
     if not (dtype.is_integer() or isinstance(dtype, pl.String | pl.Categorical | pl.Enum)):
-        msg = f"{_STAGE}: WORKS column {community!r} is {dtype}, needs whole numbers, text or an Enum. Cast it."
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(
+            f"{_STAGE}: WORKS column {community!r} is {dtype}, needs whole numbers, text or an Enum. Cast it."
+        )
 
     def score() -> pl.DataFrame:
         rows = works.select("work_id", community=community).collect(engine="streaming")
@@ -131,11 +131,10 @@ def find_communities(
     try:
         igraph: Any = import_module("igraph")  # optional, so type checkers may not find it
     except ImportError:
-        msg = (
+        raise ConfigError(
             f"find_communities needs the package igraph, which is not installed. Run {how_to_install('communities')}. "
             "Or give compute_foster_novelty communities of your own."
-        )
-        raise ConfigError(msg) from None
+        ) from None
     columns = ["work_id", "source_id"] if of == "venues" else ["work_id"]
     works = require_columns(works, WORKS, frame_name="WORKS", stage="find_communities", columns=columns)
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="find_communities")

@@ -116,11 +116,10 @@ def compute_novelty_confidence(
 def require_sigmoid(config: NoveltyConfig) -> None:
     """Raise a ConfigError if scores are ranks."""
     if config.score == "rank":
-        msg = (
+        raise ConfigError(
             "NoveltyConfig.score is 'rank', which depends on all other works, so one work cannot be redrawn. "
             "Set NoveltyConfig.score='sigmoid', or find no confidence."
         )
-        raise ConfigError(msg)
 
 
 def score_novelty_confidence(

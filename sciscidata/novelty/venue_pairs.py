@@ -114,8 +114,9 @@ def _indices(graph: CitationGraph, rows: pl.DataFrame) -> Int64Array:
         some, ids = order[first:last], graph.work_ids[low:high]
         indices[some] = low + np.minimum(np.searchsorted(ids, work_ids[some]), ids.size - 1)
     if edges[0] or not np.array_equal(graph.work_ids[indices], work_ids):
-        msg = "works holds a dated work that is not in the graph. Name the WORKS that the graph was built from."
-        raise ConfigError(msg)
+        raise ConfigError(
+            "works holds a dated work that is not in the graph. Name the WORKS that the graph was built from."
+        )
     return indices
 
 
@@ -306,11 +307,10 @@ def defer_scores(
 def check_venues(graph: CitationGraph, venues: Int32Array) -> None:
     """Raise a ConfigError unless ``venues`` has one number for each dated work of the graph."""
     if venues.shape != (graph.n_dated,):
-        msg = (
+        raise ConfigError(
             f"venues has shape {venues.shape}, needs ({graph.n_dated},), one for each dated work: "
             "venue_numbers(graph, works)."
         )
-        raise ConfigError(msg)
 
 
 def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n_threads: int | None) -> None:

@@ -90,11 +90,10 @@ class WangConfig:
         check_fields(self)
         longest = max(self.profile_years, self.past_years or 0)
         if self.burn_in_years < longest:
-            msg = (
+            raise ConfigError(
                 f"WangConfig.burn_in_years is {self.burn_in_years}, needs at least {longest}, as long as past_years "
                 f"and profile_years look back. Set burn_in_years={longest}, or look back less far."
             )
-            raise ConfigError(msg)
 
 
 PairTable = tuple[Int64Array, Int32Array, Int32Array]  # starts, partners, counts; see _per_work_kernels.py

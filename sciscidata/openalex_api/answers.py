@@ -89,22 +89,25 @@ def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetim
     if status == 200:
         return _object(answer)
     if status == 404 and request.is_single:  # a list always exists, so its 404 means a wrong address
-        msg = f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted."
-        raise NotFoundError(msg, status=404)
+        raise NotFoundError(
+            f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted.", status=404
+        )
     if status == 429:
         raise _too_many(answer, request, now)
     if status >= 500 or status in (408, 425):
-        msg = f"HTTP {status}{_said(answer)}"
-        raise TryAgainError(msg, answer=answer, wait_s=_retry_after(answer, now) or 0.0)
+        raise TryAgainError(f"HTTP {status}{_said(answer)}", answer=answer, wait_s=_retry_after(answer, now) or 0.0)
     if status == 401:
-        msg = (
-            f"OpenAlex does not accept the API key{_said(answer)}. Copy it again. {how_to_get_a_key()}"
-            if has_key
-            else f"OpenAlex needs an API key for {request}{_said(answer)}. {how_to_get_a_key()}"
+        raise ApiKeyError(
+            (
+                f"OpenAlex does not accept the API key{_said(answer)}. Copy it again. {how_to_get_a_key()}"
+                if has_key
+                else f"OpenAlex needs an API key for {request}{_said(answer)}. {how_to_get_a_key()}"
+            ),
+            status=status,
         )
-        raise ApiKeyError(msg, status=status)
-    msg = f"OpenAlex refused {request} with HTTP {status}{_said(answer)}. A retry would not help."
-    raise ApiError(msg, status=status)
+    raise ApiError(
+        f"OpenAlex refused {request} with HTTP {status}{_said(answer)}. A retry would not help.", status=status
+    )
 
 
 def read_cost(answer: Answer) -> float | None:
@@ -139,11 +142,11 @@ def _object(answer: Answer) -> dict[str, Any]:
     try:
         content = msgspec.json.decode(answer.body)
     except (ValueError, RecursionError) as error:  # msgspec's own errors are ValueErrors
-        msg = f"the answer is not JSON ({error}; {len(answer.body):,} bytes arrived)"
-        raise TryAgainError(msg, answer=answer) from error
+        raise TryAgainError(
+            f"the answer is not JSON ({error}; {len(answer.body):,} bytes arrived)", answer=answer
+        ) from error
     if not isinstance(content, dict):
-        msg = f"the answer is a JSON {type(content).__name__}, not an object"
-        raise TryAgainError(msg, answer=answer)
+        raise TryAgainError(f"the answer is a JSON {type(content).__name__}, not an object", answer=answer)
     return content
 
 

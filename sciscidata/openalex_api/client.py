@@ -155,8 +155,9 @@ class OpenAlexClient:
                         self.n_stored += 1
                     return content
             if self._connection is None:
-                msg = f"No good answer to {request} offline: {problem}. Run once with ApiConfig.offline=False."
-                raise OfflineError(msg)
+                raise OfflineError(
+                    f"No good answer to {request} offline: {problem}. Run once with ApiConfig.offline=False."
+                )
             return self._ask_the_network(self._connection, request, check, stop, replace=body is not None)
 
     @contextmanager
@@ -213,7 +214,6 @@ class OpenAlexClient:
         self._pacer.speed_up()
         problem = check(content) if check else None
         if problem is not None:
-            msg = f"the answer is wrong: {problem}"
-            raise TryAgainError(msg, answer=answer)
+            raise TryAgainError(f"the answer is wrong: {problem}", answer=answer)
         kept = self._store.put(request.key, answer.body, cost, server=self.config.server, replace=replace)
         return content if kept is answer.body else msgspec.json.decode(kept)

@@ -89,8 +89,7 @@ class ApiConfig:
         if self.api_key is not None:
             check_address(self.base_url, name="ApiConfig.base_url", key="the API key", secret=self.api_key)
         if self.email is not None and "@" not in self.email:
-            msg = f"ApiConfig.email is {self.email!r}, needs an address like you@example.org, or None."
-            raise ConfigError(msg)
+            raise ConfigError(f"ApiConfig.email is {self.email!r}, needs an address like you@example.org, or None.")
 
     @property
     def rate(self) -> float:
@@ -169,19 +168,17 @@ def _read_config_file(path: Path) -> dict[str, str]:
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except OSError as error:
-        msg = f"Cannot read {path}: {error.strerror}. Correct its permissions, or remove it."
-        raise ConfigError(msg) from error
+        raise ConfigError(f"Cannot read {path}: {error.strerror}. Correct its permissions, or remove it.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError):
         # Without the parser's message, which may quote the line that holds the key.
-        msg = f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".'
-        raise ConfigError(msg) from None
+        raise ConfigError(f'{path} is not a TOML file. It needs one line: api_key = "YOUR KEY".') from None
     except ValueError as error:  # in another encoding
-        msg = f"{path} is {error}."
-        raise ConfigError(msg) from None
+        raise ConfigError(f"{path} is {error}.") from None
     for name, value in content.items():
         if name not in ("api_key", "base_url", "email") or not isinstance(value, str):
-            msg = f"{path}: {name} is unknown or no text. Write only api_key, base_url and email, in quotes."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"{path}: {name} is unknown or no text. Write only api_key, base_url and email, in quotes."
+            )
     return content
 
 
@@ -197,8 +194,9 @@ def _checked_url(text: str) -> str:
         parts, is_usable = None, False
     # A user name in an address is a password in every log.
     if parts is None or not is_usable or parts.query or parts.fragment or "@" in parts.netloc or not _is_word(url):
-        msg = f"ApiConfig.base_url needs to be like {BASE_URL}: http or https, a valid host, no user, no '?', no '#'."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"ApiConfig.base_url needs to be like {BASE_URL}: http or https, a valid host, no user, no '?', no '#'."
+        )
     return url
 
 
@@ -208,8 +206,9 @@ def _checked_word(name: str, text: str | None) -> str | None:
     if not stripped:
         return None
     if not _is_word(stripped):
-        msg = f"ApiConfig.{name} holds a space, a control character or a letter beyond ASCII. Copy it again."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"ApiConfig.{name} holds a space, a control character or a letter beyond ASCII. Copy it again."
+        )
     return stripped
 
 

@@ -63,12 +63,11 @@ class Connection:
         except (ImportError, OSError, ValueError, httpx.InvalidURL) as error:
             named = sorted(name for name in os.environ if name.lower() in _VARIABLES)
             reason = f" ({error})" if isinstance(error, ImportError | OSError) else ""
-            msg = (
+            raise ConfigError(
                 f"Cannot open a connection with {', '.join(named) or 'the proxies of this system'}: "
                 f"{type(error).__name__}{reason}. Correct or unset it: a proxy is like http://host:3128, certificates "
                 "are one file."
-            )
-            raise ConfigError(msg) from None  # its message may quote a proxy's password
+            ) from None  # its message may quote a proxy's password
 
     def close(self) -> None:
         """Close what is open."""
@@ -88,15 +87,17 @@ class Connection:
         for _ in range(_MOST_REDIRECTS + 1):
             if answer.status not in _REDIRECTS:
                 if answer.status == 200 and self._key and self._key.search(answer.body):
-                    msg = (
-                        "OpenAlex repeated the API key in an answer, so the answer is not stored. Send another request."
+                    raise ApiError(
+                        "OpenAlex repeated the API key in an answer, so the answer is not kept. Send another request.",
+                        status=200,
                     )
-                    raise ApiError(msg, status=200)
                 return answer._replace(body=self._masked(answer.body))  # it is stored, or quoted in a message
             url = self._next_url(url, answer)
             answer = self._exchange(url)
-        msg = f"OpenAlex redirects {target.partition('?')[0]} in circles. Ask for another work, or try again later."
-        raise ApiError(msg, status=answer.status)
+        raise ApiError(
+            f"OpenAlex redirects {target.partition('?')[0]} in circles. Ask for another work, or try again later.",
+            status=answer.status,
+        )
 
     def _exchange(self, url: httpx.URL) -> Answer:
         deadline = self._clock() + self._config.timeout_s
@@ -110,28 +111,26 @@ class Connection:
                 is_late = False
                 for chunk in _decoded(response, head):
                     if is_late:  # httpx's own limit starts anew with every byte
-                        msg = f"the answer took longer than {self._config.timeout_s:g} s"
-                        raise TryAgainError(msg, answer=head)
+                        raise TryAgainError(f"the answer took longer than {self._config.timeout_s:g} s", answer=head)
                     chunks.append(chunk)
                     n_bytes += len(chunk)
                     if n_bytes > self._config.max_answer_mb << 20:
-                        msg = (
+                        raise ApiError(
                             f"OpenAlex's answer to {self._shown(url.path)} has more than "
                             f"{self._config.max_answer_mb:,} MB; the rest is not read. If you trust the server, raise "
-                            "ApiConfig.max_answer_mb."
+                            "ApiConfig.max_answer_mb.",
+                            status=response.status_code,
                         )
-                        raise ApiError(msg, status=response.status_code)
                     is_late = self._clock() > deadline
         except (httpx.HTTPError, httpx.StreamError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
             is_lost = head is None and not isinstance(error, _NEVER_SENT)
             raise TryAgainError(self._shown(msg), answer=head, is_lost=is_lost) from None  # it may quote a Location
         except UnicodeError:  # in a host's name; base_url itself was checked
-            msg = (
+            raise ApiError(
                 "The name of a host is impossible: of a proxy, or of a redirect by OpenAlex. Correct HTTPS_PROXY and "
                 "similar variables if they are set; if not, try again later."
-            )
-            raise ApiError(msg) from None
+            ) from None
         return head._replace(body=b"".join(chunks))
 
     def _next_url(self, url: httpx.URL, answer: Answer) -> httpx.URL:
@@ -141,11 +140,11 @@ class Connection:
         except (ValueError, httpx.InvalidURL):  # a UnicodeError, of an impossible host, is a ValueError
             goal, where = url, "an impossible address"
         if where != _origin(self._base):
-            msg = (
+            raise ApiError(
                 f"OpenAlex ({_origin(self._base)}) redirects to {self._shown(where)}; the key is never sent to another "
-                "scheme, host or port. If OpenAlex has moved there, set ApiConfig.base_url."
+                "scheme, host or port. If OpenAlex has moved there, set ApiConfig.base_url.",
+                status=answer.status,
             )
-            raise ApiError(msg, status=answer.status)
         return goal
 
     def _shown(self, text: str) -> str:
@@ -164,8 +163,7 @@ def _decoded(response: httpx.Response, head: Answer) -> Iterator[bytes]:
         yield from response.iter_raw()
         return
     if encoding not in ("gzip", "x-gzip"):
-        msg = f"the answer is compressed as {encoding[:40]!r}, which was not requested"
-        raise TryAgainError(msg, answer=head)
+        raise TryAgainError(f"the answer is compressed as {encoding[:40]!r}, which was not requested", answer=head)
     try:
         yield from decompress_gzip(response.iter_raw())
     except CorruptRecordError as error:

@@ -37,18 +37,15 @@ class Request:
     def __post_init__(self) -> None:
         if not self.path.startswith("/") or "?" in self.path or "#" in self.path:
             needed = "needs to begin with '/', like /works, without parameters: they go into params."
-            msg = f"path is {self.path!r}, {needed}"
-            raise ConfigError(msg)
+            raise ConfigError(f"path is {self.path!r}, {needed}")
         for name, _ in self.params:
             if name.lower() in _WHO_ASKS:
-                msg = f"a request cannot hold {name}: it would end up in the store. Give it to ApiConfig."
-                raise ConfigError(msg)
+                raise ConfigError(f"a request cannot hold {name}: it would end up in the store. Give it to ApiConfig.")
         # Sorted by name only: the order of repeated parameters may have a meaning.
         query = urlencode(sorted(self.params, key=lambda pair: pair[0]), quote_via=quote, safe="")
         object.__setattr__(self, "key", quote(self.path, safe="/:") + (f"?{query}" if query else ""))
         if len(self.key) > MAX_KEY_BYTES:
-            msg = f"{self} has {len(self.key):,} bytes, OpenAlex takes {MAX_KEY_BYTES:,}. Split it."
-            raise ConfigError(msg)
+            raise ConfigError(f"{self} has {len(self.key):,} bytes, OpenAlex takes {MAX_KEY_BYTES:,}. Split it.")
 
     @property
     def is_single(self) -> bool:

@@ -91,16 +91,15 @@ def ask_until_answered(
         )
     except TryAgainError as error:
         if not was_reached():
-            msg = (
+            raise ApiError(
                 f"{show_address(config.base_url)} gave no answer in {allowed()} attempts; last: {error}. {NO_NETWORK} "
                 "With ApiConfig.offline=True, what earlier runs have fetched is used."
-            )
-            raise ApiError(msg) from error
-        msg = (
+            ) from error
+        raise ApiError(
             f"OpenAlex gave no good answer to {request} in {allowed()} attempts; last: {error}. "
-            "Every answer is stored: run the same command again later, and it goes on where it stopped."
-        )
-        raise ApiError(msg, status=error.answer.status if error.answer else None) from error
+            "Every answer is stored: run the same command again later, and it goes on where it stopped.",
+            status=error.answer.status if error.answer else None,
+        ) from error
 
 
 class Bill:
@@ -138,12 +137,11 @@ class Bill:
             at_most = self._spent + self._reserved + self._lost + _nano(price_usd)
             if self._limit is not None and at_most > _nano(self._limit):
                 lost = f", and up to {self._lost / _NANO:g} for answers that did not arrive" if self._lost else ""
-                msg = (
+                raise CostLimitError(
                     f"Stopped before spending more than ApiConfig.max_cost_usd={self._limit:g} ({self.cost_usd:g} "
                     f"dollars spent{lost}). Every answer is stored: run again, with the same or a higher limit, and it "
                     "goes on where it stopped."
                 )
-                raise CostLimitError(msg)
             self._reserved += _nano(price_usd)
             self.n_calls += 1
         return price_usd

@@ -101,11 +101,10 @@ class ResponseStore:
     def _prepare(self) -> None:
         version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
         if version > FORMAT_VERSION:
-            msg = (
+            raise StorageError(
                 f"{self.path} has format {version}, this version reads {FORMAT_VERSION}. Update sciscidata, or set "
                 "another cache_dir."
             )
-            raise StorageError(msg)
         self._keep_a_log()
         self._database.execute("PRAGMA synchronous = NORMAL")
         if version == FORMAT_VERSION:
@@ -210,7 +209,7 @@ class ResponseStore:
         of_server = [(key.removeprefix(prefix), *row) for key, *row in rows if _is_under(key, prefix)]
         rows = sorted(row for row in of_server if wanted is None or row[0] in wanted)
         if wanted is not None and [row[0] for row in rows] != sorted(wanted):
-            raise self._damaged("requests of this run", "they are missing or repeated")  # noqa: EM101
+            raise self._damaged("requests of this run", "they are missing or repeated")
         dates = [row[3] for row in rows]
         lines = "".join(f"{key}\n{digest}\n" for key, digest, *_ in rows)
         return StoreSummary(
@@ -256,7 +255,7 @@ class ResponseStore:
         except sqlite3.Error as error:
             code = _code_of(error)
             if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-                raise self._damaged("its tables", str(error)) from error  # noqa: EM101
+                raise self._damaged("its tables", str(error)) from error
             remedy = "Check the disk, or set another cache_dir."
             if code == sqlite3.SQLITE_FULL:
                 remedy = "Free some disk space, or set a cache_dir on a larger disk, and run again."
@@ -264,8 +263,7 @@ class ResponseStore:
                 remedy = "Wait until the other process has written, and run again."
             elif code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN):
                 remedy = "Correct its permissions, or set another cache_dir."
-            msg = f"Cannot use the response store {self.path}: {error}. {remedy}"
-            raise StorageError(msg) from error
+            raise StorageError(f"Cannot use the response store {self.path}: {error}. {remedy}") from error
 
     def _damaged(self, what: str, reason: str) -> StorageError:
         return StorageError(

@@ -172,8 +172,7 @@ def check_value(
         return convert(value, hint)
     except ValueError as problem:
         got = f"of type {type(value).__name__}" if secret else show_value(value)
-        msg = f"{name} is {got}, {problem}.{suggest(value, hint.choices)}"
-        raise error(msg) from None
+        raise error(f"{name} is {got}, {problem}.{suggest(value, hint.choices)}") from None
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
@@ -203,11 +202,9 @@ def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
     if converted is _WRONG or any(isinstance(part, float) and not math.isfinite(part) for part in parts):
         is_number = isinstance(given, float) and not math.isfinite(given)
         needed = str(hint).replace("a number", "a finite number", 1) if is_number else str(hint)
-        msg = f"needs {needed}"
-        raise ValueError(msg)
+        raise ValueError(f"needs {needed}")
     if any(isinstance(part, str | Path) and "\0" in str(part) for part in parts):
-        msg = "needs text without a NUL character"
-        raise ValueError(msg)
+        raise ValueError("needs text without a NUL character")
     return converted
 
 
@@ -260,8 +257,7 @@ def conventional_options(
     for option in changes:
         if option not in field_hints(kind):
             near = suggest(option, field_hints(kind)) or f" It has {', '.join(field_hints(kind))}."
-            msg = f"{kind.__name__} has no option {option!r}.{near}"
-            raise ConfigError(msg)
+            raise ConfigError(f"{kind.__name__} has no option {option!r}.{near}")
     return {**conventions[name], **changes}
 
 
@@ -271,8 +267,7 @@ def require_parquet_name(path: Path, what: str) -> None:
     ``what`` begins the message, with its verb.
     """
     if path.suffix.lower() not in ("", ".parquet", ".pq"):
-        msg = f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet."
-        raise ConfigError(msg)
+        raise ConfigError(f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet.")
 
 
 def parse_shard(text: object) -> tuple[int, int]:
@@ -280,6 +275,5 @@ def parse_shard(text: object) -> tuple[int, int]:
     match = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", text) if isinstance(text, str) else None
     shard, n_shards = (int(match[1]), int(match[2])) if match else (0, 0)
     if not 1 <= shard <= n_shards:
-        msg = f"shard is {text!r}, needs K/N with K from 1 to N: 2/8 is the second of eight shares."
-        raise ConfigError(msg)
+        raise ConfigError(f"shard is {text!r}, needs K/N with K from 1 to N: 2/8 is the second of eight shares.")
     return shard, n_shards

@@ -120,8 +120,7 @@ class Option:
             if self._item is not None and str in self._item.kinds:
                 return text
             words = f"{self.hint}".replace(", or None", f", or {_NO_LIMIT[0]}")
-            msg = f"is {text!r}, needs {words}"
-            raise argparse.ArgumentTypeError(msg) from None
+            raise argparse.ArgumentTypeError(f"is {text!r}, needs {words}") from None
 
     def add_to(self, group: Any) -> argparse.Action:  # noqa: ANN401 (argparse's own type is private)
         """Add its flag to a parser or to a group of one."""

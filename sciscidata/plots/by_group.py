@@ -136,12 +136,10 @@ def plot_by(
     most = _MOST_NAMES if is_names else _MOST_PLACES
     if places.len() > most:
         how = "Keep the most frequent" if is_names else f'Make classes, for example with pl.col("{x}").qcut(10)'
-        msg = f"x={x!r} has {places.len():,} groups, a picture has room for {most}. {how}."
-        raise ConfigError(msg)
+        raise ConfigError(f"x={x!r} has {places.len():,} groups, a picture has room for {most}. {how}.")
     lines = [measured] if by is None else measured.sort(by, x).partition_by(by, maintain_order=True)
     if len(lines) > len(_LINES):
-        msg = f"by={by!r} has {len(lines)} groups, a picture has {len(_LINES)} colours. Keep fewer."
-        raise ConfigError(msg)
+        raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(_LINES)} colours. Keep fewer.")
     named = _name_statistic(y, stat)
     series = [_as_series(part, named, colour, few, stat) for part, colour in zip(lines, _LINES, strict=False)]
     if is_names:
@@ -184,8 +182,7 @@ def plot_by(
 def _read(frame: AnyFrame, keys: list[str], y: str, stat: str) -> pl.DataFrame:
     """Collect ``keys``, ``_value`` and ``_work`` (a number for each work), sorted by keys and value."""
     if stat not in get_args(Stat):
-        msg = f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}"
-        raise ConfigError(msg)
+        raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
     lazy = require_columns(frame, {}, frame_name="the works", stage="measure_by")
     schema = lazy.collect_schema()
     if stat == "share" and schema.get(y) != pl.Boolean:
@@ -197,8 +194,7 @@ def _read(frame: AnyFrame, keys: list[str], y: str, stat: str) -> pl.DataFrame:
     lazy = require_columns(lazy, known, frame_name="the works", stage="measure_by")
     if stat != "share" and not schema[y].is_numeric():
         remedy = 'For shares of a label: y="disruptive", stat="share".'
-        msg = f"y={y!r} is a column of {schema[y]}, {stat} needs numbers. {remedy}"
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(f"y={y!r} is a column of {schema[y]}, {stat} needs numbers. {remedy}")
     work = pl.col("work_id").rank("dense") if "work_id" in schema else pl.int_range(pl.len())
     rows = lazy.select(*keys, _value=value.cast(pl.Float64).fill_nan(None), _work=work.cast(pl.Int64))
     rows = rows.drop_nulls([*keys, "_value"]).with_columns(_work=pl.col("_work").fill_null(-1))

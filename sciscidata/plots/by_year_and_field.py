@@ -266,11 +266,9 @@ def _summarise(labelled: AnyFrame, by: str, label: str, score: str, stage: str) 
     labelled = require_columns(labelled, {}, frame_name="the labelled works", stage=stage)
     column = find_label_column(label, labelled)
     if score and score not in _SCORES:
-        msg = f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}"
-        raise ConfigError(msg)
+        raise ConfigError(f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}")
     if not label and not score:
-        msg = "there is nothing to show. Name a label, a score, or both."
-        raise ConfigError(msg)
+        raise ConfigError("there is nothing to show. Name a label, a score, or both.")
     needed = [by, *([column] if column else []), *([score] if score else [])]
     known_types = {column: pl.String(), **EXAMPLE}
     rows = require_columns(labelled, known_types, frame_name="the labelled works", stage=stage, columns=needed)
@@ -328,8 +326,7 @@ def find_label_column(label: str, labelled: pl.LazyFrame) -> str:
         holder = next((name for name, rows in with_label.items() if rows.collect(engine="streaming").height), None)
     if holder is None:
         words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]
-        msg = f"label is {label!r}, needs one of {', '.join(words)}.{suggest(label, words)}"
-        raise ConfigError(msg)
+        raise ConfigError(f"label is {label!r}, needs one of {', '.join(words)}.{suggest(label, words)}")
     return holder
 
 

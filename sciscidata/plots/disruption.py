@@ -68,8 +68,7 @@ def plot_disruption(
         'Distribution of the CD index of 3 works over the label bands, on log axes. Data: three works.'
     """
     if (eligible is None) != (drawn is None):
-        msg = "eligible and drawn are shown side by side. Give both, or neither."
-        raise ConfigError(msg)
+        raise ConfigError("eligible and drawn are shown side by side. Give both, or neither.")
     frame = scores.alias("cd_index").to_frame() if isinstance(scores, pl.Series) else scores
     lazy = require_columns(
         frame, CD_SCORES, frame_name="the scores", stage="plot_disruption", columns=["cd_index"]
@@ -221,15 +220,15 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
     if chosen and ORIGINAL_ID in rows.collect_schema() and all(isinstance(work, str) for work in chosen):
         rows = rows.with_columns(pl.col(ORIGINAL_ID).cast(pl.String).alias("work_id"))
     elif strange := [work for work in chosen if isinstance(work, bool) or not isinstance(work, Integral)]:
-        msg = (
+        raise ConfigError(
             f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
             "trajectory has original_id."
         )
-        raise ConfigError(msg)
     rows = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None)).drop_nulls()
     if len(chosen) > _MOST_LINES:
-        msg = f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
+        )
     with drawing(look, heights_mm=(60,)) as picture:
         (axes,) = picture.panels
         axes.axhline(0, color=INK, lw=0.6)
@@ -300,8 +299,7 @@ def _draw_works(axes: Axes, rows: pl.LazyFrame, chosen: Sequence[int | str]) -> 
     for number, work in enumerate(chosen):
         line = lines.filter(work_id=work)
         if line.is_empty():
-            msg = f"work {work} has no CD index at any age. Choose works that have one."
-            raise ConfigError(msg)
+            raise ConfigError(f"work {work} has no CD index at any age. Choose works that have one.")
         at, index = line["age"].to_numpy(), line["cd_index"].to_numpy()
         (drawn,) = axes.plot(at, index, color=INK, marker="o", markersize=2.5, label=f"work {work}")
         drawn.set(alpha=1 - 0.6 * (number % 2), linestyle=_DASHES[number // 2])

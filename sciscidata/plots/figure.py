@@ -156,16 +156,15 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
     for name in look:
         if name not in known:
             remedy = suggest(name, known) or f" It has {', '.join(known)}."
-            msg = f"a picture has no option {name!r}.{remedy}"
-            raise ConfigError(msg)
+            raise ConfigError(f"a picture has no option {name!r}.{remedy}")
     width = look.get("width", "two")
     if width not in _COLUMNS_MM:
-        msg = f"width is {width!r}, needs 'one' (85 mm) or 'two' (180 mm). For another size draw into axes of your own."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"width is {width!r}, needs 'one' (85 mm) or 'two' (180 mm). For another size draw into axes of your own."
+        )
     given, path = _axes_of(look), look.get("path")
     if given and len(given) != n_panels:
-        msg = f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}."
-        raise ConfigError(msg)
+        raise ConfigError(f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}.")
     if path is not None:
         _check_format(Path(path))
     return None if path is None else Path(path), _COLUMNS_MM[width]
@@ -173,8 +172,9 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
 
 def _check_format(path: Path) -> None:
     if path.suffix.lower() not in _FORMATS:
-        msg = f"a picture is written as PNG, SVG or PDF, got {path.name!r}. Let its name end in .png, .svg or .pdf."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"a picture is written as PNG, SVG or PDF, got {path.name!r}. Let its name end in .png, .svg or .pdf."
+        )
 
 
 def _axes_of(look: Look) -> list[Axes]:
@@ -202,8 +202,7 @@ def name_data(data: object) -> str:
         data = data.manifest.get("source")
     provenance: Any = data.provenance if isinstance(data, Corpus) else data
     if not isinstance(provenance, Mapping):
-        msg = f"data is a {type(data).__name__}, needs a name, a Corpus or a Release."
-        raise ConfigError(msg)
+        raise ConfigError(f"data is a {type(data).__name__}, needs a name, a Corpus or a Release.")
     kind = provenance.get("kind")
     name = SOURCE_NAMES.get(str(kind), str(kind or ""))
     config: Any = provenance.get("config")

@@ -199,8 +199,9 @@ def plot_uzzi_cells(
         scored, ATYPICALITY, frame_name="scored", stage="plot_uzzi_cells", columns=["z_p10", "z_median"]
     )
     if hit and works.collect_schema().get(hit) != pl.Boolean:
-        msg = f"plot_uzzi_cells: {hit!r} is no column of true and false of the frame. Add one, for example the top 5%."
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(
+            f"plot_uzzi_cells: {hit!r} is no column of true and false of the frame. Add one, for example the top 5%."
+        )
     halves = ["has_tail_novelty", "has_high_conventionality"]
     hits = (pl.col(hit) if hit else pl.lit(None, pl.Boolean)).alias("hit")
     cells = compute_uzzi_cells(works, rule).select(*halves, hits).drop_nulls(halves)

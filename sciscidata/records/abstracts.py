@@ -63,11 +63,10 @@ def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
 def decode_inverted_indexes(indexes: pl.Series) -> pl.Series:
     """Decode a Series like ``decode_inverted_index``, in blocks on ``POLARS_MAX_THREADS`` threads."""
     if indexes.dtype not in (pl.String(), pl.Null()):
-        msg = (
+        raise SchemaMismatchError(
             f"decode_inverted_index: column {indexes.name!r} is {indexes.dtype}, needs String: the JSON text of "
             "abstract_inverted_index. Keep that field as text when reading, or encode it: json.dumps."
         )
-        raise SchemaMismatchError(msg)
     blocks = [indexes.slice(start, _BLOCK_ROWS) for start in range(0, max(len(indexes), 1), _BLOCK_ROWS)]
     if len(blocks) == 1 or pl.thread_pool_size() == 1:
         return pl.concat([_decode_block(block) for block in blocks], rechunk=False)

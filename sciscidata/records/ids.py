@@ -117,8 +117,7 @@ def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> pl.Series:
     ):
         if (wrong := ids.filter(forms[problem])).len():
             shown = wrong[0] if len(wrong[0]) <= 80 else wrong[0][:77] + "..."
-            msg = f"{ids.name!r} holds {shown!r}, {what}."
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(f"{ids.name!r} holds {shown!r}, {what}.")
     return forms["plain"]
 
 
@@ -237,14 +236,14 @@ def plain_ids(ids: pl.Series) -> pl.Series:
         is_whole = ids.is_nan() | ((ids == ids.round()) & (ids.abs() < exact))
         if not is_whole.all():
             wrong = ids.filter(~is_whole)[0]
-            msg = f"{ids.name!r} holds {wrong!r}, needs ids: whole numbers, or text. Read them as text."
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(
+                f"{ids.name!r} holds {wrong!r}, needs ids: whole numbers, or text. Read them as text."
+            )
         return ids.fill_nan(None).cast(pl.Int64)
     if dtype.is_integer() or dtype == pl.Null() or (isinstance(dtype, pl.Decimal) and dtype.scale == 0):
         narrow = ids.cast(pl.Int64, strict=False)
         return narrow if narrow.null_count() == ids.null_count() else ids.cast(pl.String)
-    msg = f"{ids.name!r} is {dtype}, needs ids: text, or whole numbers."
-    raise SchemaMismatchError(msg)
+    raise SchemaMismatchError(f"{ids.name!r} is {dtype}, needs ids: text, or whole numbers.")
 
 
 def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
@@ -267,17 +266,15 @@ def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
         return
     pairs = works.select(first=pl.col(ORIGINAL_ID), second=pl.col(ORIGINAL_ID).shift(-1), work_id="work_id")[at]
     for first, second, number in pairs.filter(pl.col("first") != pl.col("second")).head(1).rows():
-        msg = (
+        raise WorkIdError(
             f"{what}: the ids {first!r} and {second!r} have one number, {number}, so they cannot be told apart. Write "
             "one of them otherwise, for example with a prefix."
         )
-        raise WorkIdError(msg)
-    msg = (
+    raise WorkIdError(
         f"{what}: {counted(pairs['work_id'].n_unique(), 'id occurs', 'ids occur')} more than once, for example "
         f"{pairs['first'][0]!r}. Keep "
         "one row for each work."
     )
-    raise WorkIdError(msg)
 
 
 def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
@@ -291,15 +288,15 @@ def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
         row each: .sort(pl.all()).unique('work_id', keep='first', maintain_order=True).
     """
     if n_null := work_ids.null_count():
-        msg = f"{stage}: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
-        raise WorkIdError(msg)
+        raise WorkIdError(
+            f"{stage}: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
+        )
     repeated = work_ids.filter(work_ids.is_duplicated())
     if len(repeated):
-        msg = (
+        raise WorkIdError(
             f"{stage}: work_id {repeated[0]} occurs more than once in WORKS, needs one row per work. "
             f"Keep one row each: {ONE_ROW_EACH}."
         )
-        raise WorkIdError(msg)
 
 
 def with_original_ids(scores: pl.LazyFrame, works: pl.LazyFrame) -> pl.LazyFrame:

@@ -102,8 +102,7 @@ def read_record(line: bytes) -> PlainRecord:
         texts[place] = _plain(_get(fields, "ids", "openalex"))
         work_id = openalex_number(texts[place], "W")
     if work_id is None:
-        msg = f"no OpenAlex id of a work (id is {_shorten(fields.get('id'))})"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(f"no OpenAlex id of a work (id is {_shorten(fields.get('id'))})")
     return PlainRecord(
         work_id=work_id,
         texts=texts,
@@ -138,8 +137,7 @@ def _decode(line: bytes) -> tuple[dict[str, Json], str | None]:
         fields = _ANY.decode(strict_json(line))
         return fields, _index_text(fields)
     except (msgspec.MsgspecError, RecursionError) as error:
-        msg = f"not a JSON object: {_shorten(str(error))}"
-        raise CorruptRecordError(msg) from error
+        raise CorruptRecordError(f"not a JSON object: {_shorten(str(error))}") from error
 
 
 def _index_text(fields: dict[str, Json]) -> str | None:
@@ -218,8 +216,7 @@ def _result(place: int, entry: bytes) -> PlainRecord | CorruptRecordError:
     try:
         if _OBJECT.match(entry):
             return read_record(entry)
-        msg = "not a JSON object"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError("not a JSON object")
     except CorruptRecordError as error:
         return CorruptRecordError(f"result {place}: {error}")
 
@@ -284,14 +281,14 @@ def strict_json(text: bytes) -> bytes:
         '{"fwci": null, "title": "a \ufffd"}'
     """
     if len(text) > _MOST_MENDED_BYTES:
-        msg = f"not strict JSON, and with {len(text) >> 20:,} MB too long to be read in any other way"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(
+            f"not strict JSON, and with {len(text) >> 20:,} MB too long to be read in any other way"
+        )
     try:
         parsed = json.loads(text, parse_constant=lambda _: None, parse_float=_finite, parse_int=_short_int)
         strict = json.dumps(parsed, ensure_ascii=False)
     except (ValueError, RecursionError) as error:
-        msg = f"not JSON: {_shorten(str(error))}"
-        raise CorruptRecordError(msg) from error
+        raise CorruptRecordError(f"not JSON: {_shorten(str(error))}") from error
     return re.sub("[\ud800-\udfff]", "\ufffd", strict).encode()
 
 
@@ -334,8 +331,7 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
         while sign == b",":
             key = walk.value()
             if not isinstance(key, str):
-                msg = f"not JSON: {_shorten(key)} where a name is expected"
-                raise CorruptRecordError(msg)
+                raise CorruptRecordError(f"not JSON: {_shorten(key)} where a name is expected")
             walk.take(b":")
             if key == "results" and walk.ahead() == b"[":
                 has_list = True
@@ -345,11 +341,9 @@ def entries_one_by_one(text: bytes) -> Iterator[bytes]:
                 walk.value()
             sign = walk.take(b",}")
     if walk.ahead():
-        msg = "not JSON: more behind its end"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError("not JSON: more behind its end")
     if not has_list:
-        msg = "neither a list nor a page with results"
-        raise NoListError(msg)
+        raise NoListError("neither a list nor a page with results")
 
 
 def is_json(document: bytes) -> bool:
@@ -386,8 +380,7 @@ class _Walk:
         """Pass over the next sign, which must be one of ``expected``."""
         sign = self.ahead()
         if not sign or sign not in expected:
-            msg = f"not JSON: Expecting {' or '.join(map(chr, expected))} at byte {self._at:,}"
-            raise CorruptRecordError(msg)
+            raise CorruptRecordError(f"not JSON: Expecting {' or '.join(map(chr, expected))} at byte {self._at:,}")
         self._at += 1
         return sign
 
@@ -404,11 +397,10 @@ class _Walk:
             self.value()
             n += 1
             if n > _MANY_ENTRIES and self._at - begin < n * _TINY_BYTES:
-                msg = (
+                raise CorruptRecordError(
                     f"a list of more than {_MANY_ENTRIES:,} entries, of less than {_TINY_BYTES} bytes each, and no "
                     "more of it is read. If these are works, write one a line: jq -c '.results[]? // .[]'"
                 )
-                raise CorruptRecordError(msg)
             yield self._text[start : self._at]
             sign = self.take(b",]")
 
@@ -425,13 +417,11 @@ class _Walk:
             return self._scan()
         except (ValueError, RecursionError) as error:
             if self._is_cut(error):
-                msg = (
+                raise TooLongToMendError(
                     f"a value that begins at byte {self._at:,} is not strict JSON, and with more than "
                     f"{_MOST_MENDED_BYTES >> 20:,} MB too long to be read in any other way. Write null for NaN in it"
-                )
-                raise TooLongToMendError(msg) from error
-            msg = f"not JSON: {_shorten(str(error))}, from byte {self._at:,} on"
-            raise CorruptRecordError(msg) from error
+                ) from error
+            raise CorruptRecordError(f"not JSON: {_shorten(str(error))}, from byte {self._at:,} on") from error
 
     def _scan(self) -> Json:
         value, end = self._scanner.raw_decode(self._window, self._at - self._start)

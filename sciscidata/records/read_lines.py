@@ -76,11 +76,10 @@ class Gap:
         self.n_lines += n_lines
         most_lines = self._max_mb * _LINES_PER_MB
         if self.n_bytes > self._max_mb * _MB or self.n_lines > most_lines:
-            msg = (
+            raise CorruptRecordError(
                 f"{self._max_mb:,} MB or {most_lines:,} lines in a row hold no work: the rest of the file is not "
                 f"read{self._remedy}"
             )
-            raise CorruptRecordError(msg)
 
     def clear(self) -> None:
         """Begin anew, behind a work."""

@@ -77,16 +77,18 @@ def index_labels(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None =
     )
     for name, known in words.items():
         if rows.drop_in_place(f"other_{name}").any():
-            msg = f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(known)}, or null."
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(
+                f"{_STAGE}: {name} of the labelled frame holds other labels than {', '.join(known)}, or null."
+            )
     if not rows["work_id"].is_sorted():
         order = rows["work_id"].arg_sort()
         for at, name in enumerate(rows.columns):  # one after the other, to hold no second copy of all of them
             rows.replace_column(at, rows[name].gather(order))
     twice = (rows["work_id"] == rows["work_id"].shift()).arg_true()
     if len(twice):
-        msg = f"{_STAGE}: the labelled frame names W{rows['work_id'][twice[0]]} twice. Keep one row for each work."
-        raise WorkIdError(msg)
+        raise WorkIdError(
+            f"{_STAGE}: the labelled frame names W{rows['work_id'][twice[0]]} twice. Keep one row for each work."
+        )
     return rows
 
 
@@ -208,14 +210,14 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
         if report["label"] is None:
             del report["label"]
     except (OSError, msgspec.DecodeError, ValueError, RecursionError) as error:
-        msg = f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
+        ) from error
     if not is_sealed_text(content):
-        msg = (
+        raise VerificationError(
             f"{Path(folder) / REPORT} is damaged: it differs from the SHA-256 that it holds. Copy the export again, or "
             "remove it and write it anew with `sciscidata export`."
         )
-        raise VerificationError(msg)
     return report
 
 
@@ -226,18 +228,16 @@ def verify_labelled(folder: str | Path) -> dict[str, Any]:
     """
     report, path = read_labelled(folder), Path(folder) / LINES
     if not path.is_file():
-        msg = f"{path} is missing, or no file. Write the export anew with `sciscidata export`."
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(f"{path} is missing, or no file. Write the export anew with `sciscidata export`.")
     measured = {"bytes": path.stat().st_size, "sha256": "", "rows": 0, "classes": report["classes"]}
     if measured["bytes"] == report["bytes"]:  # else it need not be read: it may be of any size
         measured |= {"sha256": hash_file(path), **_count(path, report["classes"])}
     wrong = [name for name in measured if measured[name] != report[name]]
     if wrong:
-        msg = (
+        raise VerificationError(
             f"{path} is not what {REPORT} says: {', '.join(wrong)} differ. Write the export anew with `sciscidata "
             "export`."
         )
-        raise VerificationError(msg)
     return report
 
 
@@ -339,8 +339,7 @@ def render_part(
     works, _, provenance = scan_corpus(corpus, part=part)
     known = _read_labels(labels, labels_sha256)
     if provenance["report_sha256"] != corpus_sha256 or known is None:
-        msg = f"the corpus in {corpus}, or its labels, were replaced while they were read. Run again."
-        raise StorageError(msg)
+        raise StorageError(f"the corpus in {corpus}, or its labels, were replaced while they were read. Run again.")
     n_rows, classes = 0, {name: Counter[str | None]() for name in known.select(pl.col(pl.Enum)).columns}
     columns = _columns_read(works)
     with out.open("wb") as file, closing(_render(works.select(columns), known, n_threads)) as rendered:

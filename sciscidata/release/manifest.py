@@ -187,13 +187,11 @@ def check_stated(manifest: Mapping[str, Any]) -> None:
     """
     taken = sorted(set(manifest) & set(_OWN_KEYS))
     if taken:
-        msg = f"the manifest's {', '.join(taken)} is written by write_release. Rename or drop it."
-        raise ConfigError(msg)
+        raise ConfigError(f"the manifest's {', '.join(taken)} is written by write_release. Rename or drop it.")
     read_settings(manifest)
     render_manifest(manifest)
     if wrong := _find_wrong_entry(manifest, _STATED):
-        msg = f"the manifest cannot be read back: {wrong}. Mend this entry."
-        raise ConfigError(msg)
+        raise ConfigError(f"the manifest cannot be read back: {wrong}. Mend this entry.")
 
 
 def render_manifest(manifest: Mapping[str, Any]) -> bytes:
@@ -201,8 +199,9 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
     try:
         return f"{json.dumps(manifest, ensure_ascii=False, allow_nan=False, sort_keys=True, indent=2)}\n".encode()
     except (TypeError, ValueError) as error:
-        msg = f"the manifest cannot be written as JSON: {error}. Give JSON types only, undefined as None."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"the manifest cannot be written as JSON: {error}. Give JSON types only, undefined as None."
+        ) from error
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
@@ -215,21 +214,21 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         manifest = read_json(folder / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
         why = f"it has no {MANIFEST}" if folder.is_dir() else "no such folder is there"
-        msg = f"{folder} is not a release: {why}. Check the path, or build one: sciscidata build."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"{folder} is not a release: {why}. Check the path, or build one: sciscidata build."
+        ) from error
     except OSError as error:
-        msg = f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"{folder / MANIFEST} cannot be read: {error.strerror}. Check what lies there, and its permissions."
+        ) from error
     except (ValueError, RecursionError) as error:
-        msg = f"{folder / MANIFEST} is not JSON ({error}). {REMEDY}"
-        raise VerificationError(msg) from error
+        raise VerificationError(f"{folder / MANIFEST} is not JSON ({error}). {REMEDY}") from error
     found = cast("dict[str, Any]", manifest).get("format_version") if isinstance(manifest, dict) else None
     if found != FORMAT_VERSION:
-        msg = (
+        raise VerificationError(
             f"{folder / MANIFEST} has format_version {found!r}, this version of sciscidata reads "
             f"{FORMAT_VERSION}. Install the version of sciscidata that it names under 'versions'."
         )
-        raise VerificationError(msg)
     stated = manifest.get(_SELF_HASH)
     try:
         digest = hash_manifest(manifest)
@@ -237,11 +236,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
         digest = str(error)
     if digest != stated:
         what = f"was changed after it was written: {_SELF_HASH} is {stated!r}, found {digest!r}"
-        msg = f"{folder / MANIFEST} {what}. {REMEDY}"
-        raise VerificationError(msg)
+        raise VerificationError(f"{folder / MANIFEST} {what}. {REMEDY}")
     if wrong := _find_wrong_entry(manifest, _WHOLE):
-        msg = f"{folder / MANIFEST} was not written by sciscidata: {wrong}. {REMEDY}"
-        raise VerificationError(msg)
+        raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {wrong}. {REMEDY}")
     return manifest
 
 
@@ -343,11 +340,10 @@ def read_settings(manifest: Mapping[str, Any]) -> tuple[LabelThresholds, SplitCo
     try:
         return LabelThresholds(**manifest["thresholds"]), SplitConfig(**manifest["split"])
     except (KeyError, TypeError) as error:
-        msg = (
+        raise ConfigError(
             f"the manifest's thresholds and split cannot be read ({error!r}). Give both, as "
             "dataclasses.asdict of LabelThresholds and SplitConfig."
-        )
-        raise ConfigError(msg) from error
+        ) from error
 
 
 def _sha256(content: bytes) -> str:

@@ -130,8 +130,7 @@ class Release:
     def dev(self) -> pl.DataFrame:
         """The development works, as ``train``; an InputNotFoundError if the release was made without them."""
         if "dev" not in self.splits:
-            msg = f"{self.folder} has no development split. Build a release with SplitConfig.n_dev."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(f"{self.folder} has no development split. Build a release with SplitConfig.n_dev.")
         return self._read("dev")
 
     @cached_property
@@ -141,8 +140,9 @@ class Release:
         Errors are as of ``train``; an InputNotFoundError also if the release was made without this file.
         """
         if SCORES_FILE not in list_data_files(self.manifest):
-            msg = f"{self.folder} has no {SCORES_FILE}. Build a release with BuildConfig.scores_file=True."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"{self.folder} has no {SCORES_FILE}. Build a release with BuildConfig.scores_file=True."
+            )
         return self._read("scores")
 
     @cached_property
@@ -162,12 +162,11 @@ class Release:
         rows = self.scores.select("openalex_id", "split", *_COUNTS).join(rows, on="openalex_id", maintain_order="left")
         labelled = rows.drop_nulls("disruption_label")
         if len(unknown := labelled.filter(pl.any_horizontal(pl.col(_COUNTS).is_null()))):
-            msg = (
+            raise InputNotFoundError(
                 f"{self.folder} lacks n_i, n_j or n_k of {len(unknown):,} of {len(labelled):,} works, first "
                 f"{unknown['openalex_id'][0]}. Label confidence follows from these. Build a release from citations: "
                 "a snapshot, files of works, tables, or SciSciNet with SciSciNetConfig.recompute=True."
             )
-            raise InputNotFoundError(msg)
         drawn = dict(labelled["disruption_label"].value_counts().iter_rows())
         eligible = self.manifest.get("counts", {}).get("eligible", {}).get("disruption_label", {})
         stands_for = {label: eligible.get(label, n) / n for label, n in drawn.items()}
@@ -184,13 +183,11 @@ class Release:
         try:
             content = path.read_bytes()
         except OSError as error:
-            msg = f"{path} cannot be read: {error.strerror}. {REMEDY}"
-            raise InputNotFoundError(msg) from error
+            raise InputNotFoundError(f"{path} cannot be read: {error.strerror}. {REMEDY}") from error
         files: Any = self.manifest.get("files")
         facts: Any = files.get(path.name) if isinstance(files, dict) else None
         if not isinstance(facts, dict) or hashlib.sha256(content).hexdigest() != facts.get("sha256"):
-            msg = f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}"
-            raise VerificationError(msg)
+            raise VerificationError(f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}")
         return pl.read_parquet(io.BytesIO(content), glob=False)
 
 
@@ -262,8 +259,7 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     says that it cannot be read. Without ``can_replace`` anything there is in the way.
     """
     if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
-        msg = f"overwrite is {overwrite!r}, needs true or false."
-        raise ConfigError(msg)
+        raise ConfigError(f"overwrite is {overwrite!r}, needs true or false.")
     folder = real_path(folder)
     try:
         if folder.parent.is_dir():
@@ -276,8 +272,7 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     if not occupied:
         return
     if not can_replace:
-        msg = f"{folder} already exists. Choose another folder, or remove it yourself."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{folder} already exists. Choose another folder, or remove it yourself.")
     # The whole folder would be replaced, so a mistyped path must not cost anyone their files. A manifest may come from
     # somebody else: what it lists is ours only under a name that we give.
     refusal = "so it is not replaced. Choose another folder, or remove it yourself."
@@ -291,14 +286,13 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
     except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
         if not os.path.lexists(folder):  # another run is about to replace it
             return
-        msg = f"{folder} already exists, and is not a release of this version, {refusal}"
-        raise ReleaseExistsError(msg) from error
+        raise ReleaseExistsError(f"{folder} already exists, and is not a release of this version, {refusal}") from error
     if foreign:
-        msg = f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(
+            f"{folder} also holds what is not part of the release ({', '.join(foreign[:3])}), {refusal}"
+        )
     if not overwrite:
-        msg = f"{folder} already exists. Choose another folder, or replace it: overwrite=True."
-        raise ReleaseExistsError(msg)
+        raise ReleaseExistsError(f"{folder} already exists. Choose another folder, or replace it: overwrite=True.")
 
 
 def read_release(folder: str | Path) -> Release:
@@ -327,8 +321,7 @@ def read_release(folder: str | Path) -> Release:
     manifest = read_manifest(folder)
     missing = [name for name in list_data_files(manifest) if not (folder / name).is_file()]
     if missing:
-        msg = f"{folder} lacks {', '.join(missing)}. {REMEDY}"
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(f"{folder} lacks {', '.join(missing)}. {REMEDY}")
     return Release(folder, manifest)
 
 
@@ -343,15 +336,13 @@ def _join_texts(rows: pl.DataFrame, texts: pl.LazyFrame, label: OwnLabel | None)
     for ids, wrong in ((rows["work_id"], "drawn"), (joined["work_id"], "in WORKS")):
         if ids.n_unique() < len(ids):
             twice = ids.filter(ids.is_duplicated()).min()
-            msg = f"W{twice} is {wrong} more than once. Keep one row each: {ONE_ROW_EACH}."
-            raise WorkIdError(msg)
+            raise WorkIdError(f"W{twice} is {wrong} more than once. Keep one row each: {ONE_ROW_EACH}.")
     missing = rows["work_id"].filter(~rows["work_id"].is_in(joined["work_id"].implode()))
     if len(missing):
-        msg = (
+        raise WorkIdError(
             f"{counted(len(missing), 'drawn work is', 'drawn works are')} not in WORKS, for example W{missing.min()}. "
             "Give the frame that they were drawn from."
         )
-        raise WorkIdError(msg)
     absent = [pl.lit(None, dtype=EXAMPLE[name]).alias(name) for name in NOVELTY_COLUMNS if name not in rows.columns]
     label_column = [] if label is None else [label.name]
     return (

@@ -72,13 +72,13 @@ def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release
     release = Release(folder, read_manifest(folder))
     stated = release.manifest.get("label")
     if label is not None and (not isinstance(stated, dict) or cast("dict[str, Any]", stated).get("name") != label.name):
-        msg = f"{folder} has no label {label.name}. Give the OwnLabel that the release was built with, or none."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"{folder} has no label {label.name}. Give the OwnLabel that the release was built with, or none."
+        )
     differences = list(_differences(release, label))
     if differences:
         listed = "".join(f"\n- {difference}" for difference in differences)
-        msg = f"{folder} differs from its {MANIFEST} in {len(differences)} points:{listed}\n{REMEDY}"
-        raise VerificationError(msg)
+        raise VerificationError(f"{folder} differs from its {MANIFEST} in {len(differences)} points:{listed}\n{REMEDY}")
     return release
 
 
@@ -399,29 +399,30 @@ def kind_of(path: str | Path) -> Kind:
         return "corpus" if (path / "works").is_dir() else "release"  # or any other folder
     if not path.is_file():
         what = "is neither a file nor a folder" if path.exists() else "does not exist"
-        msg = f"{path} {what}. Give the path of {_KINDS}."
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(f"{path} {what}. Give the path of {_KINDS}.")
     again = "If this package wrote it, remove it and repeat the command that wrote it."
     is_table = is_parquet(path)
     if is_table:
         try:
             metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
         except (OSError, pa.ArrowException) as error:
-            msg = f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. {again}"
-            raise VerificationError(msg) from error
+            raise VerificationError(
+                f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. {again}"
+            ) from error
         for key, kind in _KEYS.items():
             if key in metadata:
                 return kind
     for folder in (path.parent, path.parent.parent):
         whole = next((kind for mark, kind in _MARKS.items() if (folder / mark).is_file()), None)
         if whole is not None:
-            msg = f"{path} is a file of {_ARTICLES.get(whole, 'a')} {whole}. Give the path of the folder: {folder}."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"{path} is a file of {_ARTICLES.get(whole, 'a')} {whole}. Give the path of the folder: {folder}."
+            )
     if not is_table:
-        msg = f"{path} is no Parquet file. Give the path of {_KINDS}."
-        raise InputNotFoundError(msg)
-    msg = f"{path} is a Parquet file, but says neither that it holds scores nor that it is a background. {again}"
-    raise InputNotFoundError(msg)
+        raise InputNotFoundError(f"{path} is no Parquet file. Give the path of {_KINDS}.")
+    raise InputNotFoundError(
+        f"{path} is a Parquet file, but says neither that it holds scores nor that it is a background. {again}"
+    )
 
 
 def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
@@ -461,10 +462,9 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     kind = kind_of(path)
     if kind != "release":
         if label is not None:
-            msg = (
+            raise ConfigError(
                 f"{path} is {_ARTICLES.get(kind, 'a')} {kind}, and only a release is verified by a label. Leave it out."
             )
-            raise ConfigError(msg)
         return Verified(kind, path, _CHECKS[kind](path))
     release = verify_release(path, label)
     counts = {split: facts["rows"] for split, facts in release.manifest["sides"].items()}
@@ -477,11 +477,10 @@ def _verify_corpus(path: Path) -> dict[str, int]:
     damaged = find_damaged(path, sums)
     if damaged:
         listed = "".join(f"\n- {name}" for name in damaged)
-        msg = (
+        raise VerificationError(
             f"{path}: {len(damaged):,} of {len(sums):,} files are damaged or missing:{listed}\n"
             "Run the same ingest again: it replaces these files."
         )
-        raise VerificationError(msg)
     counts = {name: provenance[name] for name in ("works", "citations") if isinstance(provenance.get(name), int)}
     return {**counts, "files": len(sums)}
 
@@ -493,10 +492,9 @@ def _verify_graph(path: Path) -> dict[str, int]:
 
 def _verify_cache(path: Path) -> dict[str, int]:
     if not is_whole_folder(path):
-        msg = (
+        raise VerificationError(
             f"{path} is damaged: its files differ from SHA256SUMS. Remove it. The next run that needs it makes it anew."
         )
-        raise VerificationError(msg)
     return {"files": sum(1 for _ in path.iterdir()) - 1}
 
 
@@ -504,12 +502,12 @@ def _verify_run(path: Path) -> dict[str, int]:
     """Compare the files of a run, an evaluation or a sweep with every list in it."""
     lists = sorted(path.rglob(SUMS))
     if not lists:
-        msg = f"{path} has no {SUMS}, so there is nothing to compare its files with."
-        raise VerificationError(msg)
+        raise VerificationError(f"{path} has no {SUMS}, so there is nothing to compare its files with.")
     changed = [str((one.parent / name).relative_to(path)) for one in lists for name in find_changed(one.parent)]
     if changed:
-        msg = f"{path}: {len(changed):,} files are damaged or missing, for example {changed[0]}. Put them back."
-        raise VerificationError(msg)
+        raise VerificationError(
+            f"{path}: {len(changed):,} files are damaged or missing, for example {changed[0]}. Put them back."
+        )
     return {"lists": len(lists)}
 
 

@@ -40,14 +40,12 @@ def render_lines(rows: pl.DataFrame) -> bytes:
     """
     for name, dtype in rows.schema.items():
         if not (dtype.is_integer() or dtype in (pl.String(), pl.Float64(), pl.List(pl.String()))):
-            msg = f"column {name!r} is {dtype}, needs String, a whole number, Float64 or List(String)."
-            raise TypeError(msg)
+            raise TypeError(f"column {name!r} is {dtype}, needs String, a whole number, Float64 or List(String).")
     floats = [column for column in rows.iter_columns() if column.dtype == pl.Float64()]
     for column in floats:
         infinite = column.filter(~column.is_finite())
         if infinite.len():
-            msg = f"{infinite[0]} is no JSON number. Undefined is null."
-            raise ValueError(msg)
+            raise ValueError(f"{infinite[0]} is no JSON number. Undefined is null.")
     buffer = io.BytesIO()
     rows.write_ndjson(buffer)
     text = buffer.getvalue()

@@ -97,11 +97,9 @@ def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> No
     """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL."""
     scheme = str(place).partition(":")[0]
     if remedy and (is_url(place) or _URL_AS_PATH.match(str(place))):
-        msg = f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}"
-        raise ConfigError(msg)
+        raise ConfigError(f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}")
     if _URL_AS_PATH.match(str(place)):
-        msg = f"{name} begins with {scheme}:/, as a URL in a Path does. Give it as text: {scheme}://."
-        raise ConfigError(msg)
+        raise ConfigError(f"{name} begins with {scheme}:/, as a URL in a Path does. Give it as text: {scheme}://.")
 
 
 def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: str = "storage_options") -> None:
@@ -113,11 +111,10 @@ def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: st
         return
     scheme, rest = folder.split("://", 1)
     if "@" in re.split(r"[/?#]", rest, maxsplit=1)[0]:
-        msg = (
+        raise ConfigError(
             f"{name} is {show_address(folder)}, needs a URL without a user name or password, because "
             "it is recorded. Put credentials into the environment."
         )
-        raise ConfigError(msg)
     owner = _OWNERS.get(scheme.lower(), "")
     if scheme.lower() == "http" and any(_CREDENTIAL.search(str(option).lower()) for option in options):
         check_address(folder, name=name, key=_PROOF)
@@ -132,11 +129,10 @@ def refuse_credentials(options: Mapping[str, Any] | None, *, name: str) -> None:
     """Raise a ConfigError for an option that is a credential: tasks carry the options, and may be written to disk."""
     for option in options or {}:
         if _CREDENTIAL.search(str(option).lower()):
-            msg = (
+            raise ConfigError(
                 f"{name} holds {option}, a credential, which would be written into tasks. Put it "
                 "into the environment, for example AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY."
             )
-            raise ConfigError(msg)
 
 
 def _settings(owner: str, options: Mapping[str, Any], field: str) -> dict[str, tuple[str, str]]:
@@ -209,11 +205,10 @@ class Store:
         owner = _OWNERS.get(scheme.lower())
         bucket, _, inside = rest.partition("/")
         if owner is None or not bucket:
-            msg = (
+            raise ConfigError(
                 f"{access.name} is {show_address(url)}, needs a path, or a URL of a store: "
                 "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER."
             )
-            raise ConfigError(msg)
         settings = _settings(owner, access.options, access.field)
         options = {str(name): value for name, value in access.options.items() if "allow_http" not in str(name).lower()}
         has_say = any("skip_signature" in name for name in settings)
@@ -224,8 +219,9 @@ class Store:
             from obstore.exceptions import BaseError
             from obstore.store import from_url
         except ImportError as error:
-            msg = f"obstore, which reads and writes object stores, is not installed. Run {how_to_install('store')}."
-            raise ConfigError(msg) from error
+            raise ConfigError(
+                f"obstore, which reads and writes object stores, is not installed. Run {how_to_install('store')}."
+            ) from error
         seconds = datetime.timedelta
         n_retries = int(options.pop("max_retries", access.n_retries))
         self._n_retries = max(n_retries, RETRIES) if n_retries else 0  # of a store that has begun to answer
@@ -252,8 +248,7 @@ class Store:
                 },
             )
         except (BaseError, ValueError) as error:
-            msg = f"{url} cannot be opened: {_reason(error)}. {store_remedy(str(error))}"
-            raise ConfigError(msg) from None
+            raise ConfigError(f"{url} cannot be opened: {_reason(error)}. {store_remedy(str(error))}") from None
 
     def list_below(self, folder: str) -> dict[str, StoredObject]:
         """List all objects below a folder by their key."""
@@ -290,8 +285,9 @@ class Store:
         import obstore
 
         if found.size > _LARGEST_TEXT:
-            msg = f"{found.url} has {found.size:,} bytes, more than any manifest. Check the address."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"{found.url} has {found.size:,} bytes, more than any manifest. Check the address."
+            )
         key = found.url[len(self.bucket) + 1 :]
         return self._keep_trying(lambda: bytes(obstore.get(self._store, key).bytes()), found.url)
 
@@ -341,8 +337,7 @@ class Store:
                 n_empty = n_empty + 1 if have == file.tell() else 0
                 have = file.tell()
                 if n_empty > self._n_retries:
-                    msg = f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}"
-                    raise InputNotFoundError(msg)
+                    raise InputNotFoundError(f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}")
 
     def find(self, key: str) -> Found | None:
         """Return what an object is, None if there is none."""
@@ -405,11 +400,10 @@ class Store:
         from obstore.exceptions import BaseError
 
         if what == "written" and self._only_reads:  # obstore would ask the machine for a token
-            msg = (
+            raise StorageError(
                 f"{url} cannot be written without credentials. Set GOOGLE_SERVICE_ACCOUNT, or "
                 "GOOGLE_SKIP_SIGNATURE=false where the machine itself has a role."
             )
-            raise StorageError(msg)
 
         try:
             return keep_trying(

@@ -53,12 +53,11 @@ def check_address(url: str, *, name: str, key: str, secret: str | None = None) -
         https, or a tunnel: ssh -L 8000:localhost:8000 HOST, and then http://localhost:8000.
     """
     if not may_carry_key(url):
-        msg = (
+        raise ConfigError(
             f"{name} is {show_address(url, secret)}: {key} would be sent there unencrypted. A key needs https://, or "
             "this machine: http://localhost, http://127.0.0.1 or http://[::1], without a user name. Use https, or a "
             "tunnel: ssh -L 8000:localhost:8000 HOST, and then http://localhost:8000."
         )
-        raise ConfigError(msg)
 
 
 def show_address(url: str, secret: str | None = None) -> str:

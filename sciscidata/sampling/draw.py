@@ -117,16 +117,16 @@ def draw_or_explain(
         sciscidata.errors.NotEnoughWorksError: no work of 9 may be drawn. The filters removed: no_title 9. ...
     """
     if not filters["works"]:
-        msg = "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
-        raise EmptyInputError(msg)
+        raise EmptyInputError(
+            "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."
+        )
     by_filter = ", ".join(f"{name} {filters[name]:,}" for name in FILTERS if filters.get(name))
     removed = f"The filters removed: {by_filter}."
     if not filters["eligible"]:
         off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
         named = f"Name its texts ({', '.join(texts)}), or draw" if texts else "Draw"
         remedy = f"{named} without them: {', '.join(off)}." if off else _CHECK
-        msg = f"no work of {filters['works']:,} may be drawn. {removed} {remedy}"
-        raise NotEnoughWorksError(msg)
+        raise NotEnoughWorksError(f"no work of {filters['works']:,} may be drawn. {removed} {remedy}")
     try:
         return draw_split(eligible, split, label=label)
     except NotEnoughWorksError as error:

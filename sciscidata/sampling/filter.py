@@ -98,11 +98,10 @@ class EligibilityConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
-            msg = (
+            raise ConfigError(
                 f"EligibilityConfig.min_year ({self.min_year}) lies after EligibilityConfig.max_year "
                 f"({self.max_year}). Swap them."
             )
-            raise ConfigError(msg)
 
 
 #: The filters, in the order in which they are applied. What can be read off a record comes first, then what its

@@ -96,8 +96,9 @@ class SplitConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.n_train + self.n_test == 0:
-            msg = "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
-            raise ConfigError(msg)
+            raise ConfigError(
+                "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
+            )
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -134,11 +135,10 @@ def balanced_columns(config: SplitConfig, label: OwnLabel | None = None) -> tupl
     if balance != "label":
         return BALANCED[balance]
     if label is None:
-        msg = (
+        raise ConfigError(
             f"SplitConfig.balance is {config.balance!r}, but there is no label of your own. Set "
             "BuildConfig.label=OwnLabel(...), or choose SplitConfig.balance='disruption'."
         )
-        raise ConfigError(msg)
     return (label.name,)
 
 
@@ -195,10 +195,9 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
         [16563466640324700710]
     """
     if work_ids.null_count():
-        msg = (
+        raise WorkIdError(
             f"{counted(work_ids.null_count(), 'work has', 'works have')} no work_id. Drop them: .drop_nulls('work_id')."
         )
-        raise WorkIdError(msg)
     sha256, from_bytes = hashlib.sha256, int.from_bytes
     digests = (sha256(f"{seed}:{work_id}".encode()).digest() for work_id in work_ids)
     keys = np.fromiter((from_bytes(digest[:8], "big") for digest in digests), np.uint64, len(work_ids))
@@ -326,11 +325,10 @@ def draw_split(labelled: AnyFrame, config: SplitConfig | None = None, *, label: 
 def _check_works(works: pl.DataFrame, columns: Sequence[str], label: OwnLabel | None) -> None:
     repeated = works.filter(pl.col("work_id").is_duplicated())["work_id"]
     if len(repeated):
-        msg = (
+        raise WorkIdError(
             f"draw_split: {counted(repeated.n_unique(), 'work appears', 'works appear')} more than once, for example "
             f"W{repeated.min()}. Keep one row each: {ONE_ROW_EACH}."
         )
-        raise WorkIdError(msg)
     if works.is_empty() and "novelty_label" in columns:
         raise NotEnoughWorksError(_NO_NOVELTY)
     for column in columns:
@@ -340,8 +338,9 @@ def _check_works(works: pl.DataFrame, columns: Sequence[str], label: OwnLabel | 
             remedy = "Label with compute_disruption_labels or compute_novelty_labels."
             if column not in VOCABULARIES:
                 remedy = "Name it in OwnLabel.classes, or mend the values."
-            msg = f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. {remedy}"
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(
+                f"draw_split: {column} holds {strange.sort()[0]!r}, needs one of: {', '.join(vocabulary)}. {remedy}"
+            )
 
 
 def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> pl.DataFrame:

@@ -35,8 +35,7 @@ def find_label_files(label: OwnLabel, of_source: LabelFiles, there: Sequence[str
         path = Path(expand_home(str(label.file)))
         if not path.is_file():
             what = "is a folder" if path.is_dir() else "does not exist"
-            msg = f"OwnLabel.file {str(label.file)!r} {what}. Give a file of ids and classes."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(f"OwnLabel.file {str(label.file)!r} {what}. Give a file of ids and classes.")
         return LabelFiles([path], (label.id,) if label.id else _IDS)
     return NO_FILES if label.column in there else of_source
 
@@ -58,11 +57,10 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
             (column if column in table.columns else None, column),
         ):
             if not name:
-                msg = (
+                raise SchemaMismatchError(
                     f"{printable_name(path)} has no column {needed}; it has {', '.join(table.columns)}. Name it: "
                     f"OwnLabel.{'column' if needed == column else 'id'}.{suggest(needed, table.columns)}"
                 )
-                raise SchemaMismatchError(msg)
         for batch in table.read([*([at] if at else texts.values()), column]):
             values, n = without_missing(batch[column], [word for word in MISSING if word not in label.classes])
             n_missing += 0 if label.classes else n
@@ -78,10 +76,9 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
     labelled = check_classes(rows, label).unique(maintain_order=True)
     twice = labelled.filter(pl.col("work_id").is_duplicated())["work_id"]
     if len(twice):
-        msg = (
+        raise WorkIdError(
             f"{counted(twice.n_unique(), 'work has', 'works have')} two classes in "
             f"{', '.join(map(printable_name, where.files))}, for example the one with number {twice.min()}. "
             "Keep one row for each work."
         )
-        raise WorkIdError(msg)
     return labelled

@@ -187,11 +187,10 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
     """
     is_uzzi = thresholds.novelty_rule == "uzzi"
     if is_uzzi and labels == "recompute":
-        msg = (
+        raise ConfigError(
             "LabelledConfig.labels is 'recompute', and LabelThresholds.novelty_rule='uzzi' labels by z, which labelled "
             "files do not hold. Set LabelledConfig.labels='check', or LabelThresholds.novelty_rule='margin'."
         )
-        raise ConfigError(msg)
     as_stated = {name: f"{name} given" for name in VOCABULARIES}
     expected = compute_disruption_labels(rows.rename(as_stated), thresholds)
     if is_uzzi:
@@ -216,12 +215,11 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
             f"{n:,} {name} {was!r} should be {should!r} ({', '.join(f'W{work}' for work in works)})"
             for name, was, should, n, works in wrong
         )
-        msg = (
+        raise LabelMismatchError(
             f"the labels of {counted(sum(n for *_, n, _ in wrong), 'work')} contradict the scores: {shown}. Name the "
             "LabelThresholds by which they were made, or set LabelledConfig.labels='recompute' (or 'trust', to take "
             "them as they are)."
         )
-        raise LabelMismatchError(msg)
     counts = {name: sum(n for column, *_, n, _ in wrong if column == name) for name in VOCABULARIES}
     return rows, {name: n for name, n in counts.items() if n}
 
@@ -255,11 +253,10 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
         if columns & set(any_of) or set_to == value:
             continue
         if set_to != getattr(default, name):
-            msg = (
+            raise ConfigError(
                 f"EligibilityConfig.{name} is {set_to!r}, and the labelled files have no column "
                 f"{' or '.join(map(repr, any_of))} to filter by. Add the column, or leave the option out."
             )
-            raise ConfigError(msg)
         off[name] = value
     always = {"no_year": "publication_year", "undefined_score": "cd_index"}
     return replace(config, **off), [*off, *(name for name, column in always.items() if column not in columns)]
@@ -337,8 +334,9 @@ class _Reader:
                     n_rows += rows.height
                     writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
         if not n_rows:
-            msg = f"no labelled work in {counted(len(files), 'file')}. Check that each line is a row of a release."
-            raise EmptyInputError(msg)
+            raise EmptyInputError(
+                f"no labelled work in {counted(len(files), 'file')}. Check that each line is a row of a release."
+            )
         twice = pl.concat(ids).to_frame().filter(pl.col("work_id").is_duplicated())["work_id"]
         if len(twice):
             named = pl.scan_parquet(folder / _ROWS, glob=False).select(
@@ -377,11 +375,10 @@ class _Reader:
                 msg += " Works with a label of your own need no score: name its column, OwnLabel.column."
             raise SchemaMismatchError(msg)
         if not self._is_scored and not {"title", "abstract"} & {*at}:
-            msg = (
+            raise SchemaMismatchError(
                 f"labelled input {printable_name(file)} has no text for a model to read; it has {', '.join(names)}. "
                 "Name the column: LabelledConfig.text."
             )
-            raise SchemaMismatchError(msg)
         return at
 
 
@@ -405,8 +402,9 @@ def _naming(file: Path) -> Generator[None]:
     try:
         yield
     except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        msg = f"labelled input {printable_name(file)} cannot be read: {error}. Check it, or write it anew."
-        raise SchemaMismatchError(msg) from error
+        raise SchemaMismatchError(
+            f"labelled input {printable_name(file)} cannot be read: {error}. Check it, or write it anew."
+        ) from error
 
 
 def _without_missing(batch: pl.DataFrame, missing: Sequence[str]) -> tuple[pl.DataFrame, int]:
@@ -424,8 +422,7 @@ def _numbered(batch: pl.DataFrame, file: Path) -> pl.DataFrame:
     rows = batch.with_columns(numbers[1]).select(numbers[0], pl.all()).with_columns(floats)
     if n_missing := rows["work_id"].null_count():
         n_rows = counted(n_missing, "row has", "rows have")
-        msg = f"labelled input {printable_name(file)}: {n_rows} no openalex_id. Give each work an id."
-        raise WorkIdError(msg)
+        raise WorkIdError(f"labelled input {printable_name(file)}: {n_rows} no openalex_id. Give each work an id.")
     return rows
 
 
@@ -434,15 +431,17 @@ def _check_vocabularies(rows: pl.LazyFrame) -> None:
         strange = rows.filter(~pl.col(name).is_in(words)).select("work_id", name).head(1).collect(engine="streaming")
         if strange.height:
             work_id, label = strange.row(0)
-            msg = f"labelled files: {name} of W{work_id} is {label!r}, needs one of {', '.join(words)}, or null."
-            raise LabelMismatchError(msg)
+            raise LabelMismatchError(
+                f"labelled files: {name} of W{work_id} is {label!r}, needs one of {', '.join(words)}, or null."
+            )
 
 
 def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSource:
     """Take scores and labels from the files; they are drawn before their texts are read."""
     if request.only_corpus:
-        msg = "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
-        raise ConfigError(msg)
+        raise ConfigError(
+            "labelled files hold no citations, so they are no corpus. Use them with build, or name another source."
+        )
     files = find_labelled_files(config.inputs)
     with progress_bar("read labelled works", sum(file.stat().st_size for file in files), unit="bytes") as advance:
         is_scored = request.label is None
@@ -450,11 +449,10 @@ def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSourc
     eligibility, left_out = leave_out_filters(request.eligibility, columns)
     has_cd_index = "cd_index" in columns
     if not has_cd_index and not request.split.balance.startswith(("label", "none")):
-        msg = (
+        raise ConfigError(
             f"SplitConfig.balance is {request.split.balance!r}, and the labelled files have no cd_index, so no work "
             "has such a label. Set SplitConfig.balance='label'."
         )
-        raise ConfigError(msg)
     if left_out:  # texts with a label are not expected to have them
         level = logging.WARNING if has_cd_index else logging.INFO
         logger.log(level, "labelled files lack the columns for %s: not applied", ", ".join(left_out))

@@ -58,13 +58,15 @@ def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
         matches = matches_of(pattern)
         if not matches:
             what = "matches no file" if glob.has_magic(pattern) else "does not exist"
-            msg = f"records input {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"records input {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
+            )
         matched = [file for match in sorted(matches) for file in _files_of(match)]
         if not matched:
             names = ", ".join((*_SUFFIXES, *_COMPRESSED))
-            msg = f"records input {pattern!r} holds no file that ends in {names}. List other files one by one."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"records input {pattern!r} holds no file that ends in {names}. List other files one by one."
+            )
         for file in matched:
             files.setdefault(real_path(file), file)
     return list(files.values())
@@ -81,8 +83,7 @@ def find_files(patterns: Sequence[str], option: str) -> list[Path]:
         wrong = next((match for match in matches if not match.is_file()), None)
         if wrong is not None or not matches:
             what = f"names {wrong}, which is no file" if wrong is not None else "matches no file"
-            msg = f"{option} {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(f"{option} {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}.")
         files |= {real_path(match): match for match in matches}
     return [*files.values()]
 
@@ -102,11 +103,10 @@ def _files_of(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     if not path.is_dir():
-        msg = (
+        raise InputNotFoundError(
             f"records input {str(path)!r} is neither a file nor a folder. It is read more than once, so save its "
             "content in a file first."
         )
-        raise InputNotFoundError(msg)
     os.scandir(path).close()  # raises for a folder that may not be read; rglob does not
     ends = (*_SUFFIXES, *_COMPRESSED)
     visible = (file for file in path.rglob("*") if not file.name.startswith("."))
@@ -343,12 +343,11 @@ def _take_document(
             line = second[0].removesuffix(spare) if second and isinstance(second[0], bytes) else b""
             if line.lstrip()[:1] == b"{" and is_json(line):
                 return blocks_read, False
-            msg = (
+            raise CorruptRecordError(
                 f"the JSON document that begins here has more than {limits.max_document_mb:,} MB and is not read. If "
                 "you trust it, raise RecordsConfig.max_document_mb, or write one work per line: "
                 "jq -c '.results[]? // .[]'"
             )
-            raise CorruptRecordError(msg)
     document = b"\n".join(block.removesuffix(spare) for block in cast("list[bytes]", blocks_read))
     # Or the first line is a record that was cut off; then the other lines are records.
     return ([document], True) if is_json(document) else (blocks_read, False)
@@ -413,8 +412,9 @@ def raw_chunks(path: Path) -> Iterator[bytes]:
             while chunk := file.read(_CHUNK_BYTES):
                 yield chunk
     except OSError as error:
-        msg = f"cannot read {path}: {error.strerror}. Check the path and its permissions."
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"cannot read {path}: {error.strerror}. Check the path and its permissions."
+        ) from error
 
 
 def printable_name(path: Path) -> str:

@@ -96,11 +96,10 @@ class Reading:
     def _note(self, counts: _FileCounts, line: int, error: CorruptRecordError) -> None:
         counts.corrupt += 1
         if self.strict:
-            msg = (
+            raise CorruptRecordError(
                 f"{counts.name}, line {line}: {error}. Repair the file or get it again, or skip and count corrupt "
                 "lines with RecordsConfig.strict=False."
-            )
-            raise CorruptRecordError(msg) from error
+            ) from error
         if len(self.problems) < _KEPT_PROBLEMS:
             self.problems.append({"file": counts.name, "line": line, "reason": str(error)})
 
@@ -311,11 +310,10 @@ def _ingest(
     if not reading.seen:
         _log_skipped(report)
         first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in reading.problems[:1])
-        msg = (
+        raise EmptyInputError(
             f"no OpenAlex work in {counted(len(files), 'file')}, {counted(report['lines'], 'line')} read, "
             f"{report['corrupt']:,} corrupt.{first} Check that each line of the files is a Work."
         )
-        raise EmptyInputError(msg)
     _write_sorted(by_id, folder / "works.parquet", config.columns, _PART_WORKS)
     _write_sorted(by_citing, folder / "citations.parquet", CITATIONS, 16 * _PART_WORKS)
     shutil.rmtree(runs)

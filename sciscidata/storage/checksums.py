@@ -31,8 +31,7 @@ def seal(path: Path) -> None:
 def _seal(file: IO[bytes]) -> None:
     at = _find_seal(file)
     if at is None:
-        msg = "no room for one seal"
-        raise ValueError(msg)
+        raise ValueError("no room for one seal")
     digest = _hash_blanked(file, at)
     file.seek(at)
     file.write(digest.encode())

@@ -41,8 +41,7 @@ def decompress_gzip(chunks: Iterable[bytes], where: str = "") -> Iterator[bytes]
                 try:
                     data = decoder.decompress(piece, PIECE_BYTES)
                 except isal_zlib.error as error:  # pyright: ignore[reportGeneralTypeIssues]  # a stub says Exception
-                    msg = f"the compressed data is damaged{where} ({error})"
-                    raise CorruptRecordError(msg) from error
+                    raise CorruptRecordError(f"the compressed data is damaged{where} ({error})") from error
                 if data:
                     yield data
                 piece = decoder.unconsumed_tail
@@ -52,8 +51,7 @@ def decompress_gzip(chunks: Iterable[bytes], where: str = "") -> Iterator[bytes]
                 at -= len(decoder.unused_data)
                 decoder = None
     if decoder is not None:
-        msg = f"the compressed file ends too early{where}: it was cut off"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(f"the compressed file ends too early{where}: it was cut off")
 
 
 def skip(block: bytes, at: int, what: bytes | None = None) -> int:

@@ -74,8 +74,7 @@ class CheckedGroups:
         """Read some columns of one row group; raise ChecksumError if it is damaged."""
         start, end = self._bounds[group], self._bounds[group + 1]
         if _sum(self._file, start, end) != self._sums[group]:
-            msg = f"row group {group} differs from its checksum"
-            raise ChecksumError(msg)
+            raise ChecksumError(f"row group {group} differs from its checksum")
         rows: Any = pl.from_arrow(self._read.read_row_group(group, columns=columns))
         return rows
 
@@ -91,12 +90,10 @@ def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
         # Compared before it is parsed: a damaged footer may claim anything.
         footer = _footer_start(file)
         if not sums or _sum(file, footer, path.stat().st_size) != sums[-1]:
-            msg = "the footer differs from its checksum"
-            raise ChecksumError(msg)
+            raise ChecksumError("the footer differs from its checksum")
         with pq.ParquetFile(file, page_checksum_verification=True) as read:
             if len(sums) != read.metadata.num_row_groups + 1:
-                msg = f"{len(sums)} checksums for {read.metadata.num_row_groups} row groups"
-                raise ChecksumError(msg)
+                raise ChecksumError(f"{len(sums)} checksums for {read.metadata.num_row_groups} row groups")
             yield CheckedGroups(file, read, sums)
 
 

@@ -39,11 +39,10 @@ def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
     else:
         problem = "which is not a file inside"
     shown = repr(name) if len(repr(name)) <= _LONGEST_SHOWN else f"{repr(name)[:_LONGEST_SHOWN]}..."
-    msg = (
+    raise UnsafeNameError(
         f"{stated_by} names {shown}, {problem} {folder}. The file is damaged, or was made to mislead: get it again "
         "from where it came, or make it anew."
     )
-    raise UnsafeNameError(msg)
 
 
 def is_plain_name(name: str) -> bool:
@@ -63,8 +62,9 @@ def refuse_link(path: Path) -> None:
     It may lead to any file of the user.
     """
     if path.is_symlink():
-        msg = f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
-        raise StorageError(msg)
+        raise StorageError(
+            f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
+        )
 
 
 def expand_home(name: str) -> str:

@@ -72,8 +72,9 @@ def check_sealed(path: Path, *, grows: bool = False) -> None:
     if (grows and not sums) or any(found in sums for found in _hash(path, grows=grows)):
         return
     what = "differs from what was written" if sums else "is not in the list"
-    msg = f"{path} {what} ({home / SUMS}): it is damaged, or of another run. Put it back as it was, or leave it out."
-    raise ChangedFileError(msg)
+    raise ChangedFileError(
+        f"{path} {what} ({home / SUMS}): it is damaged, or of another run. Put it back as it was, or leave it out."
+    )
 
 
 def read_json(path: Path, **limit: int) -> Any:  # noqa: ANN401

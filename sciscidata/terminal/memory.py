@@ -40,11 +40,10 @@ def check_limits(n_processors: int | None = None) -> None:
         limit = resource.getrlimit(getattr(resource, name))[0]
         needed = (base + each * n_processors) * 1_000_000
         if limit != resource.RLIM_INFINITY and limit < needed:
-            msg = (
+            raise MemoryLimitError(
                 f"this process may have {limit / _GB:.2f} GB of {what} ({command}), and needs {needed / _GB:.2f} GB "
                 f"to load its packages. Raise the limit: {command} unlimited."
             )
-            raise MemoryLimitError(msg)
 
 
 def collect_garbage_rarely() -> None:

@@ -46,8 +46,7 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
     """Refuse options that only another backend has."""
     for options in given.values():
         if strange := [name for name in options.keywords if name not in given[backend].keywords]:
-            msg = f"--backend {backend} has no option --{strange[0].replace('_', '-')}."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
 
 
 def _train(
@@ -148,17 +147,15 @@ def evaluate(
     if from_predictions is not None:
         if given or baselines:
             others = ", ".join(f"{name}=..." for name in sorted(given) or ["baselines"])
-            msg = f"from_predictions=... takes no other option. Leave out {others}."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"from_predictions=... takes no other option. Leave out {others}.")
         show(render_metrics({from_predictions.stem: evaluate_predictions(from_predictions)}))
         return
     has_model = bool({"model", "checkpoint", "local_model", "run"} & given)
     if "release" not in given or not (has_model or baselines):
-        msg = (
+        raise SciSciRLError(
             "nothing to do. Give --release with --model, --checkpoint, --local-model, --run or --baselines; or give "
             "--from-predictions."
         )
-        raise SciSciRLError(msg)
     options = config()
     # Baselines first: an error there costs nothing yet.
     judged = load_part("evaluate_baselines")(options) if baselines else {}

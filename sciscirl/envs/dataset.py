@@ -162,8 +162,7 @@ class LabelDataset(RLDataset):
     def get_batch(self, index: int) -> Sequence[LabelGroupBuilder]:
         """Return the groups of one step; the watch may raise CollapseError because of the batches before it."""
         if not 0 <= index < len(self):
-            msg = f"batch {index} of {len(self)}"
-            raise IndexError(msg)
+            raise IndexError(f"batch {index} of {len(self)}")
         if self.watch is not None:
             self.watch(index)
         start = index * self.batch_size
@@ -334,8 +333,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             elif n_kept := self.n_held_out():
                 what += f" beside {n_kept:,} that are kept out to judge the run"
                 more = "build a release with a development split (n_dev)"
-            msg = f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
+            )
         n_shown = len(papers) * self.n_epochs
         return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
 
@@ -366,11 +366,10 @@ class LabelDatasetBuilder(RLDatasetBuilder):
                 has no effect.
         """
         if self.collapse != "off" and self.run is None:
-            msg = (
+            raise SciSciRLError(
                 f"collapse is {self.collapse!r}, and it reads the answers of a run. "
                 "Set run to the folder that the loop writes to (its log_path), or collapse='off'."
             )
-            raise SciSciRLError(msg)
         rules, renderer, make_group = self.rules(), self.renderer(), self.group_maker()
         papers = self.train_papers()
         check_fit(papers, rules, renderer)

@@ -144,11 +144,10 @@ class LabelGroupBuilder(EnvGroupBuilder):
     async def make_envs(self) -> Sequence[Env]:
         """Make one environment for each answer; a SciSciRLError where spares would never be asked about."""
         if self.spares:  # DynamicSampling takes them away before
-            msg = (
+            raise SciSciRLError(
                 "n_spares is set, and this loop never samples a group again. "
                 "Give its configuration rollout_error_tolerance=DynamicSampling(), or leave n_spares out."
             )
-            raise SciSciRLError(msg)
         return [self._make_env() for _ in range(self.group_size)]
 
     def _make_env(self) -> Env:

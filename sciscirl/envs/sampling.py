@@ -91,7 +91,6 @@ def limit_tokens(policy: TokenCompleter, top_p: float) -> TokenCompleter:
     if top_p == 1:
         return policy
     if not isinstance(policy, TinkerTokenCompleter):
-        msg = f"top_p is {top_p}, and a {type(policy).__name__} takes none. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"top_p is {top_p}, and a {type(policy).__name__} takes none. Leave it out.")
     client = cast("tinker.SamplingClient", _NucleusClient(policy.sampling_client, top_p))
     return replace(policy, sampling_client=client)

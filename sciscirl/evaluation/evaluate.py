@@ -166,13 +166,15 @@ class EvaluationConfig(TaskOptions):
         is_on_server = self.checkpoint is not None or self.model is not None
         if is_on_server and (self.run is not None or self.local_model is not None):
             what = "run" if self.run is not None else "local_model"
-            msg = f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
+            )
         if self.chat_url is not None:
             _check_chat(self)
         if self.step is not None and self.run is None:
-            msg = f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
+            )
         if self.answers is not None or self.run is None:
             _check_answers(self, self.answers or "sampled")
         if self.run is None and self.target is None:  # an own label is in the release, which need not be here yet
@@ -195,23 +197,23 @@ class EvaluationConfig(TaskOptions):
 
 def _check_chat(config: EvaluationConfig) -> None:
     if config.model is None:
-        msg = "EvaluationConfig.chat_url needs the name of the model on that server: model=...."
-        raise SciSciRLError(msg)
+        raise SciSciRLError("EvaluationConfig.chat_url needs the name of the model on that server: model=....")
     given = [name for name in _NOT_IN_CHAT if getattr(config, name) is not None]
     given += ["answers"] if config.answers == "logprobs" else []
     if given:
-        msg = f"EvaluationConfig.{given[0]} has no effect: chat_url=... only sends messages. Leave one of them out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"EvaluationConfig.{given[0]} has no effect: chat_url=... only sends messages. Leave one of them out."
+        )
 
 
 def _check_answers(config: EvaluationConfig, answers: AnswersBy) -> None:
     if answers == "sampled" and config.prior_correction is not None:
-        msg = "EvaluationConfig.prior_correction has no effect on sampled answers. Set answers=logprobs."
-        raise SciSciRLError(msg)
+        raise SciSciRLError("EvaluationConfig.prior_correction has no effect on sampled answers. Set answers=logprobs.")
     given = [name for name in ("max_tokens", *OF_EVALUATION) if getattr(config, name) is not None]
     if answers == "logprobs" and given:
-        msg = f"EvaluationConfig.{given[0]} has no effect: answers=logprobs samples nothing. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"EvaluationConfig.{given[0]} has no effect: answers=logprobs samples nothing. Leave it out."
+        )
 
 
 async def evaluate_model(
@@ -246,8 +248,9 @@ async def evaluate_model(
         base = load_part("find_base_model")(subject.local_model)
     else:
         if given := [name for name in _LOCAL if getattr(config, name) is not None]:
-            msg = f"EvaluationConfig.{given[0]} has no effect: the model is on a server, which decides. Leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"EvaluationConfig.{given[0]} has no effect: the model is on a server, which decides. Leave it out."
+            )
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
     papers = read_asked(config, subject)
@@ -285,8 +288,7 @@ async def evaluate_model(
         else:
             await _ask_server(evaluator, subject, config.base_url)
         if evaluator.predictions is None:
-            msg = "an evaluation that returned has predictions"
-            raise AssertionError(msg)
+            raise AssertionError("an evaluation that returned has predictions")
         if evaluator.prior:
             settings |= {"prior_correction": config.prior_correction, "prior": evaluator.prior}
         if config.run is not None and split == "test":
@@ -313,8 +315,7 @@ def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
     """Refuse to overwrite a result: answers cost money, and a run folder says what the run was."""
     refuse_release(folder, option)
     if any((folder / name).exists() for name in (RUN_FILE, PREDICTIONS_FILE, METRICS_FILE)):
-        msg = f"{folder} holds a run or an evaluation already. Choose another {option}."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{folder} holds a run or an evaluation already. Choose another {option}.")
 
 
 def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
@@ -371,16 +372,16 @@ def find_subject(config: EvaluationConfig) -> Subject:
     else:
         subject = _read_run(config.run, config.step, config.release)
         if config.preset is not None and find_preset(config.preset).name != subject.preset.name:
-            msg = (
+            raise SciSciRLError(
                 f"{config.run} was trained as {subject.preset.name}, not {config.preset}. "
                 "Leave EvaluationConfig.preset out."
             )
-            raise SciSciRLError(msg)
     if config.target is not None and config.run is not None:
         target, own = choose_target(config.target, config.release), subject.preset.rules.target
         if target != own:
-            msg = f"{config.run} was trained on {own}, not on {target}. Leave EvaluationConfig.target out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"{config.run} was trained on {own}, not on {target}. Leave EvaluationConfig.target out."
+            )
     return replace(
         subject,
         preset=resolve_preset(config, subject.preset, _NAMES),
@@ -412,16 +413,18 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         trained_on = check_value("manifest_sha256", content["release"].get("manifest_sha256"), str, SciSciRLError)
     except (ValueError, LookupError, TypeError, SciSciRLError) as error:
         what = f"{type(error).__name__}: {error}"
-        msg = f"{folder / RUN_FILE} does not describe a training run ({what}). Give the folder of another."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"{folder / RUN_FILE} does not describe a training run ({what}). Give the folder of another."
+        ) from error
     if settings.target is not None:
         own_name = (settings.own_label or {}).get("name", settings.target)
         target = choose_target(PAIRS if settings.target == PAIRS else str(own_name), release)
         stated = (settings.own_label or {}).get("classes")
         if isinstance(target, OwnTarget) and [*target.label.classes] != stated:
             classes = ", ".join(target.label.classes)
-            msg = f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"{folder} was trained on the classes {stated}, and {release} has {classes}. Give its own release."
+            )
         preset = replace(preset, rules=replace(preset.rules, target=target))
     checkpoint = _find_weights(folder, step) if step else None
     local_model: Path | None = None
@@ -456,8 +459,7 @@ def _describe_weights(folder: Path, facts: Mapping[str, Any], step: int | None) 
 def _find_checkpoint(folder: Path) -> str:
     checkpoint = find_checkpoint(folder, "sampler_path")
     if checkpoint is None or checkpoint.sampler_path is None:
-        msg = f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run.")
     return checkpoint.sampler_path
 
 
@@ -465,8 +467,7 @@ def _find_weights(folder: Path, step: int) -> str:
     kept = list_weights(folder)
     if step not in kept:
         steps = ", ".join(map(str, kept)) or "no step"
-        msg = f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these.")
     return kept[step]
 
 
@@ -507,8 +508,9 @@ def save_evaluation(
             write_predictions(predictions, rescued)
         except OSError:  # full too: the first error says what to mend
             raise error from None
-        msg = f"{error} The answers are kept in {rescued}: sciscirl evaluate --from-predictions."
-        raise StorageError(msg) from error
+        raise StorageError(
+            f"{error} The answers are kept in {rescued}: sciscirl evaluate --from-predictions."
+        ) from error
     write_json(config.out / RUN_FILE, facts)
     write_json(config.out / METRICS_FILE, metrics)
     return metrics

@@ -76,8 +76,9 @@ class LabelEvaluator(RLTestSetEvaluator):
         ceiling: Mapping[str, float] | None = None,
     ) -> None:
         if not papers:
-            msg = f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
-            raise ReleaseError(msg)
+            raise ReleaseError(
+                f"there is no paper in the {name} split to judge a model by. Build a release with n_test > 0."
+            )
         if scoring is None:
             check_max_tokens(max_tokens, rules, renderer)
         make = (

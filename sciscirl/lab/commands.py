@@ -116,8 +116,7 @@ def report(
         from sciscirl.lab.report.runs import expand_folders
 
         if options.release is None:
-            msg = "report --final judges by a release. Give its folder: --release."
-            raise SciSciRLError(msg)
+            raise SciSciRLError("report --final judges by a release. Give its folder: --release.")
         trained = expand_folders(runs)
         for folder in asyncio.run(judge_finally(trained, options.release, metric=metric, base_url=base_url)):
             show(f"final: {folder}")
@@ -153,8 +152,7 @@ def serve(
     from sciscirl.task.papers import PaperView, read_split
 
     if tiny == ("model" in config.keywords):
-        msg = "serve needs one of --tiny and --model."
-        raise SciSciRLError(msg)
+        raise SciSciRLError("serve needs one of --tiny and --model.")
     logging.basicConfig(format="%(message)s")
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # children are stopped either way
     if tiny:
@@ -169,8 +167,7 @@ def serve(
             show(f"export {name}={shlex.quote(value)}")
         show(f"# log: {served.log}; stop with Ctrl-C", flush=True)
         status = served.wait()
-    msg = f"the server ended by itself with status {status}. Its log: {served.log}."
-    raise LocalServerError(msg)
+    raise LocalServerError(f"the server ended by itself with status {status}. Its log: {served.log}.")
 
 
 def model(
@@ -257,8 +254,7 @@ def sweep(options: sciscirl.lab.studies.sweep_options.SweepOptions, code: scisci
     show(f"{render_sweep(result)}\nresult: {options.out}; next: {following}")
     if result.n_missing:
         missing = f"{result.n_missing:,} of {result.n_runs:,} runs"
-        msg = f"{missing} not ended; see above. The same command goes on with them."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{missing} not ended; see above. The same command goes on with them.")
 
 
 def sweep_repro(
@@ -358,5 +354,6 @@ def _call_sciscidata(words: Sequence[str]) -> None:
     root.handlers[:] = handlers  # its own would show every line of the next steps twice
     root.setLevel(level)
     if status:
-        msg = "this step failed, for the reason above. Then give the same command again: it goes on from here."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            "this step failed, for the reason above. Then give the same command again: it goes on from here."
+        )

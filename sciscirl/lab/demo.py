@@ -201,9 +201,11 @@ def check_demo(steps: Sequence[Step], out: Path) -> list[list[str]]:
     except FileNotFoundError:
         done = []
     except (msgspec.DecodeError, OSError) as error:
-        msg = f"{out / STEPS_FILE} cannot be read: {printable(str(error))}. Remove it, or choose another --out."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"{out / STEPS_FILE} cannot be read: {printable(str(error))}. Remove it, or choose another --out."
+        ) from error
     if any(words != [*step.words] for words, step in zip(done, steps, strict=False)):
-        msg = f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{out} holds a demonstration with other options. Repeat its command, or choose another --out."
+        )
     return done

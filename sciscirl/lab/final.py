@@ -38,11 +38,10 @@ async def judge_finally(
             else:
                 _log.warning("%s was judged by test all along: there is no final evaluation of it.", run)
     if not chosen_by_others:
-        msg = (
+        raise RunFolderError(
             f"{', '.join(map(str, runs))}: no training run was judged by dev or held-out papers, so test has no "
             "checkpoint to judge that it did not choose. Leave --final out, or train with eval_split=dev."
         )
-        raise RunFolderError(msg)
     planned = [plan for run in chosen_by_others for plan in _plan(run, release, metric, base_url)]
     for config, stated in planned:
         if not (config.out / RUN_FILE).is_file():
@@ -56,8 +55,9 @@ def _plan(
     """Return the final evaluations of a run, and what each states about how its checkpoint was selected."""
     selection = select_checkpoint(run, SelectionConfig(metric=metric))
     if read_json(run / RUN_FILE)["release"] != describe_run(release, {})["release"]:
-        msg = f"{run} was trained on another release than {release}, and may know papers of its test. Give its own."
-        raise RunFolderError(msg)
+        raise RunFolderError(
+            f"{run} was trained on another release than {release}, and may know papers of its test. Give its own."
+        )
     chosen = selection.chosen.step
     selected = {"step": chosen, "metric": metric, "rule": selection.config.rule, "split": find_eval_split(run)}
     last = next(reversed(list_weights(run)), None)

@@ -36,11 +36,10 @@ def check_sweep(
     older = read_sweep(folder)
     for name, value in settings.items():
         if name not in free and older.get(name) != value:
-            msg = (
+            raise SciSciRLError(
                 f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
                 f"with, or choose another folder: --out.{more}"
             )
-            raise SciSciRLError(msg)
     return older
 
 
@@ -57,8 +56,7 @@ def _read(folder: Path) -> dict[str, Any]:
             return cast("dict[str, Any]", facts)
     except (OSError, ValueError, LookupError, TypeError):
         pass
-    msg = f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another."
-    raise SciSciRLError(msg)
+    raise SciSciRLError(f"{folder} is not the folder of a sweep: {path.name} is missing or damaged. Choose another.")
 
 
 def list_runs(folder: Path) -> list[Path]:

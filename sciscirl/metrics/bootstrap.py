@@ -45,8 +45,7 @@ def bootstrap_intervals(
         (0.0, 0.242)
     """
     if not 0 < level < 1:
-        msg = f"level is {level}, needs a share between 0 and 1."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"level is {level}, needs a share between 0 and 1.")
     frame = check_predictions(predictions)
     drawn = resample_metrics([frame], n_resamples=n_resamples, seed=seed)
     found = find_intervals(frame, {name: values for name, (values,) in drawn.items()}, level)
@@ -147,13 +146,13 @@ def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES,
     """
     if not 1 <= n_resamples <= _RESAMPLES_MAX or not 0 <= seed < _SEED_MAX:
         needed = f"1 to {_RESAMPLES_MAX:,}, 0 or more and less than 2**128"
-        msg = f"n_resamples is {n_resamples:,}, seed {seed}: needs {needed}."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"n_resamples is {n_resamples:,}, seed {seed}: needs {needed}.")
     frames = [check_predictions(table) for table in tables]
     papers = list(dict.fromkeys(_papers(frames[0])))
     if any(list(dict.fromkeys(_papers(frame))) != papers for frame in frames):
-        msg = "the tables are not of the same papers in the same order. Take evaluations of one split of one release."
-        raise PredictionsError(msg)
+        raise PredictionsError(
+            "the tables are not of the same papers in the same order. Take evaluations of one split of one release."
+        )
     stream, n = np.random.Philox(key=seed), len(papers)
     blocks: list[list[dict[str, Floats]]] = []
     for start in range(0, n_resamples, _BLOCK):

@@ -163,11 +163,12 @@ class CollapseAlarm:
             where = "" if step is None else f"at step {step} "
             what = f"the model has collapsed: {where}{', '.join(recent[-1])} ({len(recent)} {self.watched} in a row)."
             if self.action == "stop":
-                msg = (
+                raise CollapseError(
                     f"{what} The run was ended. Choose an earlier checkpoint (sciscirl select), train with a "
-                    "balanced reward, or continue anyway with resume=True collapse=warn."
+                    "balanced reward, or continue anyway with resume=True collapse=warn.",
+                    metrics={**metrics, **more},
+                    step=step,
                 )
-                raise CollapseError(msg, metrics={**metrics, **more}, step=step)
             _log.warning(what)
         return more
 

@@ -121,8 +121,9 @@ def find_target(predictions: pl.DataFrame) -> Target:
             (stated,) = predictions[TASK].unique(maintain_order=True)
             return read_own_target(stated)
         except (ValueError, TypeError) as error:
-            msg = f"the column {TASK!r} does not name one own label ({error}). Use the table that an evaluation wrote."
-            raise PredictionsError(msg) from error
+            raise PredictionsError(
+                f"the column {TASK!r} does not name one own label ({error}). Use the table that an evaluation wrote."
+            ) from error
     if "gold_disruption" in predictions.columns:
         return "joint"
     gold = predictions["gold"] if predictions.schema.get("gold") == pl.String else pl.Series([], dtype=pl.String)
@@ -169,11 +170,11 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
         try:
             predictions = pl.DataFrame(rows, schema=schema)
         except (pl.exceptions.PolarsError, TypeError) as error:
-            msg = f"the predictions hold values of another type ({error}). Use rows that make_prediction made."
-            raise PredictionsError(msg) from error
+            raise PredictionsError(
+                f"the predictions hold values of another type ({error}). Use rows that make_prediction made."
+            ) from error
     if predictions.is_empty():
-        msg = "there are no predictions. Evaluate at least one paper."
-        raise PredictionsError(msg)
+        raise PredictionsError("there are no predictions. Evaluate at least one paper.")
     target = find_target(predictions)
     schema = prediction_schema(target)
     ends = column_ends(target)
@@ -185,8 +186,7 @@ def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -
         if (name in needed or name in predictions.columns) and predictions.schema.get(name) != schema[name]
     ]
     if wrong:
-        msg = f"the predictions have {'; '.join(wrong)}. Use the table that an evaluation wrote."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"the predictions have {'; '.join(wrong)}. Use the table that an evaluation wrote.")
     for column, end in ends.items():
         _check_values(predictions, end, list_labels(target)[column])
     return predictions
@@ -218,8 +218,9 @@ def _check_values(predictions: pl.DataFrame, end: str, vocabulary: tuple[str, ..
         problems["do not say whether they hold <think>"] = predictions["has_think"].null_count()
     for problem, count in problems.items():
         if count:
-            msg = f"{count:,} of {len(predictions):,} predictions {problem}. Use the table that an evaluation wrote."
-            raise PredictionsError(msg)
+            raise PredictionsError(
+                f"{count:,} of {len(predictions):,} predictions {problem}. Use the table that an evaluation wrote."
+            )
 
 
 def _is_forecast(text: str, vocabulary: tuple[str, ...]) -> bool:
@@ -258,11 +259,11 @@ def read_predictions(path: Path) -> pl.DataFrame:
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
-        msg = f"{path} {what}. Give a predictions file of a run."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"{path} {what}. Give a predictions file of a run.")
     check_sealed(path)
     try:
         return check_predictions(read_parquet(path))
     except (pa.ArrowException, pl.exceptions.PolarsError, OSError) as error:
-        msg = f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run."
-        raise PredictionsError(msg) from error
+        raise PredictionsError(
+            f"{path} is no Parquet file that can be read ({type(error).__name__}). Give a predictions file of a run."
+        ) from error

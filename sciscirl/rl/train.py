@@ -123,11 +123,10 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
 def check_preset(preset: Preset) -> None:
     """Make sure that a preset can be trained by reinforcement learning (SciSciRLError)."""
     if preset.group_size < 2:
-        msg = (
+        raise SciSciRLError(
             "group_size is 1, needs at least 2: rewards are centred within the answers to a paper, so that one alone "
             "teaches nothing."
         )
-        raise SciSciRLError(msg)
     fixed = Preset(name="", change="", rules=preset.rules)
     for name in ("adam_beta1", "adam_beta2", "adam_eps"):
         if getattr(preset, name) != getattr(fixed, name):
@@ -139,8 +138,7 @@ def make_config(run: Run[TrainOptions]) -> train.Config:
     options, preset = run.options, run.preset
     check_preset(preset)
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
-        msg = "wandb_project is set, but wandb is not installed. pip install wandb, or leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError("wandb_project is set, but wandb is not installed. pip install wandb, or leave it out.")
     builder = make_dataset_builder(run)
     return train.Config(
         learning_rate=preset.learning_rate,
@@ -210,8 +208,7 @@ def builder_of(config: train.Config) -> LabelDatasetBuilder:
     """Return the dataset builder of a config from ``make_config``."""
     builder = config.dataset_builder
     if not isinstance(builder, LabelDatasetBuilder):
-        msg = f"a config of this package has a LabelDatasetBuilder, not a {type(builder).__name__}"
-        raise TypeError(msg)
+        raise TypeError(f"a config of this package has a LabelDatasetBuilder, not a {type(builder).__name__}")
     return builder
 
 

@@ -59,11 +59,10 @@ def choose_renderer(model_name: str) -> str:
             near = f" Did you mean {names[close]}?" if close else ""
             why = f"{model_name!r} is neither a known model name nor a folder.{near}"
             why += " Another model of the hub needs its chat format."
-        msg = (
+        raise SciSciRLError(
             f"{why} Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
             "tinker_cookbook.renderers.get_renderer."
-        )
-        raise SciSciRLError(msg) from error
+        ) from error
     return next((name for name in names if name.endswith("_disable_thinking")), names[0])
 
 
@@ -120,8 +119,7 @@ def _load_without_code(model_name: str) -> Tokenizer:
 
     name = model_name.partition(":")[0]
     if name.startswith("moonshotai/Kimi-K2"):
-        msg = f"the tokenizer of {name} is code (trust_remote_code)"
-        raise ValueError(msg)
+        raise ValueError(f"the tokenizer of {name} is code (trust_remote_code)")
     if name.startswith("meta-llama/Llama-3"):  # as the cookbook does, because Meta's own needs an account
         name = "thinkingmachineslabinc/meta-llama-3-instruct-tokenizer"
     tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
@@ -149,11 +147,10 @@ def make_renderer(model_name: str, renderer_name: str) -> Renderer:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (RendererError, AssertionError) as error:
         reason = " ".join(str(error).split())[:200]
-        msg = (
+        raise SciSciRLError(
             f"renderer {renderer_name!r} does not work with {model_name!r} ({reason}). Name another: renderer=, see "
             "tinker_cookbook.renderers.get_renderer."
-        )
-        raise SciSciRLError(msg) from error
+        ) from error
 
 
 def may_run_code() -> bool:
@@ -179,11 +176,10 @@ def load_errors(what: str, name: str) -> Generator[None]:
     except Exception as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
         if "trust_remote_code" in str(error):
-            msg = (
+            raise SciSciRLError(
                 f"the {what} {name!r} needs Python code that it brings, which is not run unasked. If you have read it "
                 f"and trust it, give --trust-remote-code, or set {MODEL_CODE}=1. Else choose another model."
-            )
-            raise SciSciRLError(msg) from error
+            ) from error
         if Path(name).is_dir():
             broken = load_part("find_broken")(Path(name))
             what_else = "A file there may be damaged or missing, or the memory too short"
@@ -193,8 +189,9 @@ def load_errors(what: str, name: str) -> Generator[None]:
                 "Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that "
                 "wants an account) and the free memory. Without a network, give a folder that holds the model."
             )
-        msg = f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"the {what} {name!r} could not be loaded ({type(error).__name__}: {reason}). {remedy}"
+        ) from error
 
 
 @contextmanager

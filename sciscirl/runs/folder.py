@@ -69,11 +69,10 @@ def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None
         for name in (*folders, *files):
             path = Path(place, name)
             if path.is_symlink() and not real_path(path).is_relative_to(home):
-                msg = (
+                raise error(
                     f"{path} is a link that leads out of {folder}, so that what is written there would land elsewhere. "
                     f"Remove the link, or choose another {option}."
                 )
-                raise error(msg)
         depth = len(Path(place).relative_to(folder).parts)
         folders[:] = [name for name in folders if depth + 1 < _DEPTH and not name.startswith(".")]
 
@@ -85,8 +84,7 @@ def refuse_release(folder: Path, option: str, error: type[SciSciRLError] = SciSc
     except OSError as caught:  # a name that is too long, or a folder above that may not be read
         raise error(_no_place(folder, caught, option)) from caught
     if is_release:
-        msg = f"{folder} is a release, which nothing is added to. Choose another {option}."
-        raise error(msg)
+        raise error(f"{folder} is a release, which nothing is added to. Choose another {option}.")
 
 
 def _no_place(folder: Path, caught: OSError, option: str) -> str:
@@ -167,19 +165,18 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
     path = folder / RUN_FILE
     if not path.exists():
         if (folder / METRICS_FILE).exists() or (folder / CHECKPOINTS_FILE).exists():
-            msg = f"{folder} holds a run of something else. Choose another log_path."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"{folder} holds a run of something else. Choose another log_path.")
         return facts
     if not resume:
-        msg = f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{folder} holds a run. Go on with it: resume=True. Or choose another log_path.")
     older = read_facts(folder)
     for section in _FIXED:
         for name in facts[section]:
             if older[section].get(name) != facts[section][name]:
                 changed = say_changed(name, older[section].get(name), facts[section][name])
-                msg = f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
-                raise SciSciRLError(msg)
+                raise SciSciRLError(
+                    f"{folder} was begun {changed}. Resume with what it was begun with, or choose another log_path."
+                )
     return None
 
 
@@ -190,19 +187,17 @@ def read_facts(folder: Path) -> dict[str, Any]:
         facts: Any = read_json(path)
     except FileNotFoundError as error:
         what = "the log_path of a training run, or the folder of an evaluation"
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}."
-        raise RunFolderError(msg) from error
+        raise RunFolderError(f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}.") from error
     except (OSError, ValueError):
         facts = None
     sections = cast("dict[str, Any]", facts if isinstance(facts, dict) else {})
     start = sections.get("begun_from") or {"path": ""}
     is_whole = all(isinstance(sections.get(name), dict) for name in ("settings", "release"))
     if not is_whole or not isinstance(start, dict) or not isinstance(start.get("path"), str):
-        msg = (
+        raise RunFolderError(
             f"{path} is damaged: it does not say what was run. Put back the file as it was, or choose another folder; "
             f"the weights of a run are those that {CHECKPOINTS_FILE} names."
         )
-        raise RunFolderError(msg)
     return sections
 
 
@@ -239,8 +234,7 @@ def expand_home(path: str) -> Path:
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
-        msg = f"{path!r}: there is no such home. Write the folder out."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(f"{path!r}: there is no such home. Write the folder out.") from error
 
 
 def is_local(settings: Mapping[str, Any]) -> bool:
@@ -493,8 +487,9 @@ def disk_errors(folder: Path) -> Generator[None]:
             if "inline_container" not in str(error):
                 raise
             # PyTorch's writer of checkpoints, which does not say why.
-            msg = f"cannot write {folder}: PyTorch failed at a checkpoint. Is the disk full? Free space.{RESUME_HINT}"
-            raise StorageError(msg) from error
+            raise StorageError(
+                f"cannot write {folder}: PyTorch failed at a checkpoint. Is the disk full? Free space.{RESUME_HINT}"
+            ) from error
 
 
 def write_json(path: Path, content: object) -> None:

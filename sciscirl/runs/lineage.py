@@ -60,51 +60,46 @@ def find_start(
     """
     if own is None and "/sampler_weights/" in load_checkpoint:
         state = load_checkpoint.replace("/sampler_weights/", "/weights/")
-        msg = (
+        raise SciSciRLError(
             f"load_checkpoint is {load_checkpoint!r}, from which a server only samples. Give the state_path of the "
             f"same checkpoint, {state!r}, or the folder of its run."
         )
-        raise SciSciRLError(msg)
     if own is None and re.fullmatch(r"tinker://[^/]+/weights/.+", load_checkpoint):
         return {"path": load_checkpoint}
     folder = expand_home(load_checkpoint)
     if "://" in load_checkpoint or not (folder / RUN_FILE).is_file():
         wanted = f"{_WANTED} (tinker://MODEL/weights/CHECKPOINT)" if own is None else _WANTED_HERE
-        msg = f"load_checkpoint is {load_checkpoint!r}, needs {wanted}."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"load_checkpoint is {load_checkpoint!r}, needs {wanted}.")
     if real_path(folder) == real_path(log_path):
-        msg = f"load_checkpoint is {folder}, the run itself. Go on with it: resume=True. Or choose another log_path."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"load_checkpoint is {folder}, the run itself. Go on with it: resume=True. Or choose another log_path."
+        )
     facts = read_facts(folder)
     settings = facts["settings"]
     if own is None and is_local(settings):
-        msg = (
+        raise SciSciRLError(
             f"load_checkpoint is {folder}, a run of PEFT: its adapter lies on this machine, and no server can load it. "
             f"Go on here: backend=local. Or merge it (sciscirl merge {folder} --out MERGED), serve that (sciscirl "
             "serve --model MERGED), and train with model=MERGED."
         )
-        raise SciSciRLError(msg)
     if own is not None and not is_local(settings):
-        msg = (
+        raise SciSciRLError(
             f"load_checkpoint is {folder}, a run on a server, where its weights lie. Merge it (sciscirl merge {folder} "
             "--out MERGED), and train with model=MERGED."
         )
-        raise SciSciRLError(msg)
     record = find_checkpoint(folder)
     if record is None or record.state_path is None:
-        msg = (
+        raise SciSciRLError(
             f"load_checkpoint is {folder}, which has no checkpoint to train on in {CHECKPOINTS_FILE}. Wait for one, "
             f"resume that run, or give {_WANTED if own is None else _WANTED_HERE}."
         )
-        raise SciSciRLError(msg)
     for name, ours in {"model": preset.model, "lora_rank": preset.lora_rank, **(own or {})}.items():
         theirs = settings.get(name)
         if theirs is not None and theirs != ours:
-            msg = (
+            raise SciSciRLError(
                 f"{name} is {ours!r}, but the weights of {folder} were trained with {theirs!r}, which training from "
                 f"them keeps. Set {name}={theirs}."
             )
-            raise SciSciRLError(msg)
     described = {
         "path": record.state_path,
         "folder": name_run(real_path(folder)),

@@ -74,19 +74,19 @@ def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel
     """Return the models that a server offers."""
     url = find_server(base_url)
     if is_tinker(base_url) and not (os.environ.get("TINKER_API_KEY") or tinker.auth.tinker_has_credentials()):
-        msg = (
+        raise SciSciRLError(
             f"TINKER_API_KEY is not set, and {url} wants a key. Make one at https://tinker-console.thinkingmachines.ai "
             f"and set it, {_LOCAL_HINT}."
         )
-        raise SciSciRLError(msg)
     try:
         answer = httpx.get(f"{url}/api/v1/healthz", timeout=_TIMEOUT_SECONDS)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         raise _no_server(url, error) from error
     if answer.has_redirect_location:  # the SDK would follow, with the key, to whatever host and scheme it names
         goal = show_address(str(answer.next_request.url)) if answer.next_request else "another address"
-        msg = f"{url} redirects to {goal}; the key is not sent there. If that is its new address, name it as base_url."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{url} redirects to {goal}; the key is not sent there. If that is its new address, name it as base_url."
+        )
 
     def ask() -> tinker.types.GetServerCapabilitiesResponse:
         # The client's constructor asks the server too, and blocks while it retries.
@@ -126,8 +126,7 @@ def check_offer(
     ranked = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
     choice = ", ".join(f"model={name}" for name in ranked[:5]) or "it offers none"
     more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
-    msg = f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}"
-    raise SciSciRLError(msg)
+    raise SciSciRLError(f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}")
 
 
 def is_tinker(base_url: str | None = None) -> bool:
@@ -172,13 +171,13 @@ def clear_errors(base_url: str | None = None, hint: str = "") -> Generator[None]
     except tinker.APIConnectionError as error:
         raise _no_server(url, error, end) from error
     except (tinker.AuthenticationError, tinker.PermissionDeniedError) as error:
-        msg = f"{url} refuses the key ({error.status_code}). Set TINKER_API_KEY to one of its keys."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"{url} refuses the key ({error.status_code}). Set TINKER_API_KEY to one of its keys."
+        ) from error
     except (tinker.APIStatusError, tinker.RequestFailedError) as error:
         raise _refused(url, error, end) from error
     except tinker.TinkerError as error:  # the key is missing or malformed
-        msg = f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}"
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(f"the Tinker SDK refuses: {_one_line(error)}. Set TINKER_API_KEY, {_LOCAL_HINT}") from error
     except ValueError as error:  # of work that the server failed at, where it says so by an HTTP status, as SkyRL does
         if not isinstance(error.__cause__, tinker.APIStatusError):
             raise

@@ -52,14 +52,14 @@ def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
     confidence is the same number; with probabilities it is that of the right label.
     """
     if not 0 <= confidence <= 1:
-        msg = f"confidence is {confidence!r}, needs a number from 0 to 1."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"confidence is {confidence!r}, needs a number from 0 to 1.")
     labels = paper.labels(rules.target)
     answer = render_answer(labels, rules.contract, rules.target, confidence=confidence)
     if rules.parse(answer).labels != labels:
         n_labels = max(map(len, list_labels(rules.target).values()))
-        msg = f"confidence is {confidence!r}, needs a number above 1/{n_labels}: less says another label, or none."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"confidence is {confidence!r}, needs a number above 1/{n_labels}: less says another label, or none."
+        )
     return answer
 
 
@@ -89,8 +89,9 @@ def list_answers(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> lis
     weights = rules.weigh(paper)
     if rules.weight == "chances" and rules.contract == "probabilities":
         if confidence != 1:
-            msg = f"confidence is {confidence!r} and has no effect: weight=chances writes the chances. Leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"confidence is {confidence!r} and has no effect: weight=chances writes the chances. Leave it out."
+            )
         return [(write_chances(paper, rules), 1.0)]
     if not weights:
         return [(gold_answer(paper, rules, confidence), 1.0)]
@@ -122,8 +123,9 @@ def build_example(
     prompt, tokens = place_answer(build_messages(paper, rules, renderer), answer, renderer)
     labels = find_label_tokens(tokens, list_labels(rules.target), renderer.tokenizer)
     if loss_on == "label" and not labels:
-        msg = "loss_on=label trains on one label, and under probabilities an answer has all. Set contract=two_keys."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            "loss_on=label trains on one label, and under probabilities an answer has all. Set contract=two_keys."
+        )
     n_prompt = len(prompt)
     return Example(
         openalex_id=paper.openalex_id,

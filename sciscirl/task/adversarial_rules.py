@@ -29,5 +29,6 @@ class AdversarialRules:
     def __post_init__(self) -> None:
         check_fields(self, RewardError)
         if self.revision > self.defence:
-            msg = f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
-            raise RewardError(msg)
+            raise RewardError(
+                f"revision is {self.revision}, above defence {self.defence}: a wrong start would pay. Raise defence."
+            )

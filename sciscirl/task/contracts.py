@@ -89,8 +89,7 @@ def is_utf8(text: str) -> bool:
 
 
 def _refuse_constant(name: str) -> float:
-    msg = f"{name} is no JSON number"
-    raise ValueError(msg)
+    raise ValueError(f"{name} is no JSON number")
 
 
 def _depth(text: str) -> int:

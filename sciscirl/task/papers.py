@@ -61,8 +61,9 @@ class OwnTarget(str):
     def __new__(cls, label: OwnLabel) -> OwnTarget:
         """Name the task after its label."""
         if not label.classes:
-            msg = "OwnLabel.classes is empty, needs the classes of a release. Name them, or take choose_target(...)."
-            raise ConfigError(msg)
+            raise ConfigError(
+                "OwnLabel.classes is empty, needs the classes of a release. Name them, or take choose_target(...)."
+            )
         target = super().__new__(cls, short_name(label.name))
         target.label = label
         return target
@@ -106,8 +107,7 @@ def read_own_target(facts: object) -> OwnTarget:
     """
     known = json.loads(facts) if isinstance(facts, str) else facts
     if not isinstance(known, dict) or set(cast("dict[str, object]", known)) != {"name", "classes"}:
-        msg = "needs the name and the classes of a label"
-        raise ValueError(msg)
+        raise ValueError("needs the name and the classes of a label")
     label = cast("dict[str, Any]", known)
     if (label["name"], tuple(label["classes"])) == (PAIRS.label.name, PAIRS.label.classes):
         return PAIRS
@@ -143,11 +143,10 @@ def choose_target(name: str, release_folder: str | Path) -> Target:
     label = stated_label(open_release(release_folder).manifest)
     names = [*TARGETS, PAIRS, *([] if label is None else [short_name(label.name)])]
     if label is None or name not in ("label", label.name, short_name(label.name)):
-        msg = (
+        raise ReleaseError(
             f"target is {name!r}, and {release_folder} has {', '.join(names)}. Choose one of these, or build a release "
             "with a label of this name (OwnLabel)."
         )
-        raise ReleaseError(msg)
     return OwnTarget(label)
 
 
@@ -247,8 +246,7 @@ def name_gold(labels: str | Mapping[str, str | None] | None, target: Target) -> 
     for column, vocabulary in columns.items():
         label = given.get(column)
         if label is None or label not in vocabulary:
-            msg = f"the {column} is {label!r}, needs one of: {', '.join(vocabulary)}."
-            raise ReleaseError(msg)
+            raise ReleaseError(f"the {column} is {label!r}, needs one of: {', '.join(vocabulary)}.")
         named[column] = label
     return named
 
@@ -295,23 +293,20 @@ def read_split(
         or build one: sciscidata build.
     """
     if split not in get_args(SplitName):
-        msg = f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}."
-        raise ReleaseError(msg)
+        raise ReleaseError(f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}.")
     path, release = Path(release_folder) / f"{split}.parquet", open_release(release_folder)
     if split not in release.splits:
-        msg = f"{release_folder} has no development split. Build a release with SplitConfig.n_dev."
-        raise ReleaseError(msg)
+        raise ReleaseError(f"{release_folder} has no development split. Build a release with SplitConfig.n_dev.")
     try:
         found = hash_file(path)
     except OSError as error:
         raise ReleaseError(str(error)) from error
     stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")
     if found != stated:
-        msg = (
+        raise ReleaseError(
             f"{path} was altered after it was released: its SHA-256 is {found}, the manifest states {stated}. "
             "Copy the release again, or rebuild it."
         )
-        raise ReleaseError(msg)
     words: dict[str, tuple[str, ...]] = {**VOCABULARIES}
     if target is not None:
         words |= list_labels(target)
@@ -324,15 +319,13 @@ def read_split(
         hidden = stated.hidden  # what a run or a table of predictions recalls of a label is its name and its classes
     for column in needs:
         if column not in rows.columns:
-            msg = f"{path} has no {column}. Build a release with this label (OwnLabel)."
-            raise ReleaseError(msg)
+            raise ReleaseError(f"{path} has no {column}. Build a release with this label (OwnLabel).")
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
-            msg = (
+            raise ReleaseError(
                 f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}; "
                 f"every row needs one of {', '.join(words[column])}. Build a release balanced by {column}."
             )
-            raise ReleaseError(msg)
     chances = _read_chances(release) if with_chances else {}
     return [
         Paper(
@@ -353,8 +346,7 @@ def _read_chances(release: Release) -> dict[str, tuple[float, ...]]:
     try:
         found = release.label_confidence
     except (SciSciDataError, OSError) as error:
-        msg = f"{error} Or let every paper count alike: weight=equal."
-        raise ReleaseError(msg) from error
+        raise ReleaseError(f"{error} Or let every paper count alike: weight=equal.") from error
     rows = found.select("openalex_id", *(f"p_{label}" for label in DISRUPTION_LABELS)).drop_nulls()
     return {name: tuple(chances) for name, *chances in rows.iter_rows()}
 
@@ -496,16 +488,16 @@ def read_part(
     split = "train" if part == "held_out" else part
     papers = read_split(release_folder, split, target=target, with_chances=with_chances)
     if part == "held_out" and not n_held_out:
-        msg = "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
-        raise ReleaseError(msg)
+        raise ReleaseError(
+            "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
+        )
     if n_held_out and part in {"train", "held_out"}:
         papers = hold_out(papers, n_held_out)[part == "held_out"]
     if isinstance(target, PairTarget):
         papers = pair_papers(papers)
         if not papers:
-            msg = (
+            raise ReleaseError(
                 f"no two papers of {part} in {release_folder} make a pair: the same field, at most {YEARS_APART} years "
                 f"apart, citations within a factor of {CITATION_FACTOR}, another label. Build a larger release."
             )
-            raise ReleaseError(msg)
     return take_head(papers, n_papers, target)

@@ -95,11 +95,10 @@ def render_prompt(
     """
     is_known = isinstance(target, OwnTarget) or target in TARGETS
     if style not in STYLES or contract not in CONTRACTS or not is_known:
-        msg = (
+        raise PromptError(
             f"prompt style {style!r} with contract {contract!r} and target {target!r} does not exist. Styles: "
             f"{', '.join(STYLES)}; contracts: {', '.join(CONTRACTS)}; targets: {', '.join(TARGETS)}."
         )
-        raise PromptError(msg)
     parts = render_parts(contract, target, hide)
     names = {"plain": ("task", "answer"), "ontology": ("task", "definitions", "answer"), "checklist": tuple(parts)}
     record, question = render_record(hide_fields(view, hide)), render_question(contract, target)
@@ -284,11 +283,10 @@ def _cap(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int]) -> 
     capped = replace(view, abstract=abstract[: ends[n_fit - 1]] + _CUT if n_fit else view.abstract and "")
     if n_fit == 0 and not fits(capped):
         needed = count_tokens(render_record(capped))
-        msg = (
+        raise PromptError(
             f"a paper's record has {needed:,} tokens without its abstract, the cap is {n_tokens:,}. Raise the cap; "
             f"the title begins {(view.title or '')[:60]!r}."
         )
-        raise PromptError(msg)
     return capped
 
 

@@ -29,8 +29,7 @@ def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, erro
     """
     check_value(f"the name of a {kind}", name, _Name, error)
     if entries.setdefault(name, value) != value:
-        msg = f"there is another {kind} {name!r}. Choose another name."
-        raise error(msg)
+        raise error(f"there is another {kind} {name!r}. Choose another name.")
 
 
 def load_plugin(path: str) -> None:
@@ -48,8 +47,7 @@ def load_plugin(path: str) -> None:
     try:
         code = read_whole(file, SETTINGS_BYTES)
     except OSError as error:
-        msg = f"plugin {path} cannot be read: {error.strerror or error}. Check the path."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(f"plugin {path} cannot be read: {error.strerror or error}. Check the path.") from error
     facts = {"name": file.name, "sha256": hashlib.sha256(code).hexdigest()}
     if facts in PLUGINS:
         return
@@ -60,6 +58,7 @@ def load_plugin(path: str) -> None:
         line = error.lineno if isinstance(error, SyntaxError) else next(reversed(lines), None)
         where = f" in line {line}" if line else ""
         reason = " ".join(str(error).split()).rstrip(".")
-        msg = f"plugin {path} failed{where} ({type(error).__name__}: {reason}). Mend the file, or leave plugin out."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"plugin {path} failed{where} ({type(error).__name__}: {reason}). Mend the file, or leave plugin out."
+        ) from error
     PLUGINS.append(facts)

@@ -78,23 +78,21 @@ class RewardTable:
         numbers = [value for value in own.values() if isinstance(value, (int, float))]
         numbers += [value for _, value in (*self.class_weights, *self.gold_weights)]
         if not all(map(math.isfinite, numbers)):
-            msg = f"reward table {self.name!r} holds a value that is not finite. Give numbers."
-            raise RewardError(msg)
+            raise RewardError(f"reward table {self.name!r} holds a value that is not finite. Give numbers.")
         for name in ("class_weights", "gold_weights"):
             pairs = dict(own[name])
             if len(own[name]) != len(set(pairs) & set(self.labels)) or min(pairs.values(), default=1) <= 0:
                 needed = f"needs positive factors, at most one for each of {', '.join(self.labels)}"
-                msg = f"reward table {self.name!r} has {name} {own[name]!r}, {needed}."
-                raise RewardError(msg)
+                raise RewardError(f"reward table {self.name!r} has {name} {own[name]!r}, {needed}.")
         if self.gold_weights and not self.is_balanced:
-            msg = f"reward table {self.name!r} has gold_weights but is not balanced. Set is_balanced, or drop them."
-            raise RewardError(msg)
+            raise RewardError(
+                f"reward table {self.name!r} has gold_weights but is not balanced. Set is_balanced, or drop them."
+            )
         if self.is_balanced and (self.adjacent is not None or self.class_weights):
-            msg = (
+            raise RewardError(
                 f"reward table {self.name!r} is balanced and has adjacent or class_weights: constant answers would no "
                 "longer earn the same. Leave adjacent and class_weights out."
             )
-            raise RewardError(msg)
         for label in self.labels:
             self._check_ladder(label)
 
@@ -103,12 +101,11 @@ class RewardTable:
         worst = _total(self._paid(label, self.wrong), -self.share_penalty)
         ladder = (self.not_json, self.broken, worst, *between, self.best(label))
         if any(worse >= better for worse, better in pairwise(ladder)) or self.think > 0 or self.share_penalty < 0:
-            msg = (
+            raise RewardError(
                 f"reward table {self.name!r} pays {ladder} for not JSON, broken, wrong, correct ({label}), "
                 f"{self.think} for <think>, and has share_penalty {self.share_penalty}. Needs rising values, nothing "
                 "above 0 for <think>, and a penalty from 0."
             )
-            raise RewardError(msg)
 
     def _paid(self, label: str, task: float) -> float:
         return _total(self.kept, dict(self.gold_weights).get(label, 1.0) * task)
@@ -180,8 +177,7 @@ def find_reward(name: str) -> RewardTable:
         sciscirl.errors.RewardError: reward is 'stong', needs one of soft, strong, disruptive_x3, partial, ...
     """
     if name not in REWARDS:
-        msg = f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)}"
-        raise RewardError(msg)
+        raise RewardError(f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)}")
     return REWARDS[name]
 
 
@@ -257,12 +253,11 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Targe
         held = [known[label] for label in vocabulary if label in known]
         needed = max(1, math.ceil(sum(held) / (len(vocabulary) * MAX_WEIGHT)))
         if held and (len(held) < len(vocabulary) or min(held) < needed):
-            msg = (
+            raise RewardError(
                 f"the training split has {known} papers, reward {table.name!r} needs at least {needed:,} of each "
                 f"label. With fewer, one right answer would earn more than {MAX_WEIGHT} times what it does with equal "
                 "class counts. Build a release balanced by this label, or choose another reward."
             )
-            raise RewardError(msg)
         weights += [(label, sum(held) / (len(held) * known[label])) for label in vocabulary if held]
     labels = _LABELS if target is None else tuple(label for vocabulary in vocabularies.values() for label in vocabulary)
     return replace(table, gold_weights=tuple(weights), labels=labels)
@@ -306,14 +301,12 @@ def score_answer(
     try:
         golds = name_gold(gold, answer.target)
     except ReleaseError as error:
-        msg = f"the answer cannot be scored: {error}"
-        raise RewardError(msg) from error
+        raise RewardError(f"the answer cannot be scored: {error}") from error
     if table.is_balanced and not set(golds.values()) <= {label for label, _ in table.gold_weights}:
-        msg = (
+        raise RewardError(
             f"reward {table.name!r} is balanced and has no weight for {', '.join(golds.values())}. Give it the class "
             "counts of the training split: TaskRules.fitted(papers), or balance(table, counts)."
         )
-        raise RewardError(msg)
     parse = contract = task = 0.0
     tasks: dict[str, float] = {}
     if not answer.is_json:

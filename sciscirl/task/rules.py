@@ -69,60 +69,60 @@ class TaskRules:
             object.__setattr__(self, "own_reward", find_reward(self.reward))
         if self.own_prompt is None and self.style not in STYLES:
             known = list_styles()
-            msg = f"style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
+            )
         self._check_hidden()
         for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
             if own is not None and own.name != name:
-                msg = f"TaskRules names {name!r} and holds {own.name!r} in its place. Name what it holds."
-                raise SciSciRLError(msg)
+                raise SciSciRLError(
+                    f"TaskRules names {name!r} and holds {own.name!r} in its place. Name what it holds."
+                )
         if self.contract == "probabilities" and self._unfitted.adjacent is not None:
-            msg = f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
+            )
         table = self._unfitted
         if self.is_weighed and (isinstance(self.target, OwnTarget) or self.target != "disruption"):
-            msg = (
+            raise SciSciRLError(
                 f"weight is {self.weight!r}, and confidence is known of disruption labels only. The task is "
                 f"{self.target}: leave weight out."
             )
-            raise SciSciRLError(msg)
         if self.is_weighed and table.kept - table.share_penalty <= table.broken:
-            msg = (
+            raise SciSciRLError(
                 f"weight is {self.weight!r}, and reward {self.reward!r} pays {table.kept} for an unsure label and "
                 f"{table.broken} for a broken contract. Raise kept, or leave weight out."
             )
-            raise SciSciRLError(msg)
         weighted = {label for label, _ in table.class_weights}
         if isinstance(self.target, OwnTarget) and (
             table.adjacent is not None or not weighted <= {*self.target.label.classes}
         ):
             others = [name for name, one in REWARDS.items() if one.adjacent is None and not one.class_weights]
-            msg = (
+            raise SciSciRLError(
                 f"reward {self.reward!r} pays for labels of disruption or novelty by name, and the task is the own "
                 f"label {self.target.label.name}. Take a preset with another reward: {', '.join(others)}."
             )
-            raise SciSciRLError(msg)
 
     def _check_hidden(self) -> None:
         for name in self.hide:
             if name not in SEEN:
-                msg = f"hide names {name!r}, needs some of {', '.join(SEEN)}.{suggest(name, SEEN)}"
-                raise SciSciRLError(msg)
+                raise SciSciRLError(f"hide names {name!r}, needs some of {', '.join(SEEN)}.{suggest(name, SEEN)}")
         object.__setattr__(self, "hide", tuple(name for name in SEEN if name in self.hide))
         if self.hide == SEEN:
-            msg = f"hide names every field of a paper. Leave one of {', '.join(SEEN)} to judge by."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"hide names every field of a paper. Leave one of {', '.join(SEEN)} to judge by.")
         shown = [name for name in (self.own_prompt.shown if self.own_prompt else ()) if name in self.hide]
         if shown:
-            msg = f"prompt {self.style!r} shows ${shown[0]}, which hide names. Leave it out of one of them."
-            raise PromptError(msg)
+            raise PromptError(
+                f"prompt {self.style!r} shows ${shown[0]}, which hide names. Leave it out of one of them."
+            )
         if (
             isinstance(self.target, PairTarget)
             and self.own_prompt is not None
             and "record" not in self.own_prompt.shown
         ):
-            msg = f"prompt {self.style!r} shows single fields, and a pair has two of each. Show $record instead."
-            raise PromptError(msg)
+            raise PromptError(
+                f"prompt {self.style!r} shows single fields, and a pair has two of each. Show $record instead."
+            )
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
@@ -161,8 +161,9 @@ class TaskRules:
         if not self.is_weighed:
             return {}
         if paper.gold.chances is None:
-            msg = f"{paper.openalex_id} was read without the chances of its labels. Read papers with_chances=True."
-            raise ReleaseError(msg)
+            raise ReleaseError(
+                f"{paper.openalex_id} was read without the chances of its labels. Read papers with_chances=True."
+            )
         chances: dict[str, float] = dict(zip(DISRUPTION_LABELS, paper.gold.chances, strict=True))
         if self.weight == "chances":
             total = math.fsum(chances.values())  # below 1 for labels by rank: a redraw may have none
@@ -243,8 +244,7 @@ def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | Non
     needed = count(answer) + min(1 if isinstance(end, int) else count(end) for end in ends)
     if max_tokens < needed:
         who = f", counted by the tokenizer of {tokenizer.name_or_path}" if tokenizer is not None else ""
-        msg = (
+        raise SciSciRLError(
             f"max_tokens is {max_tokens}, needs at least {needed}: so many tokens has the shortest valid answer under "
             f"the contract {rules.contract}, {answer}, with the end of its turn{who}."
         )
-        raise SciSciRLError(msg)

@@ -69,11 +69,10 @@ class PromptTemplate:
         shown = Counter(of_paper := self.shown)
         if not of_paper or len(of_paper) > len(set(of_paper)) or ("record" in shown and len(of_paper) > 1):
             found = " ".join(f"${name}" for name in of_paper) or "nothing of it"
-            msg = (
+            raise PromptError(
                 f"prompt {self.name!r}: its user message shows {found}. Needs the paper once: $record, or some of "
                 f"{_list(SEEN)}."
             )
-            raise PromptError(msg)
 
     @property
     def shown(self) -> list[str]:
@@ -93,8 +92,7 @@ class PromptTemplate:
                 why = "which no prompt can show" if name not in PAPER_NAMES else "which differs between papers"
                 needed = f"Here are allowed {_list(allowed)}, and $$ for a dollar."
                 near = suggest(name, allowed)
-                msg = f"prompt {self.name!r}: its {message} message asks for {said}, {why}.{near} {needed}"
-                raise PromptError(msg)
+                raise PromptError(f"prompt {self.name!r}: its {message} message asks for {said}, {why}.{near} {needed}")
         return found
 
     def filled(self, contract: ContractName, target: Target, hide: Sequence[str] = ()) -> PromptTemplate:
@@ -160,8 +158,7 @@ def register_prompt(name: str, *, system: str, user: str) -> PromptTemplate:
     """
     prompt = PromptTemplate(name=name, system=system, user=user)
     if name in STYLES:
-        msg = f"there is another prompt {name!r}. Choose another name."
-        raise PromptError(msg)
+        raise PromptError(f"there is another prompt {name!r}. Choose another name.")
     add_entry(_OWN, name, prompt, "prompt", PromptError)
     return prompt
 

@@ -67,12 +67,12 @@ def read_export(path: Path) -> pl.DataFrame:
     )
     read = next((reader for pattern, reader in kinds if re.search(pattern, head, re.M)), None)
     if text.strip() and read is None:
-        msg = f"{path} is no export of Web of Science or Scopus; it begins with {head.strip()[:60]!r}. {_HOW}"
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(
+            f"{path} is no export of Web of Science or Scopus; it begins with {head.strip()[:60]!r}. {_HOW}"
+        )
     rows = [_row(record) for record in read(text, path)] if read else []
     if not rows:
-        msg = f"{path} holds no record. {_HOW}"
-        raise EmptyInputError(msg)
+        raise EmptyInputError(f"{path} holds no record. {_HOW}")
     return pl.DataFrame(rows, ROLES, orient="row")
 
 
@@ -82,8 +82,9 @@ def _read_text(path: Path) -> str:
     try:
         text = content.decode(encoding)
     except UnicodeDecodeError as error:
-        msg = f"{path} is no text in UTF-8 or UTF-16. Choose UTF-8 when you export, or convert it: iconv -t UTF-8."
-        raise CorruptRecordError(msg) from error
+        raise CorruptRecordError(
+            f"{path} is no text in UTF-8 or UTF-16. Choose UTF-8 when you export, or convert it: iconv -t UTF-8."
+        ) from error
     return text.removeprefix("\ufeff").replace("\r\n", "\n")
 
 
@@ -108,8 +109,7 @@ def _row(record: Mapping[str, str]) -> list[str | None]:
 def _tagged(text: str, path: Path, start: str = "PT", tag: re.Pattern[str] = _TAG) -> Iterator[Mapping[str, str]]:
     *records, rest = _END.split(text)
     if re.search(f"^{start} ", rest, re.M):
-        msg = f"{path} ends inside a record. Export it again."
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(f"{path} ends inside a record. Export it again.")
     for record in records:
         fields: dict[str, str] = {}
         for name, value in tag.findall(record):
@@ -150,8 +150,9 @@ def _table(text: str, path: Path) -> Iterator[Mapping[str, str]]:
             truncate_ragged_lines=is_wos,  # rows end with one tab more than the first
         )
     except pl.exceptions.PolarsError as error:
-        msg = f"{path}: {str(error).splitlines()[0].rstrip('.')}. Export it again; a program may have changed it."
-        raise CorruptRecordError(msg) from error
+        raise CorruptRecordError(
+            f"{path}: {str(error).splitlines()[0].rstrip('.')}. Export it again; a program may have changed it."
+        ) from error
     if is_wos and "CR" in table.columns:
         table = table.with_columns(pl.col("CR").str.replace_all("; ", "\n"))
     yield from table.iter_rows(named=True)

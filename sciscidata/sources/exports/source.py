@@ -131,12 +131,11 @@ def _read(files: list[Path], folder: Path) -> None:
             parts.append((works, cited.select("row").hstack(number_references(cited["text"]))))
             advance(file.stat().st_size)
     if len(without) == len(files):
-        msg = (
+        raise SchemaMismatchError(
             f"cited references are missing: {counted(n_rows, 'record')} in {counted(len(files), 'file')}. Export again "
             "with the record content 'Full Record and Cited References' (Web of Science), or with References ticked "
             "(Scopus)."
         )
-        raise SchemaMismatchError(msg)
     if without:
         logger.warning("exports: no record has cited references in %s: export again with them", ", ".join(without))
     named = pl.concat([part for part, _ in parts])

@@ -93,11 +93,10 @@ class OpenAlexConfig:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.from_year > self.to_year:
-            msg = (
+            raise ConfigError(
                 f"OpenAlexConfig.from_year ({self.from_year}) lies after OpenAlexConfig.to_year ({self.to_year}). "
                 "Swap them."
             )
-            raise ConfigError(msg)
 
 
 @dataclass(frozen=True)
@@ -131,13 +130,12 @@ class Candidates:
         first, last = max(config.from_year, eligibility.min_year or 1), min(last_years)
         chosen = {year: n for year, n in all_years.per_year.items() if first <= year <= last}
         if not chosen:
-            msg = (
+            raise EmptyInputError(
                 f"OpenAlex has {sum(counts.values()):,} works that pass the filters ({all_years.filter_text()}), but 0 "
                 f"from {first} to {last}, the requested years with a complete citation window. Widen the years "
                 "(OpenAlexConfig.from_year, OpenAlexConfig.to_year, EligibilityConfig.min_year, "
                 "EligibilityConfig.max_year), or relax the filters."
             )
-            raise EmptyInputError(msg)
         logger.info("%s candidates from %d to %d", f"{sum(chosen.values()):,}", min(chosen), max(chosen))
         return replace(all_years, per_year=chosen)
 
@@ -159,11 +157,10 @@ class Candidates:
         lists = (("languages", "language", wanted.languages), ("work_types", "type", wanted.work_types))
         for option, name, words in lists:
             if len(words) > ANY_OF or not all(re.fullmatch(r"[A-Za-z-]+", word) for word in words):
-                msg = (
+                raise ConfigError(
                     f"EligibilityConfig.{option} is {words!r}, needs at most {ANY_OF} of OpenAlex's words, with "
                     "letters and hyphens only."
                 )
-                raise ConfigError(msg)
             if words:
                 clauses.append(f"{name}:{'|'.join(words)}")
         clauses += self._name_fields() + self._name_venues()
@@ -175,11 +172,10 @@ class Candidates:
         numbers: list[str] = []
         for name in self.eligibility.fields:
             if name not in known:
-                msg = (
+                raise ConfigError(
                     f"EligibilityConfig.fields has {name!r}, which is no field of OpenAlex.{suggest(name, known)} It "
                     f"has {'; '.join(known)}."
                 )
-                raise ConfigError(msg)
             numbers.append(f"{known[name]}")
         return [f"primary_topic.field.id:{'|'.join(numbers)}"] if numbers else []
 
@@ -190,17 +186,15 @@ class Candidates:
         for venue, number in zip(venues, numbers, strict=True):
             if not 0 < number < TEXTS_FROM:
                 address = f"https://api.openalex.org/sources?search={quote(venue)}"
-                msg = (
+                raise ConfigError(
                     f"EligibilityConfig.venues has {venue!r}, and the OpenAlex API finds the works of a venue only by "
                     f"its id, for example S137773608. Look it up at {address} and name the id."
                 )
-                raise ConfigError(msg)
         if len(venues) > ANY_OF:
-            msg = (
+            raise ConfigError(
                 f"EligibilityConfig.venues has {len(venues):,} venues, and the OpenAlex API takes at most {ANY_OF}. "
                 "Name fewer, or read a snapshot."
             )
-            raise ConfigError(msg)
         return [f"primary_location.source.id:{'|'.join(f'S{number}' for number in numbers)}"] if venues else []
 
     def request(self, year: int | str | None = None, **params: str | int) -> Request:

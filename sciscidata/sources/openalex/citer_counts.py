@@ -90,8 +90,7 @@ def check_answer(answer: Answer) -> str | None:
 def part_of(answer: Answer, name: str) -> list[Any]:
     """Return the results or groups of a checked answer; an answer of the other kind is an ApiError."""
     if not isinstance(answer.get(name), list):
-        msg = f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check ApiConfig.base_url."
-        raise ApiError(msg)
+        raise ApiError(f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check ApiConfig.base_url.")
     return answer[name]
 
 

@@ -111,27 +111,24 @@ def pull_openalex(
     """
     wanted = sum(demand.split.sizes.values())
     if candidates.available < wanted:
-        msg = (
+        raise NotEnoughWorksError(
             f"{wanted:,} works are wanted, and OpenAlex has {candidates.available:,} candidates. Lower "
             "SplitConfig.n_train and SplitConfig.n_test, widen the years, relax the filters, or raise "
             "OpenAlexConfig.max_candidates."
         )
-        raise NotEnoughWorksError(msg)
     if cd.window_from == "cited":
-        msg = (
+        raise ConfigError(
             "CDConfig.window_from='cited' (of compat pyscisci) needs the whole graph. Use another source, or another "
             "convention."
         )
-        raise ConfigError(msg)
     if not candidates.config.venues:
         novelty = None
     if demand.needs_novelty and novelty is None:
-        msg = (
+        raise ConfigError(
             f"SplitConfig.balance is {demand.split.balance!r}, which needs novelty, and novelty needs the venues of "
             "references. Set both (BuildConfig.novelty, OpenAlexConfig.venues=True), or use "
             "SplitConfig.balance='disruption'."
         )
-        raise ConfigError(msg)
     if novelty is not None and background is not None:
         read_background(background).check_null_model(novelty)  # before anything is paid for
     if demand.needs_novelty and background is None:
@@ -447,10 +444,9 @@ class _Pull:
         seen = self._in_order(self.candidates.look())
         fit = self._fit(seen)
         if not fit:
-            msg = (
+            raise NotEnoughWorksError(
                 f"none of {len(seen):,} sampled works passes the filters. Relax EligibilityConfig, or widen the years."
             )
-            raise NotEnoughWorksError(msg)
         self.shapes = [_shape(split, work) for split, work in fit]
         available = self.candidates.available * len(fit) // len(seen)
         # Each year has its own calls.

@@ -106,11 +106,10 @@ def write_sciscinet(
     """Write the tables as a corpus on disk, with a progress bar."""
     _ = engine
     if config.texts is not None and not texts:
-        msg = (
+        raise ConfigError(
             f"texts lie in {config.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "
             "Leave out one of the two."
         )
-        raise ConfigError(msg)
     tables = scan_sciscinet(config)
     # Without texts no other order is given; and only a fixed one gives the same files every time.
     works = tables.in_text_order() if texts else tables.in_id_order()

@@ -90,12 +90,11 @@ class SciSciNet:
     def citations(self) -> pl.LazyFrame:
         """CITATIONS, from the table of references, unordered; an InputNotFoundError if there is none."""
         if "references" not in self.tables:
-            msg = (
+            raise InputNotFoundError(
                 f"{self.config.folder} has no table {LAYOUTS[self.config.version]['references'].stems[0]}, which holds "
                 "the citations. Download it there, or use options that do not need it: only the table of papers is "
                 "always needed."
             )
-            raise InputNotFoundError(msg)
         return self.tables["references"].scan(*CITATIONS).drop_nulls().cast(CITATIONS)
 
     @property
@@ -176,12 +175,11 @@ class SciSciNet:
         published = LAYOUTS[self.config.version]["papers"].columns
         missing = [published[name][0] for name in names if name not in papers.columns]
         if missing:
-            msg = (
+            raise SchemaMismatchError(
                 f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
                 f"{', '.join(papers.raw.collect_schema())}. Use the whole table, or compute the scores from the "
                 "references with SciSciNetConfig.recompute=True."
             )
-            raise SchemaMismatchError(msg)
         return papers.scan("work_id", *names).drop_nulls("work_id")
 
 
@@ -216,15 +214,15 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
             tables[name] = table
     if "papers" not in tables:
         stem = LAYOUTS[config.version]["papers"].stems[0]
-        msg = (
+        raise InputNotFoundError(
             f"{config.folder} has no table {stem}{', or does not exist' if '://' in config.folder else ''}. Set the "
             "folder that holds it, or the other version: SciSciNetConfig.version='v1' for tab-separated text."
         )
-        raise InputNotFoundError(msg)
     if config.texts is not None and "texts" not in tables:
         stem = LAYOUTS[config.version]["texts"].stems[0]
-        msg = f"{config.texts} has no table {stem}. Set SciSciNetConfig.texts to the folder that holds it."
-        raise InputNotFoundError(msg)
+        raise InputNotFoundError(
+            f"{config.texts} has no table {stem}. Set SciSciNetConfig.texts to the folder that holds it."
+        )
     if "fields" not in tables:
         tables.pop("paper_fields", None)  # numbers of fields are useless without names
     absent = [name for name in LAYOUTS[config.version] if name not in tables]

@@ -129,25 +129,25 @@ def find_table(
             return None
         remedy = store_remedy(str(error)) if is_url(folder) else "Check the file, or download it again."
         opened = next(iter(_files(location)), location)  # a scan opens the first of several parts
-        msg = f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
-        raise InputNotFoundError(msg) from error
+        raise InputNotFoundError(
+            f"SciSciNet table {name}: {opened} cannot be opened: {short_reason(error)}. {remedy}"
+        ) from error
     except ValueError as error:
-        msg = f"SciSciNetConfig.storage_options: {error}. Use the names that Polars documents for this store."
-        raise ConfigError(msg) from error
+        raise ConfigError(
+            f"SciSciNetConfig.storage_options: {error}. Use the names that Polars documents for this store."
+        ) from error
     missing = [layout.columns[column][0] for column in layout.required if layout.columns[column][0] not in there]
     if missing:
-        msg = (
+        raise SchemaMismatchError(
             f"SciSciNet table {name} ({location}) lacks {', '.join(missing)}; it has {', '.join(there)}. "
             f"Use the published file, or rename the columns as in SciSciNet {version}."
         )
-        raise SchemaMismatchError(msg)
     for column, kind in layout.columns.values():
         if column in there and not fits(there[column], kind):
-            msg = (
+            raise SchemaMismatchError(
                 f"SciSciNet table {name} ({location}) holds {column} as {there[column]}, needs {NEEDED[kind]}. "
                 "Use the published file, or cast the column."
             )
-            raise SchemaMismatchError(msg)
     read = {ours: column for ours, column in layout.columns.items() if column[0] in there}
     if version == "v2":
         _refuse_other_parts(name, files, {column: there[column] for column, _ in read.values()})
@@ -164,11 +164,10 @@ def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.Dat
         for column, dtype in types.items():
             if there.get(column) not in (dtype, pl.Null()):  # all its values may be null
                 found = f"as {there[column]}" if column in there else "not at all"
-                msg = (
+                raise SchemaMismatchError(
                     f"SciSciNet table {name}: {path} holds {column} {found}, {files[0].name} as {dtype}. "
                     "Take all parts from one release, or write them again with the same columns."
                 )
-                raise SchemaMismatchError(msg)
 
 
 def _files(location: str) -> list[Path]:
@@ -177,8 +176,9 @@ def _files(location: str) -> list[Path]:
     files = list_visible(found)
     for file in files:
         if is_special(file):
-            msg = f"SciSciNet table {file} is a pipe or a device, not a file. Save its content in a file first."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"SciSciNet table {file} is a pipe or a device, not a file. Save its content in a file first."
+            )
     return files
 
 
@@ -230,11 +230,10 @@ def read_sorted_ids(table: Table) -> npt.NDArray[np.int64]:
         ids_of_batch = batch["work_id"].to_numpy()
         end = n + ids_of_batch.size
         if end > ids.size or ids_of_batch.size != batch.height:  # Polars checks neither the footer nor the pages
-            msg = (
+            raise InputNotFoundError(
                 f"SciSciNet table {table.name}: {table.location} is damaged: "
                 "it has another number of rows than its footer states. Download it again."
             )
-            raise InputNotFoundError(msg)
         ids[n:end] = ids_of_batch
         n = end
     ids = ids[:n]
@@ -280,11 +279,10 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 continue
             repeated = find_repeats(read_sorted_ids(tables[name]))
             if repeated.size:
-                msg = (
+                raise WorkIdError(
                     f"SciSciNet table {name} repeats {np.unique(repeated).size:,} works, for example W{repeated[0]} "
                     f"({tables[name].location}). Download it again, or write it again with one row per work."
                 )
-                raise WorkIdError(msg)
         yield
     except UNREADABLE as error:
         # An error of the system has a number and explains itself; a decoding error has no number.
@@ -297,9 +295,7 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 what, remedy = "is damaged", "Download it again."
                 if "(os error 13)" in reason:
                     what, remedy = "may not be read", "Correct its permissions."
-                msg = f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}"
-                raise InputNotFoundError(msg) from error
+                raise InputNotFoundError(f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}") from error
         if _STORE_ERROR in str(error):
-            msg = f"SciSciNet: {short_reason(error)}. {store_remedy(str(error))}"
-            raise InputNotFoundError(msg) from error
+            raise InputNotFoundError(f"SciSciNet: {short_reason(error)}. {store_remedy(str(error))}") from error
         raise

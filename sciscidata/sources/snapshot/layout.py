@@ -78,21 +78,19 @@ def find_layout(place: Path | Store, edition: Edition | None, *, allow_missing_m
     home = _Bucket(place) if isinstance(place, Store) else _Disk(place)
     home_of_works = next(_find_works(home, (edition,) if edition else ("parquet", "jsonl")), None)
     if home_of_works is None:
-        msg = (
+        raise InputNotFoundError(
             f"{home.show(home.root)} holds no {edition or 'jsonl or parquet'} part of works. Needed: "
             f"{_HOMES[edition or 'jsonl'][0]}/updated_date=YYYY-MM-DD/part_NNNN{_SUFFIX[edition or 'jsonl']}. "
             f"{home.remedy}"
         )
-        raise InputNotFoundError(msg)
     edition, works, here = home_of_works
     manifest = _read_manifest(home, works)
     if manifest is None and not allow_missing_manifest:
-        msg = (
+        raise InputNotFoundError(
             f"{home.show(works)} has no manifest.json (before 2026: manifest), which is copied last: the copy "
             "is unfinished. Run the copy again, or read the existing parts with "
             "SnapshotConfig.allow_missing_manifest=True."
         )
-        raise InputNotFoundError(msg)
     listed, date = manifest or ({name: {} for name in here}, None)
     parts: list[Part] = []
     problems: dict[str, str] = {}
@@ -123,8 +121,9 @@ class _Disk:
 
     def __init__(self, folder: Path) -> None:
         if not folder.is_dir():
-            msg = f"snapshot folder {folder} does not exist. Set SnapshotConfig.folder to your copy of s3://openalex."
-            raise InputNotFoundError(msg)
+            raise InputNotFoundError(
+                f"snapshot folder {folder} does not exist. Set SnapshotConfig.folder to your copy of s3://openalex."
+            )
         self.root: PurePath = folder
 
     def show(self, place: PurePath) -> str:
@@ -224,17 +223,15 @@ def _read_manifest(home: _Home, works: PurePath) -> tuple[dict[str, dict[str, in
     except InputNotFoundError:
         raise
     except OSError as error:
-        msg = (
+        raise InputNotFoundError(
             f"the manifest {path} cannot be read: {error.strerror}. Copy it again, or delete it and set "
             "SnapshotConfig.allow_missing_manifest=True."
-        )
-        raise InputNotFoundError(msg) from error
+        ) from error
     except (ValueError, KeyError, TypeError, AttributeError, StopIteration):
-        msg = (
+        raise InputNotFoundError(
             f"{path} is no manifest of works: it lacks 'files' (2026) or 'entries' (before) with url and meta. "
             "Copy it again, or delete it and set SnapshotConfig.allow_missing_manifest=True."
-        )
-        raise InputNotFoundError(msg) from None
+        ) from None
     return {name: meta for name, meta in listed.items() if _PART.fullmatch(name)}, entry.get("date")
 
 
@@ -255,9 +252,8 @@ def _find_deleted(home: _Home, works: PurePath) -> list[File]:
     files = [found] if found else home.lists(works.parent / "merged_ids" / "works")
     for path in files:
         if isinstance(path, Path) and is_special(path):
-            msg = (
+            raise InputNotFoundError(
                 f"the list of deleted works {path} is a pipe or a device. Copy it again, or remove it to keep all "
                 "works."
             )
-            raise InputNotFoundError(msg)
     return files

@@ -204,8 +204,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
     receipt.counts = tally.counts()
     expected = job.part.record_count
     if expected is not None and receipt.lines != expected:
-        msg = f"has {receipt.lines:,} records, the manifest says {expected:,}"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(f"has {receipt.lines:,} records, the manifest says {expected:,}")
     for name in TABLES:
         with (scratch / name).open("rb") as file:
             os.fsync(file.fileno())
@@ -215,8 +214,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
 
 def _note(job: Job, receipt: Receipt, line: int, error: CorruptRecordError) -> None:
     if job.strict:
-        msg = f"line {line:,}: {error}"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(f"line {line:,}: {error}")
     receipt.corrupt_lines += 1
     if len(receipt.first_corrupt_lines) < _KEPT_PROBLEMS:
         receipt.first_corrupt_lines = [*receipt.first_corrupt_lines, f"line {line:,}: {error}"]

@@ -89,8 +89,7 @@ def _read_parquet(
                 if advance is not None:
                     advance(size * len(batch) / max(metadata.num_rows, 1))
     except (pa.ArrowException, OSError) as error:
-        msg = f"the Parquet file is damaged ({str(error).splitlines()[0]})"
-        raise CorruptRecordError(msg) from error
+        raise CorruptRecordError(f"the Parquet file is damaged ({str(error).splitlines()[0]})") from error
 
 
 def _rows_of_frame(
@@ -198,6 +197,5 @@ def _projection(schema: Any) -> list[str]:  # noqa: ANN401
     paths = [schema.column(place).path for place in range(len(schema))]
     leaves = {path: ".".join(level for level in path.split(".") if level not in _LEVELS) for path in paths}
     if missing := sorted(_NEEDED - set(leaves.values())):
-        msg = f"the Parquet file has no column {', '.join(missing)}"
-        raise CorruptRecordError(msg)
+        raise CorruptRecordError(f"the Parquet file has no column {', '.join(missing)}")
     return [path for path, leaf in leaves.items() if leaf in _LEAVES]

@@ -193,11 +193,10 @@ def ingest_snapshot(
         corrupt = [f"{name}: {reason}" for name, reason in named]
         if corrupt and config.corrupt == "fail":
             again = "Run again to download them again" if is_url(config.folder) else "Copy them again and run again"
-            msg = (
+            raise CorruptRecordError(
                 f"{counted(len(corrupt), 'corrupt part')}: {'; '.join(corrupt)}. {again} (all other parts "
                 "are done and kept), or skip corrupt parts and lines with SnapshotConfig.corrupt='skip'."
             )
-            raise CorruptRecordError(msg)
         _report_implausible(implausible, config)
         is_kept = config.implausible == "keep"
         taken = [receipts[name] for name in sorted(receipts) if is_kept or name not in implausible]
@@ -225,11 +224,10 @@ def _find(config: SnapshotConfig) -> Layout:
     else:
         for name in ("max_mb_per_second", "store_options"):
             if getattr(config, name) is not None:
-                msg = (
+                raise ConfigError(
                     f"SnapshotConfig.{name} has no effect on a folder of this machine. Leave it out, or name a store: "
                     "s3://openalex."
                 )
-                raise ConfigError(msg)
         place = Path(expand_home(config.folder))
     return find_layout(place, config.edition, allow_missing_manifest=config.allow_missing_manifest)
 
@@ -244,11 +242,10 @@ def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
         _LOG.warning(left_over, counted(len(layout.unlisted), "part is", "parts are"), layout.unlisted[0])
     if layout.problems and config.corrupt == "fail":
         name, reason = next(iter(layout.problems.items()))
-        msg = (
+        raise InputNotFoundError(
             f"{len(layout.problems):,} of {len(layout.problems) + len(layout.parts):,} parts are missing or not whole; "
             f"the first: {name} {reason}. Finish the copy, or skip them with SnapshotConfig.corrupt='skip'."
         )
-        raise InputNotFoundError(msg)
     for line in list_left_out(layout.problems):
         _LOG.warning("%s", line)
 
@@ -272,11 +269,10 @@ def _check_disk(jobs: Sequence[Job], out: Path, n_workers: int) -> None:
     there = next(folder for folder in (out.absolute(), *out.absolute().parents) if folder.exists())
     free = shutil.disk_usage(there).free
     if needed > free:
-        msg = (
+        raise StorageError(
             f"{out} may need {needed / 1e9:,.1f} GB for {counted(len(jobs), 'part')}, and the disk has "
             f"{free / 1e9:,.1f} GB free. Free some disk space, or choose a folder on a larger disk."
         )
-        raise StorageError(msg)
 
 
 def _seal(
@@ -290,12 +286,11 @@ def _seal(
     """Find the rows that do not count, and write the report that makes the folder a corpus."""
     totals = {name: sum(getattr(receipt, name) for receipt in receipts) for name in _COUNTS}
     if not totals["works"]:
-        msg = (
+        raise EmptyInputError(
             f"no work in {counted(len(receipts), 'part')} of {layout.folder}: {counted(totals['lines'], 'line')}, "
             f"{totals['xpac_works']:,} of the expansion corpus, {totals['corrupt_lines']:,} corrupt; "
             f"{counted(len(implausible), 'part')} implausible. Check the folder."
         )
-        raise EmptyInputError(msg)
     stems = {part.name: part.stem for part in layout.parts}
     files = [(stems[receipt.part], out / "works" / f"{stems[receipt.part]}.parquet") for receipt in receipts]
     with _lists_of(layout, config, out) as lists:
@@ -365,14 +360,14 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
             table = TableFile(path)
             names = [name for name in ("work_id", "id") if name in table.columns]
             if not names:
-                msg = "it has no column work_id or id"
-                raise CorruptRecordError(msg)
+                raise CorruptRecordError("it has no column work_id or id")
             for batch in table.read(names[:1]):
                 ids = batch.to_series().str.extract(r"(?i)^(?:.*/)?W([0-9]{1,18})$").cast(pl.Int64)
                 batches.append(ids.drop_nulls().to_numpy())
         except (CorruptRecordError, EmptyInputError) as error:
-            msg = f"{path} is no list of deleted works: {error}. Copy it again, or remove it to keep all works."
-            raise CorruptRecordError(msg) from error
+            raise CorruptRecordError(
+                f"{path} is no list of deleted works: {error}. Copy it again, or remove it to keep all works."
+            ) from error
     return np.unique(np.concatenate(batches))
 
 
@@ -417,8 +412,7 @@ def write_snapshot(
 ) -> Corpus:
     """Write the snapshot as a corpus on disk, with a progress bar."""
     if not texts:
-        msg = "a snapshot is always read with its texts, in one pass. Leave out texts=False."
-        raise ConfigError(msg)
+        raise ConfigError("a snapshot is always read with its texts, in one pass. Leave out texts=False.")
     with progress_bar("read snapshot", snapshot_bytes(config), unit="bytes") as advance:
         return ingest_snapshot(config, out, advance, overwrite=overwrite, engine=engine)
 

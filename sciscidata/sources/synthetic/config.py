@@ -60,11 +60,11 @@ class SyntheticConfig:
         check_fields(self)
         first, most = self.first_year, 1 - self.disruptive_share
         if not first <= self.last_year <= first + 999:
-            msg = f"SyntheticConfig.last_year is {self.last_year}, needs a whole number from {first} to {first + 999}."
-            raise ConfigError(msg)
+            raise ConfigError(
+                f"SyntheticConfig.last_year is {self.last_year}, needs a whole number from {first} to {first + 999}."
+            )
         if self.developing_share > most + 1e-12:  # 1 - 0.9 is a little less than 0.1
-            msg = (
+            raise ConfigError(
                 f"SyntheticConfig.developing_share is {self.developing_share}, needs a number from 0 to {most:g}, what "
                 "SyntheticConfig.disruptive_share leaves."
             )
-            raise ConfigError(msg)

@@ -99,19 +99,16 @@ def find_columns(
         elif is_needed or isinstance(name, str):
             near = _near(role, (listed or [own])[0], there)
             hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set {owner}{role}=."
-            msg = (
+            raise SchemaMismatchError(
                 f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {', '.join(there) or 'none'}."
                 f" Name the column of the {role}.{hint}"
             )
-            raise SchemaMismatchError(msg)
     for column, n in Counter(columns.values()).items():
         if n > 1:
             twice = " and ".join(f"{owner}{role}" for role, name in columns.items() if name == column)
-            msg = f"{twice} are both {column!r}, need a column each. Name another column for one of them."
-            raise ConfigError(msg)
+            raise ConfigError(f"{twice} are both {column!r}, need a column each. Name another column for one of them.")
         if [*there].count(column) > 1:
-            msg = f"{table} has two columns {column!r}, needs one. Rename or drop the other."
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(f"{table} has two columns {column!r}, needs one. Rename or drop the other.")
     return columns
 
 
@@ -155,12 +152,11 @@ def work_rows(
     original = plain_ids(rows[at["id"]])
     numbers = number_ids(original)
     if n_null := numbers.null_count():
-        msg = (
+        raise WorkIdError(
             f"{counted(n_null, 'work has', 'works have')} no id, the first in row "
             f"{(numbers.is_null().arg_max() or 0) + 1 + n_before:,}: the "
             f"column {at['id']!r} is null or empty there. Drop these rows, or name another column."
         )
-        raise WorkIdError(msg)
     made = [numbers.alias("work_id"), original.alias(ORIGINAL_ID), _years(rows, at, tally)]
     if "date" in at:
         made.append(_dates(rows[at["date"]]))
@@ -199,8 +195,9 @@ def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
             return values.str.to_lowercase().replace_strict(_FLAGS, return_dtype=dtype)
         return values.cast(dtype)
     except pl.exceptions.PolarsError as error:
-        msg = f"{values.name!r} is {values.dtype}, needs {dtype}. Cast it, or drop the column."
-        raise SchemaMismatchError(msg) from error
+        raise SchemaMismatchError(
+            f"{values.name!r} is {values.dtype}, needs {dtype}. Cast it, or drop the column."
+        ) from error
 
 
 def _years(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.Series:
@@ -241,8 +238,7 @@ def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
     elif dtype.is_integer() or dtype == pl.Null():
         years = values.cast(pl.Int32, strict=False)
     else:
-        msg = f"{values.name!r} is {dtype}, needs years: whole numbers, text or dates."
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(f"{values.name!r} is {dtype}, needs years: whole numbers, text or dates.")
     years = years.set(~years.is_between(FIRST_YEAR, LAST_YEAR).fill_null(value=True), None)
     return years, years.null_count() - values.null_count()
 
@@ -280,8 +276,9 @@ def reference_rows(
         lists = split_references(lists)
     elif not isinstance(lists.dtype, pl.List):
         if lists.null_count() < len(lists):
-            msg = f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with |, ; or commas."
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(
+                f"{lists.name!r} is {lists.dtype}, needs references: lists of ids, or text with |, ; or commas."
+            )
         return pl.DataFrame(schema=CITATIONS)
     pairs = pl.DataFrame([citing, lists]).explode(lists.name)
     cited, n_more = without_missing(pairs[lists.name], missing)
@@ -309,8 +306,9 @@ def split_references(texts: pl.Series) -> pl.Series:
     text, name = pl.col(texts.name).str.strip_chars(BLANKS), texts.name
     inside = text.str.extract(_LIST)
     if len(cut := texts.filter(texts.to_frame().select(inside.str.contains("...", literal=True))[name])):
-        msg = f"{name!r} holds a list that was shortened when it was saved: {cut[0][:80]!r}. Save whole lists."
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(
+            f"{name!r} holds a list that was shortened when it was saved: {cut[0][:80]!r}. Save whole lists."
+        )
     is_doi = text.str.contains(f"^{DOI_START}")
     plain = texts.to_frame().filter(~is_doi & inside.is_null())[name]
     separator = next((sign for sign in "|;" if plain.str.contains(sign, literal=True).any()), ",")

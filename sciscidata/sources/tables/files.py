@@ -71,8 +71,9 @@ class TableFile:
             head = _head(path)
         for start, kind in _PACKED.items():
             if head.startswith(start):
-                msg = f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
-                raise CorruptRecordError(msg)
+                raise CorruptRecordError(
+                    f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
+                )
         self.is_json = head.lstrip()[:1] in (b"{", b"[")
         if self.is_json:
             lines = [line for line in head.splitlines() if _bare(line)]
@@ -110,14 +111,12 @@ class TableFile:
             yield
         except CorruptRecordError as error:
             text = str(error)
-            msg = text if str(self.path) in text else f"{self.path}: {text}. {_REMEDY}"
-            raise CorruptRecordError(msg) from error
+            raise CorruptRecordError(text if str(self.path) in text else f"{self.path}: {text}. {_REMEDY}") from error
 
     def _text_names(self, lines: list[str]) -> list[str]:
         comments = next((n for n, line in enumerate(lines) if not line.startswith("#")), None)
         if comments is None:
-            msg = f"{self.path} holds no row. Check the file."
-            raise EmptyInputError(msg)
+            raise EmptyInputError(f"{self.path} holds no row. Check the file.")
         first = lines[comments]
         self._delimiter, self._n_before = max(",\t;", key=first.count), comments + 1
         if self._quotes is None:
@@ -202,15 +201,15 @@ class TableFile:
                     raise value
                 yield number, value.replace(b"\n", b" ")  # it is one row, and a line end is a blank in JSON
         except CorruptRecordError as error:
-            msg = f"{str(error).partition(' If you trust it')[0].rstrip('.')}. Write one object per line: jq -c '.[]'"
-            raise CorruptRecordError(msg) from error
+            raise CorruptRecordError(
+                f"{str(error).partition(' If you trust it')[0].rstrip('.')}. Write one object per line: jq -c '.[]'"
+            ) from error
 
     def _numbered_blocks(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
         number, gap = 1, Gap(DEFAULT_LIMITS, is_optional=False)
         for block in whole_lines(decompressed_chunks(self.path, advance), DEFAULT_LIMITS, gap):
             if isinstance(block, CorruptRecordError):
-                msg = f"line {number:,}: longer than {DEFAULT_LIMITS.max_line_mb:,} MB"
-                raise CorruptRecordError(msg)
+                raise CorruptRecordError(f"line {number:,}: longer than {DEFAULT_LIMITS.max_line_mb:,} MB")
             yield number, block.removeprefix(_BYTE_ORDER_MARK) if number == 1 else block
             number += 1 + block.count(b"\n")
 
@@ -227,8 +226,9 @@ class TableFile:
                 try:
                     rows.append(decoder.decode(bare))
                 except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-                    msg = f"{self.path}, line {number:,}: {error}. {_REMEDY} A row is one JSON object on one line."
-                    raise CorruptRecordError(msg) from error
+                    raise CorruptRecordError(
+                        f"{self.path}, line {number:,}: {error}. {_REMEDY} A row is one JSON object on one line."
+                    ) from error
             number += n_lines
         return rows
 

@@ -101,13 +101,11 @@ def from_tables(
     citations = None if citations is None else _Table(citations, "citations")
     of_citations = {named[role] or own for role, own in OF_CITATIONS.items()}
     if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
-        msg = f"{_STAGE}: {SWAPPED}"
-        raise SchemaMismatchError(msg)
+        raise SchemaMismatchError(f"{_STAGE}: {SWAPPED}")
     at = find_columns(works.columns, OF_WORKS, named, table=f"{_STAGE}: works")
     table = works.read([*at.values(), *kept_columns(works.columns)])
     if table.is_empty():
-        msg = f"{_STAGE}: works has no row. Check the table and the filters before."
-        raise EmptyInputError(msg)
+        raise EmptyInputError(f"{_STAGE}: works has no row. Check the table and the filters before.")
     rows = work_rows(table, at, tally, missing=missing).sort("work_id")
     refuse_shared_numbers(rows, f"{_STAGE}: works")
     if citations is None:
@@ -128,8 +126,9 @@ def check_citations_given(has_citations: bool, references: Any, table: str, colu
     """Raise ConfigError unless citations come from exactly one place."""
     if has_citations == bool(references):
         what = "are both given" if has_citations else "are both missing"
-        msg = f"{table} and {column} {what}: citations are either a table of their own or a column of works. Give one."
-        raise ConfigError(msg)
+        raise ConfigError(
+            f"{table} and {column} {what}: citations are either a table of their own or a column of works. Give one."
+        )
 
 
 class _Table:

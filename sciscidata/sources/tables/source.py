@@ -255,8 +255,7 @@ def _read(
             try:
                 yield rows_of(batch, n_rows)
             except (WorkIdError, SchemaMismatchError) as error:
-                msg = f"{file.path}: {error}"
-                raise type(error)(msg) from error
+                raise type(error)(f"{file.path}: {error}") from error
             n_rows += batch.height
 
 
@@ -272,8 +271,9 @@ def _find_columns(files: Sequence[TableFile], roles: Any, config: TablesConfig, 
     for file in files[1:]:
         missing = [name for name in found.values() if name not in file.columns]
         if missing and not file.is_json:
-            msg = f"{file.path} has no column {missing[0]!r}, which {files[0].path} has. Give files of one layout."
-            raise SchemaMismatchError(msg)
+            raise SchemaMismatchError(
+                f"{file.path} has no column {missing[0]!r}, which {files[0].path} has. Give files of one layout."
+            )
     return found
 
 

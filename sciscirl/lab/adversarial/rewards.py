@@ -112,8 +112,7 @@ def score_episode(
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):
-        msg = f"n_steps is {n_steps!r}, needs a whole number from 0 to {N_STEPS}."
-        raise RewardError(msg)
+        raise RewardError(f"n_steps is {n_steps!r}, needs a whole number from 0 to {N_STEPS}.")
     if not episode.final.is_valid:
         return AdversarialParts(-1.0, 0.0, 0.0, -1.0)
     hits = {column: episode.final.labels[column] == label for column, label in gold.items()}

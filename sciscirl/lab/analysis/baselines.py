@@ -164,8 +164,7 @@ def run_baseline(
     SciSciRLError if there is no training paper, or the classifier finds no words or only one class.
     """
     if not train:
-        msg = "the release has no training papers to learn from. Build one with n_train > 0."
-        raise SciSciRLError(msg)
+        raise SciSciRLError("the release has no training papers to learn from. Build one with n_train > 0.")
     table = rules.fitted(train).table
     train, test = ([replace(paper, view=rules.see(paper.view)) for paper in papers] for papers in (train, test))
     columns = list_labels(rules.target)
@@ -198,11 +197,10 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     subject = find_subject(config)
     split = config.split or subject.eval_split
     if split == "train":
-        msg = (
+        raise SciSciRLError(
             "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
             "Choose EvaluationConfig.split=test."
         )
-        raise SciSciRLError(msg)
     rules = subject.preset.rules
     n_held_out = subject.n_held_out if split == "held_out" else 0
     asked_for: dict[str, Any] = {"target": rules.target, "with_chances": rules.is_weighed}
@@ -230,8 +228,9 @@ def run_baselines(
     """
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     if part == "train":
-        msg = "the papers are those of train, which the baselines learn from. Judge by dev, held_out or test."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            "the papers are those of train, which the baselines learn from. Judge by dev, held_out or test."
+        )
     is_stated = settings.get("name") or settings.get("preset")
     rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
     n_held_out = settings.get("n_held_out", 0)
@@ -239,8 +238,9 @@ def run_baselines(
     papers = {paper.openalex_id: paper for paper in read_part(release, part, n_held_out=n_held_out, **asked_for)}
     ids = dict.fromkeys(asked["openalex_id"])
     if n_others := len(ids.keys() - papers.keys()):
-        msg = f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
-        raise ReleaseError(msg)
+        raise ReleaseError(
+            f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
+        )
     train = read_part(release, "train", n_held_out=n_held_out if part == "held_out" else 0, **asked_for)
     judged = [papers[paper] for paper in ids]
     return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
@@ -268,8 +268,9 @@ def _teach_errors() -> Generator[None]:
     try:
         yield
     except ValueError as error:  # no word that two papers have, or one class only
-        msg = f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"the training papers cannot be learnt from ({error}). Build a larger release, of two classes at least."
+        ) from error
 
 
 def _shares(papers: Sequence[Paper], column: str, labels: Labels) -> dict[str, float]:

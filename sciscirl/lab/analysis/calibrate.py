@@ -62,11 +62,10 @@ def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) ->
     table, dev = read_predictions(evaluation / PREDICTIONS_FILE), read_predictions(on / PREDICTIONS_FILE)
     shared = set(table["openalex_id"]) & set(dev["openalex_id"])
     if shared:
-        msg = (
+        raise PredictionsError(
             f"{len(shared):,} papers of {evaluation} are in {on} too: probabilities that were fitted to papers flatter "
             "the model on them. Evaluate on another split: split=dev."
         )
-        raise PredictionsError(msg)
     temperatures = fit_temperatures(dev)
     scaled = apply_temperatures(table, temperatures)
     before, after = (measure(one) | _name_nll(one) for one in (table, scaled))
@@ -81,15 +80,15 @@ def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) ->
 
 def _compare(settings: Mapping[str, Any], others: Mapping[str, Any], evaluation: Path, on: Path) -> None:
     if "calibration" in settings or "calibration" in others:
-        msg = f"{evaluation if 'calibration' in settings else on} is calibrated already. Give the evaluation itself."
-        raise PredictionsError(msg)
+        raise PredictionsError(
+            f"{evaluation if 'calibration' in settings else on} is calibrated already. Give the evaluation itself."
+        )
     for name in _SAME:
         if settings.get(name) != others.get(name):
-            msg = (
+            raise PredictionsError(
                 f"{evaluation} has {name}={settings.get(name)!r}, {on} has {others.get(name)!r}: a temperature is that "
                 "of one model, asked in one way. Evaluate both alike."
             )
-            raise PredictionsError(msg)
 
 
 def _name_nll(predictions: pl.DataFrame) -> dict[str, float]:
@@ -135,10 +134,9 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
     found: dict[str, float] = {}
     for name, (chances, gold) in _read_chances(frame.filter("is_valid")).items():
         if not len(gold):
-            msg = (
+            raise PredictionsError(
                 "no answer is valid, so there is no probability to calibrate. Evaluate a model that knows its contract."
             )
-            raise PredictionsError(msg)
 
         def loss(log_temperature: float, chances: Floats = chances, gold: Floats = gold) -> float:
             return _mean_nll(_scale(chances, math.exp(log_temperature)), gold)
@@ -161,8 +159,9 @@ def apply_temperatures(predictions: pl.DataFrame, temperatures: Mapping[str, flo
     read = _read_chances(frame.filter("is_valid"))
     if set(read) != set(temperatures):
         found = ", ".join(read)
-        msg = f"the temperatures are of {', '.join(temperatures)}, the predictions state {found}. Evaluate both alike."
-        raise PredictionsError(msg)
+        raise PredictionsError(
+            f"the temperatures are of {', '.join(temperatures)}, the predictions state {found}. Evaluate both alike."
+        )
     confidence = np.ones(int(is_valid.sum()))
     columns: dict[str, pl.Series] = {}
     for name, end, words in _list_columns(target):

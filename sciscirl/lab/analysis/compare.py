@@ -184,14 +184,13 @@ def compare_predictions(
     """
     ways: dict[str, Seeds] = {name: {0: one} if isinstance(one, pl.DataFrame) else one for name, one in models.items()}
     if config.reference is not None and config.reference not in ways:
-        msg = f"CompareConfig.reference is {config.reference!r}, needs one of {', '.join(ways)}."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"CompareConfig.reference is {config.reference!r}, needs one of {', '.join(ways)}.")
     if not models or (len({*models, *beside}) < 2 and isinstance(next(iter(models.values())), pl.DataFrame)):
-        msg = f"there is nothing to compare {', '.join(models) or 'with nothing'} with. Give two predictions or more."
-        raise PredictionsError(msg)
+        raise PredictionsError(
+            f"there is nothing to compare {', '.join(models) or 'with nothing'} with. Give two predictions or more."
+        )
     if empty := [name for name, seeds in ways.items() if not seeds]:
-        msg = f"{empty[0]} has no predictions. Leave it out, or evaluate a run of it."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"{empty[0]} has no predictions. Leave it out, or evaluate a run of it.")
     every: dict[str, Seeds] = {**ways, **{name: {0: table} for name, table in beside.items()}}
     labelled = {
         (name, seed): name if isinstance(models.get(name, table), pl.DataFrame) else f"{name}, seed {seed}"
@@ -334,32 +333,33 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     aligned: dict[str, pl.DataFrame] = {}
     for name, table in tables.items():
         if "openalex_id" not in table.columns:
-            msg = f"{name} does not say which papers it is of: no column openalex_id. Use what an evaluation wrote."
-            raise PredictionsError(msg)
+            raise PredictionsError(
+                f"{name} does not say which papers it is of: no column openalex_id. Use what an evaluation wrote."
+            )
         if n_more := len(table) - table["openalex_id"].n_unique():
-            msg = (
+            raise PredictionsError(
                 f"{name} has {n_more:,} more answers than papers, needs one to each. Evaluate with "
                 "EvaluationConfig.group_size=1."
             )
-            raise PredictionsError(msg)
         aligned[name] = table.sort("openalex_id")
     (first, reference), *others = aligned.items()
     for name, table in others:
         if find_target(table) != find_target(reference):
-            msg = f"{first} is of the task {find_target(reference)}, {name} of {find_target(table)}. Compare one task."
-            raise PredictionsError(msg)
+            raise PredictionsError(
+                f"{first} is of the task {find_target(reference)}, {name} of {find_target(table)}. Compare one task."
+            )
         mine, theirs = set(reference["openalex_id"]), set(table["openalex_id"])
         if mine != theirs:
-            msg = (
+            raise PredictionsError(
                 f"{first} and {name} are not of the same papers: {len(mine - theirs):,} are only in {first}, "
                 f"{len(theirs - mine):,} only in {name}. Evaluate both in one split of one release."
             )
-            raise PredictionsError(msg)
         golds = zip(split_by_label(reference).values(), split_by_label(table).values(), strict=True)
         if n_other := sum(int((left["gold"] != right["gold"]).sum()) for left, right in golds):
             papers = counted(n_other, "paper")
-            msg = f"{first} and {name} differ in the gold label of {papers}. Evaluate both on one release."
-            raise PredictionsError(msg)
+            raise PredictionsError(
+                f"{first} and {name} differ in the gold label of {papers}. Evaluate both on one release."
+            )
     return aligned
 
 

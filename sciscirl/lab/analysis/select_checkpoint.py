@@ -101,17 +101,17 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
     predictions is damaged, or the files are not of the same papers.
     """
     if not (folder / RUN_FILE).is_file():
-        msg = f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
-        raise RunFolderError(msg)
+        raise RunFolderError(
+            f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
+        )
     tables = _read_evaluations(folder, config.name or find_eval_split(folder))
     kept = list_weights(folder)
     eligible = [step == 0 or step in kept for step in tables]
     if not any(eligible):
-        msg = (
+        raise RunFolderError(
             f"{folder} was evaluated before steps {', '.join(map(str, tables))}, and weights were kept at "
             f"{', '.join(map(str, kept)) or 'none'}. Choose eval_every a multiple of save_every."
         )
-        raise RunFolderError(msg)
     metrics = [measure_predictions(table) for table in tables.values()]
     scores = np.array([found[config.metric] for found in metrics])
     drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
@@ -157,8 +157,9 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
     if not files:
-        msg = f"{folder} has no evaluation {name!r} (predictions/{name}_000050.parquet). Wait, or give another name."
-        raise RunFolderError(msg)
+        raise RunFolderError(
+            f"{folder} has no evaluation {name!r} (predictions/{name}_000050.parquet). Wait, or give another name."
+        )
     return {step: read_predictions(files[step]) for step in sorted(files)}
 
 

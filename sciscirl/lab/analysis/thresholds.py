@@ -53,15 +53,17 @@ def measure_at_thresholds(
     """
     answers = check_predictions(predictions).select(pl.exclude("^reward.*$"))
     if (target := find_target(answers)) != "disruption":
-        msg = f"the predictions are about {target}. Give predictions about disruption, which has a CD index."
-        raise PredictionsError(msg)
+        raise PredictionsError(
+            f"the predictions are about {target}. Give predictions about disruption, which has a CD index."
+        )
     scores = require_columns(
         papers, EXAMPLE, frame_name="papers", stage="measure_at_thresholds", columns=[_ID, "cd_index"]
     ).collect()
     known = scores[_ID]
     if _ID not in answers.columns or known.is_duplicated().any() or answers.join(scores, _ID, "anti").height:
-        msg = "papers lacks a paper of the predictions, or repeats one. Give the split that was evaluated."
-        raise PredictionsError(msg)
+        raise PredictionsError(
+            "papers lacks a paper of the predictions, or repeats one. Give the split that was evaluated."
+        )
     found: dict[str, dict[str, float]] = {}
     for name, cut in thresholds.items():
         labels = compute_disruption_labels(scores, cut).select(_ID, gold="disruption_label").collect()

@@ -39,16 +39,14 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     options, preset = run.options, run.preset
     for one in fields(options):
         if one.name in NOT_HERE and getattr(options, one.name) != one.default:
-            msg = f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"{one.name} has no effect with backend=local: {NOT_HERE[one.name]}. Leave it out.")
     check_one_process()
     check_preset(preset)
     if preset.adversarial is not None:
-        msg = (
+        raise SciSciRLError(
             f"preset {preset.name} challenges answers, which backend=local cannot do: {NOT_HERE['judge']}. Train on a "
             "server: backend=tinker."
         )
-        raise SciSciRLError(msg)
     no_other_reference = "TRL compares with the weights that the run begins with"
     refused = (
         ("num_substeps", 1, "a step of TRL is one update of the weights"),
@@ -58,21 +56,20 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     )
     for name, only, why in refused:
         if getattr(preset, name) != only:
-            msg = (
+            raise SciSciRLError(
                 f"{name} is {getattr(preset, name)}, which backend=local cannot do: {why}. Set {name}={only}, or "
                 "train on a server: backend=tinker."
             )
-            raise SciSciRLError(msg)
     if preset.loss_fn == "dro":
-        msg = "loss_fn is dro, which TRL does not have. Set loss_fn=importance_sampling, or backend=tinker."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            "loss_fn is dro, which TRL does not have. Set loss_fn=importance_sampling, or backend=tinker."
+        )
     n_answers = preset.batch_size * preset.group_size
     if n_answers % options.micro_batch_size:
-        msg = (
+        raise SciSciRLError(
             f"micro_batch_size is {options.micro_batch_size}, needs a divisor of {n_answers}: {preset.batch_size} "
             f"papers (batch_size) with {preset.group_size} answers (group_size)."
         )
-        raise SciSciRLError(msg)
 
 
 def name_losses(preset: Preset) -> dict[str, Any]:

@@ -149,8 +149,9 @@ def _check_start(run: Run[LocalTrainOptions]) -> None:
         record = find_checkpoint(source)
         damage = find_damage(source / start["path"], record.get("sha256", {}) if record else {})
         if damage is not None:
-            msg = f"load_checkpoint is {source}, whose {start['path']} is damaged: {damage}. Put the files back."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"load_checkpoint is {source}, whose {start['path']} is damaged: {damage}. Put the files back."
+            )
 
 
 def list_own_settings(run: Run[LocalTrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:

@@ -52,16 +52,16 @@ def export_task(config: ExportConfig) -> Path:
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:
-        msg = f"preset {preset.name} is adversarial, and other harnesses have no challenger. Choose another preset."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"preset {preset.name} is adversarial, and other harnesses have no challenger. Choose another preset."
+        )
     out = real_path(config.out)
     check_target(out, can_replace=False)
     rules = preset.rules
     if rules.is_weighed:
-        msg = (
+        raise SciSciRLError(
             f"preset {preset.name} weighs papers by {rules.weight}, and other harnesses do not. Choose another preset."
         )
-        raise SciSciRLError(msg)
     if config.target is not None:
         rules = replace(rules, target=choose_target(config.target, config.release))
     check_max_tokens(preset.max_tokens, rules)

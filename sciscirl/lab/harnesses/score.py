@@ -34,8 +34,9 @@ def read_rules(folder: Path) -> TaskRules:
         counts = tuple((str(label), int(n)) for label, n in facts["class_counts"])
         return replace(recall_rules(facts["rules"]), class_counts=counts)
     except (OSError, KeyError, TypeError, ValueError) as error:
-        msg = f"{folder / FACTS} cannot be read ({error}). Export the task again: sciscirl export-task."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"{folder / FACTS} cannot be read ({error}). Export the task again: sciscirl export-task."
+        ) from error
 
 
 def score(text: str, labels: Mapping[str, str], rules: TaskRules) -> Score:

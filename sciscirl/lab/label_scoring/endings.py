@@ -54,8 +54,9 @@ async def score_on_server(
         logprobs = (await read_last(tokens, n_last))[-n_last:]
         told = [logprobs[place - n_shared] for place in ending.counted if place >= n_shared]
         if len(logprobs) < n_last or None in told:
-            msg = "the server does not state the log-probabilities of a prompt. Sample instead: answers=sampled."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                "the server does not state the log-probabilities of a prompt. Sample instead: answers=sampled."
+            )
         return sum(cast("list[float]", told))
 
     first = await ask(prompts[0], endings[0])  # alone, so that the others know what the server can do

@@ -57,19 +57,22 @@ class LabelScoring:
         """Ask a completer that has a model, as ``predict_labels`` (SciSciRLError if it only samples)."""
         score: Score | None = getattr(policy, "score_endings", None)
         if score is None:
-            msg = f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"answers=logprobs takes the model, and a {type(policy).__name__} only samples. Leave it out."
+            )
         return await predict_labels(papers, rules, renderer, score, self)
 
 
 def check_scorable(preset: Preset) -> None:
     """Refuse a preset whose answers cannot be scored (SciSciRLError)."""
     if preset.adversarial is not None:
-        msg = f"preset {preset.name!r} is adversarial: its answers are challenged, not scored. Set answers=sampled."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"preset {preset.name!r} is adversarial: its answers are challenged, not scored. Set answers=sampled."
+        )
     if preset.rules.contract == "probabilities":
-        msg = "answers=logprobs scores one label, and under probabilities an answer has all. Set contract=two_keys."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            "answers=logprobs scores one label, and under probabilities an answer has all. Set contract=two_keys."
+        )
 
 
 def make_content_free() -> list[Paper]:

@@ -53,8 +53,9 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
                 _install(folder, pins, extra)
                 _name_others(folder)
     except OSError as error:
-        msg = f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
-        raise LocalServerError(msg) from error
+        raise LocalServerError(
+            f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
+        ) from error
     return find_interpreter(folder)
 
 
@@ -106,8 +107,7 @@ def _pinned_version(pins: str, package: str) -> str:
 
 def _give_up(folder: Path, command: str, reason: str) -> NoReturn:
     shutil.rmtree(folder, ignore_errors=True)
-    msg = (
+    raise LocalServerError(
         f"the server's environment cannot be set up: {command} failed: {reason} It needs the network once, and about "
         "3 GB; run again when that is mended, nothing half made is kept."
     )
-    raise LocalServerError(msg)

@@ -66,11 +66,10 @@ class LocalServerConfig:
         check_fields(self, LocalServerError)
         for name in ("config.json", "tokenizer.json"):
             if not (self.model / name).is_file():
-                msg = (
+                raise LocalServerError(
                     f"{self.model} holds no model: it has no {name}. Name a model directory as Transformers saves it, "
                     "or make a small one with get_tiny_model (sciscirl serve --tiny)."
                 )
-                raise LocalServerError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,8 +169,9 @@ def _choose_port(wanted: int) -> int:
         try:
             probe.bind((_HOST, wanted))
         except OSError as error:
-            msg = f"port {wanted} of {_HOST} cannot be used: {error.strerror}. Choose another, or 0 for a free one."
-            raise LocalServerError(msg) from error
+            raise LocalServerError(
+                f"port {wanted} of {_HOST} cannot be used: {error.strerror}. Choose another, or 0 for a free one."
+            ) from error
         return int(probe.getsockname()[1])
 
 
@@ -181,11 +181,13 @@ def _wait_until_ready(server: LocalServer, ready: Path, seconds: float) -> None:
         if server.process.poll() is not None:
             said = _last_error(server.log)
             remedy = "It runs no code of a model: serve another. " if "custom code" in said else ""
-            msg = f"the server ended while loading {server.model}: {said} {remedy}All it said: {server.log}."
-            raise LocalServerError(msg)
+            raise LocalServerError(
+                f"the server ended while loading {server.model}: {said} {remedy}All it said: {server.log}."
+            )
         if time.monotonic() > deadline:
-            msg = f"the server has not loaded {server.model} in {seconds:.0f} s. What it says: {server.log}."
-            raise LocalServerError(msg)
+            raise LocalServerError(
+                f"the server has not loaded {server.model} in {seconds:.0f} s. What it says: {server.log}."
+            )
         time.sleep(0.2)
 
 

@@ -50,8 +50,7 @@ def mend_tarfile() -> None:
         for member in self.getmembers():
             path_in = Path(member.name)
             if not (member.isreg() or member.isdir()) or ".." in path_in.parts or path_in.is_absolute():
-                msg = f"{member.name} in a checkpoint: not a file or folder below it"
-                raise tarfile.ReadError(msg)
+                raise tarfile.ReadError(f"{member.name} in a checkpoint: not a file or folder below it")
         extract(self, path)
 
     tarfile.TarFile.extractall = extractall  # pyright: ignore[reportAttributeAccessIssue]

@@ -34,19 +34,17 @@ def find_base_model(folder: Path) -> str:
             if place.is_dir():
                 return str(place)
         if base.startswith((".", "/", "~", "\\")) or base.count("/") > 1:
-            msg = (
+            raise SciSciRLError(
                 f"the adapter {folder} names the base model {base!r}, and no such folder is there. Write its full path "
                 f"into {ADAPTER_FILES[0]}, as base_model_name_or_path."
             )
-            raise SciSciRLError(msg)
         return base
     if (folder / "config.json").is_file():
         return str(folder)
-    msg = (
+    raise SciSciRLError(
         f"{folder} holds no model: neither config.json nor {ADAPTER_FILES[0]}. Give a folder as Transformers or PEFT "
         "saves it, for example the merged one of a run."
     )
-    raise SciSciRLError(msg)
 
 
 def find_broken(folder: Path) -> str | None:
@@ -67,23 +65,22 @@ def find_broken(folder: Path) -> str | None:
 def find_adapter(folder: Path) -> Path:
     """Return the adapter that a run on your own hardware has trained."""
     if not (folder / ADAPTER).is_dir():
-        msg = (
+        raise SciSciRLError(
             f"{folder} has no {ADAPTER}: a run with --backend peft or local leaves one at its end. Resume it if it "
             "is one: resume=True. The weights of other runs lie on their server."
         )
-        raise SciSciRLError(msg)
     for name in (*ADAPTER_FILES, TRAINED_ON_FILE):
         if not (folder / ADAPTER / name).is_file():
-            msg = (
+            raise SciSciRLError(
                 f"{folder / ADAPTER} has lost {name}. Put it back, or resume the run, which makes it anew: resume=True."
             )
-            raise SciSciRLError(msg)
     sums = [record.get("sha256") for record in read_checkpoints(folder)]
     known = [one[SUMS] for one in sums if isinstance(one, dict) and SUMS in one]
     held = folder / ADAPTER / SUMS
     if known and not (held.is_file() and hash_file(held) in known):
-        msg = f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{folder / ADAPTER} is of another run: no checkpoint here has its {SUMS}. Put the folder back as it was."
+        )
     return folder / ADAPTER
 
 
@@ -113,6 +110,5 @@ def read_facts(path: Path, *names: str) -> dict[str, Any]:
     except ValueError:
         facts = None
     if not isinstance(facts, dict) or not all(isinstance(cast("Any", facts).get(name), str) for name in names):
-        msg = f"{path} is damaged: it does not say {' and '.join(names)}. {REMEDY}"
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{path} is damaged: it does not say {' and '.join(names)}. {REMEDY}")
     return cast("dict[str, Any]", facts)

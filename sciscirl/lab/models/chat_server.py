@@ -54,8 +54,7 @@ async def evaluate_on_chat_server(
     check_address(url, name="chat_url", key="the key", secret=key)
     if preset.adversarial is not None or preset.eval_group_size > 1:
         what = "is adversarial" if preset.adversarial is not None else "asks for several answers to a paper"
-        msg = f"preset {preset.name!r} {what}, and chat_url=... asks once. Choose another preset."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"preset {preset.name!r} {what}, and chat_url=... asks once. Choose another preset.")
     papers, rules = read_asked(config, subject), fit_rules(preset.rules, config.release)
     sampling = {"max_tokens": preset.max_tokens, "temperature": preset.eval_temperature, "top_p": preset.eval_top_p}
     asked = {

@@ -60,11 +60,10 @@ def _limited_time() -> Generator[None]:
 
     def trace(_: FrameType, __: str, ___: object) -> Any:  # noqa: ANN401
         if time.thread_time() > end:
-            msg = (
+            raise SciSciRLError(
                 f"the chat template of this model computes for more than {_TEMPLATE_S} s over one prompt. Name a chat "
                 "format instead: renderer=role_colon, and remove the template."
             )
-            raise SciSciRLError(msg)
         return trace
 
     before = sys.gettrace()

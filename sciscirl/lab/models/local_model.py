@@ -29,8 +29,7 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
     """Make sure that packages of some extras are installed."""
     missing = [name for name in names if importlib.util.find_spec(name) is None]
     if missing:
-        msg = f"{', '.join(missing)} is not installed. Run {how_to_install(*extras.split())}."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{', '.join(missing)} is not installed. Run {how_to_install(*extras.split())}.")
 
 
 def count_threads() -> int:
@@ -95,13 +94,11 @@ def load_base_model(
             bnb_4bit_quant_storage=kind,
         )
     if device is not None and device.startswith("cuda") and not torch.cuda.is_available():
-        msg = f"PyTorch sees no CUDA device here, so not {device}: choose another"
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"PyTorch sees no CUDA device here, so not {device}: choose another")
     try:
         torch.device(device or "cpu")
     except RuntimeError as error:
-        msg = f"device is {device!r}, needs one that PyTorch knows: cpu, cuda, cuda:1"
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(f"device is {device!r}, needs one that PyTorch knows: cpu, cuda, cuda:1") from error
     if device:
         require_packages("accelerate")  # Transformers needs it to place weights
     with load_errors("model", name):
@@ -111,8 +108,7 @@ def load_base_model(
         loaded: Any = AutoModelForCausalLM.from_pretrained(name, **more, output_loading_info=True)
         model, found = loaded
         if lacking := sorted(found["missing_keys"]):
-            msg = f"its files lack {len(lacking):,} tensors, for example {lacking[0]}"
-            raise ValueError(msg)
+            raise ValueError(f"its files lack {len(lacking):,} tensors, for example {lacking[0]}")
     for module in model.modules():
         # Where a CPU has AVX512-BF16, bitsandbytes 0.50 repacks four-bit weights in the first pass without gradients.
         # A later one with gradients then has none, and DoRA reads the packed weights as if they were not.
@@ -139,8 +135,7 @@ def load_local_model(folder: Path, *, dtype: Precision | None = None, device: st
     require_packages("peft")
     # PEFT would take the folder's name for one on the hub, and ask there.
     if not any((folder / name).is_file() for name in ("adapter_model.safetensors", "adapter_model.bin")):
-        msg = f"{folder} is an adapter without weights: it has no {ADAPTER_FILES[1]}. {REMEDY}"
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{folder} is an adapter without weights: it has no {ADAPTER_FILES[1]}. {REMEDY}")
     form: dict[str, Any] = {"quantize": "none", "dtype": dtype}
     if not trained_on.is_file():
         _log.warning("%s does not say what it was trained on: its base model is taken as saved, not quantised.", folder)
@@ -170,8 +165,7 @@ def load_adapter(model: Any, folder: Path, *, is_trainable: bool = False) -> Any
             needed = set(get_peft_model_state_dict(model, save_embedding_layers=False))
             if wrong := sorted(found ^ needed):
                 what = "lacks" if wrong[0] in needed else "has the strange"
-                msg = f"{weights.name} {what} tensor {wrong[0]}, one of {len(wrong):,} that do not fit"
-                raise ValueError(msg)
+                raise ValueError(f"{weights.name} {what} tensor {wrong[0]}, one of {len(wrong):,} that do not fit")
     return model
 
 
@@ -181,8 +175,7 @@ def refuse_pickles(run: Path) -> Generator[None]:
     try:
         yield
     except pickle.UnpicklingError as error:
-        msg = (
+        raise SciSciRLError(
             f"a file of the last checkpoint in {run} was not written by this run, and is not loaded: it could run "
             "code. Remove this checkpoint, and resume from the one before: resume=True."
-        )
-        raise SciSciRLError(msg) from error
+        ) from error

@@ -29,11 +29,10 @@ def find_predictions(path: Path) -> Path:
     pattern = f"{find_eval_split(path)}_*.parquet"
     found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(pattern))
     if not found:
-        msg = (
+        raise PredictionsError(
             f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "
             "run which was evaluated."
         )
-        raise PredictionsError(msg)
     return found[-1]
 
 
@@ -48,8 +47,7 @@ def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str,
     folders = [path.parent if path.name == _ONE else path.with_suffix("") for _, path in given]
     names = [name or other for (name, _), other in zip(given, name_folders(folders), strict=True)]
     if len(set(names)) < len(names):
-        msg = f"two of {', '.join(names)} have the same name. Give names: NAME=PATH."
-        raise PredictionsError(msg)
+        raise PredictionsError(f"two of {', '.join(names)} have the same name. Give names: NAME=PATH.")
     tables = {name: read_predictions(file) for name, file in zip(names, files, strict=True)}
     return tables, {name: _find_facts(file) for name, file in zip(names, files, strict=True)}
 
@@ -76,8 +74,9 @@ def check_slices(slices: Mapping[str, str | None]) -> None:
     for name, stated in known[1:]:
         if stated != known[0][1]:
             first, digest = known[0][0], known[0][1][:12]
-            msg = f"{first} is of release {digest}, {name} of {stated[:12]}. Evaluate both on one release."
-            raise PredictionsError(msg)
+            raise PredictionsError(
+                f"{first} is of release {digest}, {name} of {stated[:12]}. Evaluate both on one release."
+            )
 
 
 def compare_files(

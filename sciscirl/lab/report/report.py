@@ -50,8 +50,7 @@ class ReportConfig:
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
         if self.out.suffix not in {".html", ".htm"}:
-            msg = f"ReportConfig.out is {str(self.out)!r}, needs a name that ends in .html."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"ReportConfig.out is {str(self.out)!r}, needs a name that ends in .html.")
 
 
 def write_report(config: ReportConfig) -> Path:

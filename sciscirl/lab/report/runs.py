@@ -180,8 +180,7 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}
     if len(given) < len(folders):
-        msg = "a run is given twice. Give each once."
-        raise RunFolderError(msg)
+        raise RunFolderError("a run is given twice. Give each once.")
     runs: list[Run] = []
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
@@ -253,8 +252,7 @@ def hash_release(release: Path) -> str:
         return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
     except OSError as error:
         read_split(release, "test", needs=())  # says what is the matter with it
-        msg = f"{release / MANIFEST} cannot be read: {error.strerror}."
-        raise ReleaseError(msg) from error
+        raise ReleaseError(f"{release / MANIFEST} cannot be read: {error.strerror}.") from error
 
 
 def find_papers(run: Run) -> str | None:
@@ -349,11 +347,9 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         if settings.own_label is not None:
             read_own_target(settings.own_label)
         elif settings.target not in TARGETS:
-            msg = f"settings.target needs to be one of {', '.join(TARGETS)}"
-            raise ValueError(msg)
+            raise ValueError(f"settings.target needs to be one of {', '.join(TARGETS)}")
     except (ValueError, TypeError) as error:  # msgspec's own errors are of these
-        msg = f"{folder / RUN_FILE} is damaged: {error}. Leave this run out."
-        raise RunFolderError(msg) from error
+        raise RunFolderError(f"{folder / RUN_FILE} is damaged: {error}. Leave this run out.") from error
     return facts
 
 

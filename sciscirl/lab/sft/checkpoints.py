@@ -65,11 +65,10 @@ def recover_checkpoint(run: Path) -> CheckpointRecord | None:
             return record
         damaged[record.name] = f"{record.state_path} is damaged: {damage}"
     if damaged:
-        msg = (
+        raise RunFolderError(
             f"no checkpoint of {run} is whole. {_tell(damaged)}. Put the files back as they were, or start anew: "
             f"delete the folder {run}, or choose another log_path."
         )
-        raise RunFolderError(msg)
     return None
 
 

@@ -47,16 +47,18 @@ def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | Non
     path = record.state_path if from_tinker else record.sampler_path
     if path is None or "://" not in path:
         kind = "state_path" if from_tinker else "sampler_path"
-        msg = f"checkpoint {record.name} has no {kind} on a server, which is what {url} gives out. Choose another step."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"checkpoint {record.name} has no {kind} on a server, which is what {url} gives out. Choose another step."
+        )
     if from_tinker:
         _export(path, folder, base_url)
     else:
         with clear_errors(base_url):
             _download_archive(url, path, folder)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
-        msg = f"what {url} gave out as {path} has no {missing[0]}. Download it again, or choose another step."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"what {url} gave out as {path} has no {missing[0]}. Download it again, or choose another step."
+        )
     return path
 
 
@@ -68,8 +70,9 @@ def _export(path: str, folder: Path, base_url: str | None) -> None:
         download(tinker_path=path, output_dir=str(folder), base_url=base_url)
     except WeightsDownloadError as error:
         reason = " ".join(str(error).split())[:300].rstrip(".")
-        msg = f"{path} could not be downloaded: {reason}. Check the key and that Tinker still keeps this checkpoint."
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f"{path} could not be downloaded: {reason}. Check the key and that Tinker still keeps this checkpoint."
+        ) from error
 
 
 def _download_archive(url: str, path: str, folder: Path) -> None:
@@ -97,21 +100,18 @@ def _download_archive(url: str, path: str, folder: Path) -> None:
                         raise tarfile.ReadError(_TOO_LARGE)
                     content = packed.extractfile(member) if member.isfile() and is_plain_name(name) else None
                     if content is None and not member.isdir():
-                        msg = f"{name!r} is no file inside a folder"
-                        raise tarfile.ReadError(msg)
+                        raise tarfile.ReadError(f"{name!r} is no file inside a folder")
                     if content is not None and name in ADAPTER_FILES:
                         with (folder / name).open("wb") as out:
                             shutil.copyfileobj(content, out)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error
-            msg = (
+            raise SciSciRLError(
                 f"{url} gives out no archive of {path} ({said}). Check TINKER_BASE_URL, that the server keeps this "
                 "checkpoint, and that it serves archives as SkyRL does."
-            )
-            raise SciSciRLError(msg) from error
+            ) from error
         except (tarfile.TarError, CorruptRecordError) as error:
-            msg = f"the archive of {path} from {url} is damaged ({error}). Download it again."
-            raise SciSciRLError(msg) from error
+            raise SciSciRLError(f"the archive of {path} from {url} is damaged ({error}). Download it again.") from error
 
 
 @contextmanager
@@ -131,8 +131,7 @@ def _open_answer(url: str, key: Mapping[str, str]) -> Generator[httpx.Response]:
                     yield answer
                     return
                 at = at.join(answer.headers["Location"])
-    msg = f"{home.host} leads to more than {_REDIRECTS} other addresses"
-    raise HubError(msg)
+    raise HubError(f"{home.host} leads to more than {_REDIRECTS} other addresses")
 
 
 def _read_limited(answer: httpx.Response, most_bytes: int) -> Generator[bytes]:
@@ -142,6 +141,5 @@ def _read_limited(answer: httpx.Response, most_bytes: int) -> Generator[bytes]:
         n_bytes += len(piece)
         if n_bytes > most_bytes:
             where = f"{answer.url.host}{answer.url.path}"
-            msg = f"{where} sends more than the {most_bytes:,} bytes that it may have. Check the address."
-            raise HubError(msg)
+            raise HubError(f"{where} sends more than the {most_bytes:,} bytes that it may have. Check the address.")
         yield piece

@@ -56,15 +56,13 @@ def merge_adapter(
     Source: https://github.com/AnswerDotAI/fsdp_qlora, on merging.
     """
     if out.exists():
-        msg = f"{out} exists already. Remove it, or merge into another folder."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{out} exists already. Remove it, or merge into another folder.")
     run = adapter if (adapter / RUN_FILE).is_file() else None
     if run is not None and not (run / ADAPTER).exists() and not is_local(read_facts(run)["settings"]):
         return _merge_from_server(run, out, dtype=dtype, device=device, step=step, base_url=base_url)
     if base_url is not None or (step is not None and run is None):
         name = "base_url" if base_url is not None else "step"
-        msg = f"{name} has no effect: the adapter of {adapter} lies on this machine. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{name} has no effect: the adapter of {adapter} lies on this machine. Leave it out.")
     if run is not None:
         weights = list_weights(run)
         if step is not None and step not in weights:
@@ -73,8 +71,9 @@ def merge_adapter(
         step = step if step is not None else max((one for one in weights if one is not None), default=None)
     base = find_base_model(adapter)
     if base == str(adapter):
-        msg = f"{adapter} is a whole model, with nothing to merge. Give the folder of an adapter, or of a run."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{adapter} is a whole model, with nothing to merge. Give the folder of an adapter, or of a run."
+        )
     merged = load_local_model(adapter, dtype=dtype, device=device).merge_and_unload(safe_merge=True)
     with atomic_folder(out) as folder:
         merged.save_pretrained(folder)
@@ -90,12 +89,10 @@ def _merge_from_server(
     run: Path, out: Path, *, dtype: Precision, device: str, step: int | None, base_url: str | None
 ) -> Path:
     if device != "cpu":
-        msg = f"device is {device!r}, but an adapter from a server is merged on the CPU. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"device is {device!r}, but an adapter from a server is merged on the CPU. Leave it out.")
     records = {find_step(run, record): record for record in read_checkpoints(run)}
     if not records:
-        msg = f"{run} has no checkpoint to merge. Wait for one, or resume the run."
-        raise RunFolderError(msg)
+        raise RunFolderError(f"{run} has no checkpoint to merge. Wait for one, or resume the run.")
     if step is not None and step not in records:
         raise _no_step(run, step, records)
     chosen = [*records][-1] if step is None else step
@@ -126,8 +123,9 @@ def _check_tensors(adapter: Path, base: Path) -> None:
         layers = {f"base_model.model.{name.removesuffix('.weight')}" for name in _list_tensors(path)}
         wrong |= {name for name in layers - whole if ".layers." in name and name.rpartition(".")[2] in kinds}
     if wrong:
-        msg = f"the adapter lacks a tensor, or one has a strange name: {min(wrong)} is one of {len(wrong):,}"
-        raise ValueError(msg)
+        raise ValueError(
+            f"the adapter lacks a tensor, or one has a strange name: {min(wrong)} is one of {len(wrong):,}"
+        )
 
 
 def _list_tensors(path: Path) -> set[str]:

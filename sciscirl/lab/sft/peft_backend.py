@@ -103,8 +103,7 @@ def check_one_process() -> None:
     n_processes, n_gpus = int(os.environ.get("WORLD_SIZE", "1")), torch.cuda.device_count()
     if n_processes > 1 or n_gpus > 1:
         seen = f"{n_processes} processes were started" if n_processes > 1 else f"{n_gpus} GPUs are visible"
-        msg = f"{seen}, but this trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"{seen}, but this trains in one process on one GPU. Choose it: CUDA_VISIBLE_DEVICES=0.")
 
 
 def settle_threads(options: PeftSftOptions | LocalTrainOptions, arguments: TrainingArguments, folder: Path) -> None:
@@ -153,8 +152,9 @@ def make_arguments(run: Run[PeftSftOptions], n_steps: int) -> TrainingArguments:
         disable_tqdm=False,
     )
     if preset.batch_size % options.micro_batch_size:
-        msg = f"batch_size is {preset.batch_size}, needs a multiple of micro_batch_size, {options.micro_batch_size}."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"batch_size is {preset.batch_size}, needs a multiple of micro_batch_size, {options.micro_batch_size}."
+        )
     arguments.gradient_accumulation_steps = preset.batch_size // options.micro_batch_size * count_answers(preset.rules)
     return arguments
 

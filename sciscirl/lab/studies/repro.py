@@ -48,14 +48,16 @@ def read_settings(path: Path = SETTINGS) -> dict[str, dict[str, Any]]:
     try:
         settings: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
-        msg = f'{path} cannot be read: {error}. Write a table for each run: [float32], then dtype = "float32".'
-        raise SciSciRLError(msg) from error
+        raise SciSciRLError(
+            f'{path} cannot be read: {error}. Write a table for each run: [float32], then dtype = "float32".'
+        ) from error
     for name, changes in settings.items():
         wrong = sorted(changes.keys() - known) if isinstance(changes, dict) else [name]
         if wrong or name == _REFERENCE or not name.replace("-", "").replace("_", "").isalnum():
             what = f"sets {wrong[0]}" if wrong else "cannot have this name"
-            msg = f"{path}: the run {name!r} {what}. Write a table of options of evaluate: {', '.join(sorted(known))}."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"{path}: the run {name!r} {what}. Write a table of options of evaluate: {', '.join(sorted(known))}."
+            )
     return settings
 
 
@@ -105,8 +107,7 @@ def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str,
     - ``logprob_difference_max``: of the log-probabilities of labels, where these were asked for (answers=logprobs).
     """
     if not answers["openalex_id"].equals(reference["openalex_id"]):
-        msg = "the two evaluations are of other papers. Evaluate both in one split of one release."
-        raise SciSciRLError(msg)
+        raise SciSciRLError("the two evaluations are of other papers. Evaluate both in one split of one release.")
     texts = [*zip(answers["text"].fill_null(""), reference["text"].fill_null(""), strict=True)]
     places = [_first_other(left, right) for left, right in texts if left != right]
     labels = [name for name in reference.columns if name.startswith("label")]

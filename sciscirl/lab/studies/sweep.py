@@ -149,21 +149,20 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
             why = "which is no option"
             if name in _NOT_VARIED:
                 why = "which has an option of its own" if name in _AXES else "which is the same for all runs"
-            msg = (
+            raise SciSciRLError(
                 f"SweepOptions.vary begins with {word!r}, {why}. Write OPTION:VALUE,VALUE: group_size:4,8."
                 f"{suggest(name, hints)}"
             )
-            raise SciSciRLError(msg)
         try:
             given: Any = tuple(value.split("+")) if hints[name].is_list else value
             found: Any = msgspec.convert(given, hints[name].whole, strict=False)
         except msgspec.ValidationError:
             near = suggest(value, hints[name].choices)
-            msg = f"SweepOptions.vary gives {name} the value {value!r}, needs {hints[name]}.{near}"
-            raise SciSciRLError(msg) from None
+            raise SciSciRLError(
+                f"SweepOptions.vary gives {name} the value {value!r}, needs {hints[name]}.{near}"
+            ) from None
         if value in axes[name]:
-            msg = f"SweepOptions.vary gives {name} the value {value!r} twice. Give each once."
-            raise SciSciRLError(msg)
+            raise SciSciRLError(f"SweepOptions.vary gives {name} the value {value!r} twice. Give each once.")
         axes[name][value] = found
     return axes
 
@@ -171,22 +170,21 @@ def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
 def _refuse_decided(options: SweepOptions) -> None:
     given = [f"SweepOptions.{name}" for name in _DECIDED if getattr(options, name) not in (None, False)]
     if given:
-        msg = (
+        raise SciSciRLError(
             f"{', '.join(given)} cannot be set: the sweep decides. Set seeds=... and out=...; a sweep that is there "
             "goes on by itself."
         )
-        raise SciSciRLError(msg)
     for name in ("seeds", "way"):
         _refuse_twice(name, getattr(options, name))
     if "sft_rl" in options.way and options.load_checkpoint is not None:
-        msg = "load_checkpoint cannot be set with way=sft_rl, which begins from its supervised run. Leave it out."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            "load_checkpoint cannot be set with way=sft_rl, which begins from its supervised run. Leave it out."
+        )
 
 
 def _refuse_twice(name: str, values: Sequence[object]) -> None:
     if len(set(values)) < len(values):
-        msg = f"SweepOptions.{name} is {', '.join(map(str, values))}, needs each once."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(f"SweepOptions.{name} is {', '.join(map(str, values))}, needs each once.")
 
 
 def _refuse_without_effect(options: SweepOptions, axes: Mapping[str, object], ways: Sequence[Way]) -> None:
@@ -197,8 +195,9 @@ def _refuse_without_effect(options: SweepOptions, axes: Mapping[str, object], wa
     ):
         if not has_effect and (lost := sorted(given & names)):
             other = f" Supervised runs read {_OF_SFT[lost[0]]}." if lost[0] in _OF_SFT else ""
-            msg = f"{lost[0]} has no effect with way={','.join(options.way)}: it is of {only}. Leave it out.{other}"
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"{lost[0]} has no effect with way={','.join(options.way)}: it is of {only}. Leave it out.{other}"
+            )
 
 
 def _name_way(chosen: Mapping[str, str], way: Way, *, only: bool) -> str:
@@ -223,11 +222,10 @@ def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) 
     elif options.rollouts_per_step is not None:
         size = resolve_preset(TrainOptions(**values)).group_size
         if options.rollouts_per_step % size or options.batch_size is not None:
-            msg = (
+            raise SciSciRLError(
                 f"rollouts_per_step is {options.rollouts_per_step} with group_size {size} and batch_size "
                 f"{options.batch_size}. Needs a multiple of every group size, and no batch_size: rollouts_per_step=128"
             )
-            raise SciSciRLError(msg)
         values["batch_size"] = options.rollouts_per_step // size
     return PlannedRun(name=name, way=way, seed=seed, folder=folder, options=kind(**values))
 
@@ -236,8 +234,9 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
     """Refuse runs that would lie in one folder, or whose answers could not be compared."""
     folders = [run.folder.as_posix().lower() for run in runs]  # some file systems ignore case
     if twice := [run.name for run, folder in zip(runs, folders, strict=True) if folders.count(folder) > 1]:
-        msg = f"{twice[0]} and {twice[1]} would lie in the same folder. Give presets names that differ in letters."
-        raise SciSciRLError(msg)
+        raise SciSciRLError(
+            f"{twice[0]} and {twice[1]} would lie in the same folder. Give presets names that differ in letters."
+        )
     for run in runs:
         if getattr(run.options, "loss_on", "answer") != "label":  # else no answer is sampled
             check_max_tokens((preset := resolve_preset(run.options)).max_tokens, preset.rules)
@@ -245,17 +244,15 @@ def _check_runs(runs: Sequence[PlannedRun]) -> None:
     first, one = next(iter(presets.items()))
     for name, other in presets.items():
         if one.rules.target != other.rules.target:
-            msg = (
+            raise SciSciRLError(
                 f"{first} is of the task {one.rules.target}, {name} of {other.rules.target}: their answers cannot be "
                 "compared. Sweep over presets of one task."
             )
-            raise SciSciRLError(msg)
         if other.eval_group_size > 1:
-            msg = (
+            raise SciSciRLError(
                 f"{name} is judged by {other.eval_group_size} answers to each paper, and a comparison needs one. Set "
                 "eval_group_size=1."
             )
-            raise SciSciRLError(msg)
 
 
 def check_papers(runs: Sequence[PlannedRun]) -> None:
@@ -267,11 +264,10 @@ def check_papers(runs: Sequence[PlannedRun]) -> None:
     kept = {run.name: size_held_out(n_papers, resolve_preset(run.options).batch_size) for run in runs}
     if len(set(kept.values())) > 1:
         said = ", ".join(f"{name} {n:,}" for name, n in kept.items())
-        msg = (
+        raise SciSciRLError(
             f"batches are so large that the runs would keep out unlike numbers of papers to be judged by: {said}. "
             f"Lower the largest batch_size to {n_papers // 10:,}, or build a release with a development split (n_dev)."
         )
-        raise SciSciRLError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,8 +312,9 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
         read = {_name_run(run): (run, read_run(run.folder, _name_run(run))) for run in runs if is_over(run.folder)}
         read = {name: pair for name, pair in read.items() if pair[1].last and pair[1].last.predictions is not None}
         if not read:
-            msg = f"no run of the sweep has ended. {next(iter(problems.items()))[1] if problems else ''}".strip()
-            raise SciSciRLError(msg)
+            raise SciSciRLError(
+                f"no run of the sweep has ended. {next(iter(problems.items()))[1] if problems else ''}".strip()
+            )
         problems |= {name: one.state for name, (_, one) in read.items() if one.is_stopped}
         return _write_results(out, options, [*read.values()], problems, n_runs=len(runs))
 

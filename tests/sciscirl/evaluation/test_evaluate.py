@@ -108,8 +108,7 @@ def test_an_invalid_answer_is_a_miss_and_is_written_down(test_papers, toy_render
 
 def test_an_error_of_the_server_is_raised_and_not_counted_as_wrong(test_papers, toy_renderer):
     def fail(_):
-        msg = "server gone"
-        raise ConnectionError(msg)
+        raise ConnectionError("server gone")
 
     with pytest.raises(ConnectionError, match="server gone"):
         judge(test_papers, toy_renderer, fail)

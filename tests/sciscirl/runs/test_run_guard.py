@@ -194,8 +194,7 @@ def asked(monkeypatch):
 
     async def ask(*_: object) -> None:
         n_asked.append(1)
-        msg = "asked"
-        raise SciSciRLError(msg)
+        raise SciSciRLError("asked")
 
     monkeypatch.setattr(evaluate, "_ask_server", ask)
     monkeypatch.setenv("TINKER_API_KEY", KEY)
@@ -225,8 +224,7 @@ def test_no_answer_is_paid_for_that_has_no_place_to_go(toy_slice, toy_model, tmp
 def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tmp_path, monkeypatch):
     def write(predictions: pl.DataFrame, path: Path) -> None:
         if path.is_relative_to(tmp_path / "out"):
-            msg = f"cannot write {path}: No space left on device."
-            raise StorageError(msg)
+            raise StorageError(f"cannot write {path}: No space left on device.")
         write_predictions(predictions, path)
 
     monkeypatch.setattr("sciscirl.evaluation.evaluate.write_predictions", write)

@@ -154,8 +154,9 @@ class Server:
     async def compute_logprobs(self, prompt, prompt_logprobs_last_n=None):
         if self.is_old and prompt_logprobs_last_n:
             self.n_refused += 1
-            msg = "prompt_logprobs_last_n=2 was requested but the server returned prompt logprobs before that suffix"
-            raise RuntimeError(msg)
+            raise RuntimeError(
+                "prompt_logprobs_last_n=2 was requested but the server returned prompt logprobs before that suffix"
+            )
         told = [None, *read_whole(self.model, prompt.to_ints())]
         n_hidden = len(told) if self.is_mute else len(told) - (prompt_logprobs_last_n or len(told))
         return [None] * n_hidden + told[n_hidden:]

@@ -202,8 +202,7 @@ def test_what_goes_wrong_reaches_everyone_who_waits(tokenizer):
         device = "cpu"
 
         def __call__(self, **_):
-            msg = "out of memory"
-            raise RuntimeError(msg)
+            raise RuntimeError("out of memory")
 
     completer = LocalCompleter(Broken(), tokenizer, max_tokens=3, batch_size=2)
 
