@@ -20,7 +20,6 @@ import pytest
 from sciscidata.cli.main import main
 from tests.conftest import REPOSITORY
 from tests.sciscirl.registries import kept_registries
-from tests.test_house_rules import public_names
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 _BLOCK = re.compile(
@@ -90,8 +89,3 @@ def test_a_command_that_does_not_run_here_says_why(page):
                 f"mark this block of {page.name} as <!-- runs --> or <!-- not run: REASON -->:\n{block.code}"
             )
         assert block.language, f"name the language of this block of {page.name}:\n{block.code}"
-
-
-def test_the_python_page_names_everything_that_the_package_exports():
-    table = (REPOSITORY / "docs" / "rl" / "python.md").read_text("utf-8").partition("## All names")[2]
-    assert set(public_names("sciscirl")) == set(re.findall(r"`(\w+)`", table.partition("\n\nEach has")[0]))
