@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
-from sciscidata.errors import SchemaMismatchError
+from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.indicators import (
     compute_cd_trajectory,
     compute_cd_variants,
@@ -184,6 +184,38 @@ def test_what_is_no_frame_is_refused_with_the_remedy(kind: str) -> None:
 def test_swapped_works_and_citations_are_named(function: str) -> None:
     with pytest.raises(SchemaMismatchError, match="works and citations are swapped: give works first"):
         OF_CORPUS[function](CITATIONS, WORKS)
+
+
+#: Measures that run when they are collected, and a column that each needs.
+MEASURES: dict[str, tuple[Callable[..., pl.LazyFrame], str]] = {
+    "compute_cd_index": (ssd.compute_cd_index, "publication_year"),
+    "compute_cd_variants": (compute_cd_variants, "publication_year"),
+    "compute_null_cd_index": (compute_null_cd_index, "publication_year"),
+    "compute_atypicality": (ssd.compute_atypicality, "source_id"),
+    "compute_novelty_confidence": (compute_novelty_confidence, "source_id"),
+    "compute_commonness": (ssd.compute_commonness, "source_id"),
+    "compute_wang_novelty": (ssd.compute_wang_novelty, "source_id"),
+}
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_nothing_runs_before_collect_and_wrong_arguments_are_named_at_once(name: str) -> None:
+    def explode() -> pl.DataFrame:
+        raise AssertionError("ran too early")
+
+    compute, needed = MEASURES[name]
+    works, citations = (pl.defer(explode, schema=frame.schema) for frame in (WORKS, CITATIONS))
+    assert compute(works, citations).collect_schema() == compute(WORKS, CITATIONS).collect().schema
+    with pytest.raises(SchemaMismatchError, match=f"WORKS lacks column '{needed}'"):
+        compute(works.drop(needed), citations)
+    with pytest.raises(SchemaMismatchError, match="'cited_id' is String, needs Int64"):
+        compute(works, citations.cast({"cited_id": pl.String}))
+    for n_threads in (-1, 0, True, 1.5, "2"):
+        with pytest.raises(ConfigError, match=r"n_threads is .* needs a whole number from 1"):
+            compute(works, citations, n_threads=n_threads)
+    for config in ("cdindex", {}, ssd.CDConfig):
+        with pytest.raises(ConfigError, match=r"needs a \w+Config"):
+            compute(works, citations, config)
 
 
 @pytest.mark.parametrize("dtype", [pl.Int16, pl.Int64, pl.UInt16, pl.UInt32, pl.UInt64, pl.Float32, pl.Float64])

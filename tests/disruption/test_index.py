@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import sciscidata as ssd
 from sciscidata.disruption import counts as cd_counts
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph, shard_range
-from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
+from sciscidata.errors import ConfigError, EmptyInputError, WorkIdError
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.schemas import CD_SCORES
 from sciscidata.storage import year_parts
@@ -45,16 +44,6 @@ def test_every_count_equals_pypi_cdindex_on_real_graphs(name, n_defined):
         assert (both[count] == both[f"{count}_expected"].cast(pl.UInt32)).all()
     assert both["cd5"].count() == both["cd_index"].count() == n_defined
     assert both["cd_index"].eq_missing(both["cd5"]).all()
-
-
-def test_by_default_a_work_without_references_has_no_index():
-    works, citations, expected = read_reference("example")
-    ours = compute_cd_index(works, citations).collect().join(expected, on="work_id")
-    without = ours.filter(pl.col("n_refs") == 0)
-    assert without["cd5"].count() > 100  # cdindex says 1.0
-    assert without["cd_index"].count() == 0
-    rest = ours.filter(pl.col("n_refs") > 0)
-    assert rest["cd_index"].eq_missing(rest["cd5"]).all()
 
 
 # A small id range and few years make repeats, self-citations, same-year and backward edges common; ids above
@@ -171,42 +160,11 @@ def test_a_window_may_reach_past_every_year_of_its_type():
     assert_equals_oracle(years, [(2, 1), (3, 2), (3, 1), (3, 4), (4, 2)], CDConfig(window_years=9_999, family=True))
 
 
-def test_no_config_means_the_default_one_and_anything_else_is_refused():
+def test_no_config_means_the_default_one():
     works, citations = frames({1: 1990, 2: 2000, 3: 2001}, [(2, 1), (3, 2)])
     graph = build_graph(works, citations)
     assert score_graph(graph, None).equals(score_graph(graph, CDConfig()))
     assert compute_cd_index(works, citations, None).collect_schema() == CD_SCORES
-    for wrong in ("cdindex", {}, CDConfig):
-        with pytest.raises(ConfigError, match=r"needs a CDConfig, for example CDConfig\(window_years=10\)"):
-            compute_cd_index(works, citations, wrong)
-        with pytest.raises(ConfigError, match="needs a CDConfig"):
-            score_graph(graph, wrong)
-
-
-@pytest.mark.parametrize("n_threads", [-1, 0, True, 1.5, "2"])
-def test_a_number_of_threads_below_one_is_refused_before_anything_runs(n_threads):
-    works, citations = frames({1: 2000, 2: 2001}, [(2, 1)])
-    with pytest.raises(ConfigError, match=r"n_threads is .* needs a whole number from 1"):
-        compute_cd_index(works, citations, n_threads=n_threads)
-    with pytest.raises(ConfigError, match="n_threads"):
-        score_graph(build_graph(works, citations), n_threads=n_threads)
-
-
-def test_nothing_runs_before_collect_and_the_schema_is_known():
-    def explode() -> pl.DataFrame:
-        raise AssertionError("ran too early")
-
-    citations = pl.defer(explode, schema={"citing_id": pl.Int64, "cited_id": pl.Int64})
-    works = pl.defer(explode, schema={"work_id": pl.Int64, "publication_year": pl.Int32})
-    assert compute_cd_index(works, citations).collect_schema() == CD_SCORES
-
-
-def test_a_missing_or_mistyped_column_is_named_before_anything_runs():
-    works, citations = frames({1: 2000}, [(1, 2)])
-    with pytest.raises(SchemaMismatchError, match="WORKS lacks column 'publication_year'"):
-        ssd.compute_cd_index(works.drop("publication_year"), citations)
-    with pytest.raises(SchemaMismatchError, match="'cited_id' is String, needs Int64"):
-        ssd.compute_cd_index(works, citations.cast({"cited_id": pl.String}))
 
 
 def test_repeated_and_missing_work_ids_and_empty_works_are_refused():
@@ -253,34 +211,8 @@ def test_a_misspelt_change_of_a_convention_lists_the_options():
 
 def test_the_published_toy_graph_of_cdindex():
     """README of PyPI cdindex, focal work 4Z, five years: CD = 1/6 and mCD = 5/6."""
-    years = {
-        0: 1992,
-        1: 1992,
-        2: 1993,
-        3: 1993,
-        4: 1995,
-        5: 1997,
-        6: 1998,
-        7: 1999,
-        8: 1999,
-        9: 1998,
-        10: 1997,
-    }
-    edges = [
-        (4, 2),
-        (4, 0),
-        (4, 1),
-        (4, 3),
-        (5, 2),
-        (6, 2),
-        (6, 4),
-        (7, 4),
-        (8, 4),
-        (9, 4),
-        (9, 1),
-        (9, 3),
-        (10, 4),
-    ]
+    years = dict(enumerate([1992, 1992, 1993, 1993, 1995, 1997, 1998, 1999, 1999, 1998, 1997]))
+    edges = [(4, 0), (4, 1), (4, 2), (4, 3), (5, 2), (6, 2), *((citer, 4) for citer in range(6, 11)), (9, 1), (9, 3)]
     config = dataclasses.replace(CDConfig.compat("cdindex"), family=True)
     row = compute_cd_index(*frames(years, edges), config).filter(work_id=4).collect().row(0, named=True)
     assert row["cd_index"] == pytest.approx(1 / 6)

@@ -16,8 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscidata.disruption.index import CDConfig, compute_cd_index
-from sciscidata.errors import ConfigError, InputNotFoundError, WorkIdError
+from sciscidata.errors import InputNotFoundError, WorkIdError
 from sciscidata.graph import build as graph_build
+from sciscidata.graph._kernels import scatter_citers, scatter_references
 from sciscidata.graph.graph import CitationGraph, build_graph, read_graph
 
 BIG = 2**33
@@ -223,11 +224,6 @@ def test_neither_threads_nor_buckets_change_an_array(dense, monkeypatch, n_threa
     assert_same(whole, build_graph(*dense, n_threads=n_threads, memory_limit_mb=1))
 
 
-def test_a_number_of_threads_below_one_is_refused():
-    with pytest.raises(ConfigError, match="n_threads is 0"):
-        build_graph(*frames({1: 2000}, []), n_threads=0)
-
-
 def test_a_graph_is_opened_from_its_folder_and_from_no_other(dense, tmp_path):
     built = build_graph(*dense, cache_dir=tmp_path)
     (folder,) = tmp_path.iterdir()
@@ -248,3 +244,20 @@ def test_nulls_among_citations_are_dropped():
     works, citations = frames({1: 2000, 2: 2001}, [(2, 1)])
     nulls = pl.LazyFrame({"citing_id": [None, 2], "cited_id": [1, None]}, schema=citations.collect_schema())
     assert_same(build_graph(works, citations), build_graph(works, pl.concat([citations, nulls])))
+
+
+def test_rows_may_lie_beyond_the_reach_of_32_bits(tmp_path):
+    """Three references at the far end of a file of 8.6 GB that takes no room on the disk."""
+    start = 2**31 + 5
+    with (tmp_path / "refs").open("wb") as file:
+        file.truncate(4 * (start + 3))
+    refs = np.memmap(tmp_path / "refs", np.int32, mode="r+")
+    refs[start:] = [0, 0, 1]
+    ref_offsets = np.array([start, start, start + 1, start + 3], np.int64)
+    citers = np.empty(3, np.int32)
+    scatter_citers(ref_offsets, refs, 0, 3, 0, np.array([0, 2, 3], np.int64), citers)
+    assert citers.tolist() == [1, 2, 2]
+    cursor = np.array([start], np.int64)
+    scatter_references(np.array([(7, 9), (6, 1), (7, 8)], np.int32), 7, cursor, refs)
+    assert refs[start:].tolist() == [9, 8, 1]
+    assert cursor.tolist() == [start + 2]

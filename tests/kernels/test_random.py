@@ -3,7 +3,6 @@
 import hashlib
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numba import njit
@@ -52,12 +51,6 @@ def test_python_numpy_and_numba_agree(key, counter, n):
     assert compiled(np.uint64(key), counter, n) == expected
 
 
-@given(words, st.integers(1, 2**32))
-def test_below_and_below_skewed_stay_in_range(bits, n):
-    assert 0 <= below(as_array(bits), n)[0] < n
-    assert 0 <= below_skewed(as_array(bits), n)[0] < n
-
-
 @given(words, st.integers(2, 12))
 def test_scatter_is_a_permutation_for_every_key(key, bits):
     values = np.arange(2**bits)
@@ -70,24 +63,3 @@ def test_scatter_keeps_distinct_values_distinct_in_a_large_domain():
     assert scattered.min() >= 0
     assert scattered.max() < 2**33
     assert abs(np.corrcoef(scattered, np.arange(200_000))[0, 1]) < 0.01
-
-
-@pytest.mark.parametrize("stream", ["a", "b", "c"])
-def test_each_bit_is_set_half_the_time_and_neighbours_are_unrelated(stream):
-    bits = draw(stream_key(7, stream), np.arange(100_000))
-    shares = [((bits >> np.uint64(i)) & np.uint64(1)).mean() for i in range(64)]
-    assert np.abs(np.array(shares) - 0.5).max() < 0.008  # 5 standard deviations
-    high = (bits >> np.uint64(32)).astype(np.float64)
-    assert abs(np.corrcoef(high[1:], high[:-1])[0, 1]) < 0.016
-
-
-def test_streams_and_sub_streams_share_no_number():
-    keys = [stream_key(seed, stream) for seed in (0, 1) for stream in ("a", "b")]
-    keys += list(draw(keys[0], np.arange(4)))
-    drawn = np.concatenate([draw(key, np.arange(10_000)) for key in keys])
-    assert len(np.unique(drawn)) == len(drawn)
-
-
-def test_below_is_even_over_its_range():
-    counts = np.bincount(below(draw(stream_key(0, "even"), np.arange(60_000)), 6))
-    assert np.abs(counts - 10_000).max() < 460  # 5 standard deviations

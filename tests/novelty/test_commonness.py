@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._kernels.random import below, draw, stream_key
-from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.graph.graph import build_graph
+from sciscidata.errors import ConfigError
 from sciscidata.novelty._per_work_kernels import commonness_of_cells
-from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness, score_commonness
+from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness
 from sciscidata.novelty.venue_pairs import group, observe
 from sciscidata.schemas import COMMONNESS
 from tests.novelty import venue_pair_oracle as oracle
@@ -158,19 +157,7 @@ def test_impossible_options_are_refused_by_name(options):
         CommonnessConfig(**options)
 
 
-def test_what_is_no_config_or_not_of_this_graph_is_refused():
-    works, citations = frames({1: (2000, 1), 2: (2001, 1)}, [(2, 1)])
-    with pytest.raises(ConfigError, match=r"needs a CommonnessConfig"):
-        compute_commonness(works, citations, {"min_pairs": 2})
-    with pytest.raises(ConfigError, match="n_threads"):
-        compute_commonness(works, citations, n_threads=0)
-    with pytest.raises(ConfigError, match=r"\(3,\), needs \(2,\)"):
-        score_commonness(build_graph(works, citations), np.zeros(3, np.int32))
-
-
-def test_frames_are_checked_before_a_row_is_read():
+def test_a_work_without_references_has_no_pair():
     works, citations = frames({1: (2000, 1)}, [])
-    with pytest.raises(SchemaMismatchError, match="source_id"):
-        compute_commonness(works.drop("source_id"), citations)
     assert compute_commonness(works, citations).collect_schema() == COMMONNESS
     assert compute_commonness(works, citations).collect().row(0) == (1, 0, None, None, None)
