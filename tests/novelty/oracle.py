@@ -12,6 +12,7 @@ from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.novelty.config import NoveltyConfig
 
 Slots = list[tuple[int, int, int]]  # (work, cited year, venue), works in graph order, then cited works in graph order
+Lists = dict[int, dict[int, list[int]]]  # citing year -> work -> venues of its references
 
 
 def slots_of(
@@ -29,6 +30,19 @@ def slots_of(
         if not venue_required or records[citing][1] is not None:
             by_year[records[citing][0]].append((citing, *records[cited]))
     return dict(by_year)
+
+
+def venue_lists(
+    records: dict[int, tuple[int | None, int | None]], edges: list[tuple[int, int]], max_references: int | None = None
+) -> Lists:
+    """Return the venues of the references of every work by citing year, without those of works with too many."""
+    lists: Lists = {}
+    for year, slots in slots_of(records, edges).items():
+        of_work: dict[int, list[int]] = defaultdict(list)
+        for work, _, venue in slots:
+            of_work[work].append(venue)
+        lists[year] = {work: held for work, held in of_work.items() if len(held) <= (max_references or math.inf)}
+    return lists
 
 
 def pairs_of_work(slots: Slots, unique: bool, same: bool) -> dict[int, list[tuple[int, int]]]:
