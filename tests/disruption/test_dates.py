@@ -23,9 +23,7 @@ from sciscidata.schemas import WORKS
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.tables.source import TablesConfig
 from sciscidata.stages import ingest, write_cd_index
-from tests import oracles
-from tests.disruption.test_index import configs, edge_lists
-from tests.disruption.test_windows import of_window
+from tests.disruption.test_index import assert_equals_oracle, configs, edge_lists
 from tests.real_graphs import scan_real
 
 BY_DAY = "publication_date"
@@ -58,19 +56,8 @@ windows = st.lists(st.sampled_from([1, 2, None, "1d", "29d", "365d", "1mo", "12m
 def test_windows_of_days_months_and_years_agree_with_plain_sets(works, edges, config, chosen):
     chosen = tuple(w for w in chosen if w is not None or config.window_from == "focal")
     config = replace(config, time=BY_DAY, windows=chosen)
-    scores = compute_cd_index(*dated_frames(works, edges), config, n_threads=1).collect()
-    plain = compute_cd_index(*dated_frames(works, edges), replace(config, family=False), n_threads=1).collect()
-    assert plain.equals(scores.select(plain.columns))
     times = {work: day_of(*given) for work, given in works.items()}
-    of_config = scores.select(name for name in scores.columns if not re.search(r"_(\d+(d|mo)?|all)$", name))
-    for window, found in [(-1, of_config), *((window, of_window(scores, window)) for window in chosen)]:
-        expected = oracles.cd_family(times, edges, config, window)
-        for row in found.rows(named=True):
-            want = expected[row.pop("work_id")]
-            if want is None:
-                assert all(value is None for name, value in row.items() if name != "n_refs")
-            else:
-                assert row == want
+    assert_equals_oracle(times, edges, config, dated_frames(works, edges))
 
 
 @given(dated_works, edge_lists, configs())

@@ -17,7 +17,7 @@ from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import cache_cd_index, compute_cd_index, score_graph, shard_range
 from sciscidata.errors import ConfigError, EmptyInputError, WorkIdError
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.schemas import CD_SCORES
+from sciscidata.schemas import CD_FAMILY, CD_SCORES
 from sciscidata.storage import year_parts
 from tests import oracles
 from tests.real_graphs import read_reference
@@ -73,21 +73,38 @@ def configs(draw) -> CDConfig:
     )
 
 
-def assert_equals_oracle(years, edges, config):
-    expected = oracles.cd_family(years, edges, config)
-    rows = compute_cd_index(*frames(years, edges), config, n_threads=1).collect().rows(named=True)
-    assert {row["work_id"] for row in rows} == set(years)
-    for row in rows:
-        want = expected[row.pop("work_id")]
-        if want is None:
-            assert all(value is None for name, value in row.items() if name != "n_refs")
-        else:
-            assert row == want
+def of_window(scores: pl.DataFrame, window: int | str | None) -> pl.DataFrame:
+    """The columns of one window, under the names that a run of its own gives them."""
+    ending = f"_{'all' if window is None else window}"
+    columns = {name.removesuffix(ending): name for name in scores.columns if name.endswith(ending)}
+    shared = {name: name for name in ("work_id", "n_refs") if name in scores.columns}
+    found = scores.select(pl.col(name).alias(alone) for alone, name in (shared | columns).items())
+    return found.select(name for name in [*CD_SCORES, *CD_FAMILY] if name in found.columns)
 
 
-@given(years_of_works, edge_lists, configs())
-def test_every_option_agrees_with_plain_sets(years, edges, config):
-    assert_equals_oracle(years, edges, config)
+def assert_equals_oracle(times, edges, config, given=None):
+    """Compare what ``config`` scores, and each of its further windows, with plain sets; ``given``: other frames."""
+    given = given or frames(times, edges)
+    scores = compute_cd_index(*given, config, n_threads=1).collect()
+    plain = compute_cd_index(*given, dataclasses.replace(config, family=False), n_threads=1).collect()
+    assert plain.equals(scores.select(plain.columns))
+    alone = scores.select(name for name in scores.columns if not re.search(r"_(\d+(d|mo)?|all)$", name))
+    for window, found in [(-1, alone), *((window, of_window(scores, window)) for window in config.windows)]:
+        expected = oracles.cd_family(times, edges, config, window)
+        assert set(found["work_id"]) == set(times)
+        for row in found.rows(named=True):
+            want = expected[row.pop("work_id")]
+            if want is None:
+                assert all(value is None for name, value in row.items() if name != "n_refs")
+            else:
+                assert row == want
+
+
+@given(years_of_works, edge_lists, configs(), st.lists(windows, unique=True, max_size=4))
+@settings(max_examples=80)
+def test_every_option_and_window_agrees_with_plain_sets(years, edges, config, further):
+    further = tuple(window for window in further if window is not None or config.window_from == "focal")
+    assert_equals_oracle(years, edges, dataclasses.replace(config, windows=further))
 
 
 @pytest.mark.parametrize("name", COMPAT)

@@ -9,7 +9,6 @@ from dataclasses import replace
 import polars as pl
 import pytest
 from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from sciscidata import indicators
 from sciscidata.config import BuildConfig
@@ -19,23 +18,12 @@ from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import build_graph
 from sciscidata.pipeline import build, export_labelled
 from sciscidata.plots import plot_cd_trajectory
-from sciscidata.schemas import CD_FAMILY, CD_SCORES
 from sciscidata.sources.synthetic.source import SyntheticConfig
-from tests import oracles
 from tests.disruption.test_index import citing_graph as citing_graph
-from tests.disruption.test_index import configs, edge_lists, frames, years_of_works
+from tests.disruption.test_index import configs, edge_lists, frames, of_window, years_of_works
 from tests.real_graphs import scan_real
 
 WINDOWS = (1, 3, 5, 10, None)
-
-
-def of_window(scores: pl.DataFrame, window: int | str | None) -> pl.DataFrame:
-    """The columns of one window, under the names that a run of its own gives them."""
-    ending = f"_{'all' if window is None else window}"
-    columns = {name.removesuffix(ending): name for name in scores.columns if name.endswith(ending)}
-    shared = {name: name for name in ("work_id", "n_refs") if name in scores.columns}
-    found = scores.select(pl.col(name).alias(alone) for alone, name in (shared | columns).items())
-    return found.select(name for name in [*CD_SCORES, *CD_FAMILY] if name in found.columns)
 
 
 def assert_equals_runs_of_one_window(graph, config: CDConfig) -> None:
@@ -46,24 +34,6 @@ def assert_equals_runs_of_one_window(graph, config: CDConfig) -> None:
     for window in config.windows:
         alone = score_graph(graph, replace(config, window_years=window, windows=()))
         assert of_window(together, window).equals(alone), window
-
-
-@given(years_of_works, edge_lists, configs(), st.lists(st.none() | st.integers(1, 9), unique=True, max_size=5))
-@settings(max_examples=60)
-def test_every_window_agrees_with_plain_sets_whatever_the_options(years, edges, config, windows):
-    windows = tuple(w for w in windows if w is not None or config.window_from == "focal")
-    config = replace(config, windows=windows)
-    scores = compute_cd_index(*frames(years, edges), config, n_threads=1).collect()
-    plain = compute_cd_index(*frames(years, edges), replace(config, family=False), n_threads=1).collect()
-    assert plain.equals(scores.select(plain.columns))
-    for window in windows:
-        expected = oracles.cd_family(years, edges, config, window)
-        for row in of_window(scores, window).rows(named=True):
-            want = expected[row.pop("work_id")]
-            if want is None:
-                assert all(value is None for name, value in row.items() if name != "n_refs")
-            else:
-                assert row == want
 
 
 @pytest.mark.parametrize("name", COMPAT)
