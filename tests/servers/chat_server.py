@@ -16,7 +16,7 @@ def answer_to(question: str) -> str:
 
 
 class ChatServer(Server):
-    """Answers the last line of the last message, which names the question, with all that stands before it."""
+    """Answers the last message."""
 
     def __init__(self) -> None:
         super().__init__(_Handler)
@@ -31,22 +31,8 @@ class _Handler(Handler):
     def do_POST(self) -> None:
         body = json.loads(self.body())
         self.server.asked.append(body)
-        content = body["messages"][-1]["content"]
-        text = content if isinstance(content, str) else "".join(part["text"] for part in content)
-        # Tools may show system message and question as one: the record and the question are its last three lines.
-        reply = {"role": "assistant", "content": answer_to("\n".join(text.strip().split("\n")[-3:]))}
-        facts = {"id": "1", "created": 0, "model": body.get("model", "model")}
-        usage = {"usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}}
-        if body.get("stream"):
-            choice = {"index": 0, "delta": reply, "finish_reason": "stop"}
-            chunks = [{"choices": [choice]}, {"choices": [], **usage}]
-            events = [json.dumps({"object": "chat.completion.chunk", **facts, **chunk}) for chunk in chunks]
-            self.send(
-                200,
-                "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]),
-                {"Content-Type": "text/event-stream"},
-            )
-        else:
-            choices = [{"index": 0, "message": reply, "finish_reason": "stop"}]
-            whole = {"object": "chat.completion", **facts, "choices": choices, **usage}
-            self.send(200, whole, {"Content-Type": "application/json"})
+        reply = {"role": "assistant", "content": answer_to(body["messages"][-1]["content"])}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        whole = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "usage": usage}
+        whole["choices"] = [{"index": 0, "message": reply, "finish_reason": "stop"}]
+        self.send(200, whole, {"Content-Type": "application/json"})

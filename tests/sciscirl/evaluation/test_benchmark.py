@@ -7,7 +7,6 @@ import json
 import shlex
 import subprocess
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
@@ -20,7 +19,7 @@ from sciscirl.metrics.predictions import read_predictions
 from tests.conftest import REPOSITORY
 from tests.docs.test_examples import blocks_of
 from tests.sciscirl.toy import LABELS, make_slice, say
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server, serving
 
 WORDS = dict(zip(("assay", "review", "survey"), LABELS, strict=True))
 #: Shows each command instead of running it, its words in quotes.
@@ -64,21 +63,15 @@ def chat_server(answer):
     """Serve ``/v1/chat/completions``: ``answer`` makes status and choice of what was asked."""
     asked = []
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, *_): ...
-
+    class Asked(Handler):
         def do_POST(self):
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            body = json.loads(self.body())
             asked.append((self.path, self.headers["Authorization"], body))
             status, choice = answer(body["messages"][1]["content"])
-            data = json.dumps({"choices": [choice]} if status == 200 else {"error": "no such model"}).encode()
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+            self.send(status, {"choices": [choice]} if status == 200 else {"error": "no such model"})
 
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        yield f"http://127.0.0.1:{server.server_port}/v1", asked
+    with serving(Server(Asked)) as server:
+        yield f"{server.url}/v1", asked
 
 
 def test_a_chat_server_is_asked_once_for_each_answer_even_if_it_fails_on_the_way(toy_slice, tmp_path, monkeypatch):
