@@ -74,9 +74,10 @@ ANY_CORPUS = corpora() | dense_corpora()
 
 
 def disguised(corpus: tuple[Records, list[tuple[int, int]]], random) -> tuple[Records, list[tuple[int, int]]]:
-    """The same corpus with other names of venues, which may be large, in another order, and with repeats."""
+    """The same corpus with other, long names of venues, in another order, and with repeats."""
     records, edges = corpus
-    names = {venue: 16 * random.randrange(-(2**58), 2**58) + venue for venue in range(-4, 5)} | {None: None}
+    high = random.sample(range(-(2**29), 2**29), 9)  # the lower halves are equal
+    names = {venue: half << 33 for venue, half in zip(range(-4, 5), high, strict=True)} | {None: None}
     renamed = [(work, (year, names[venue])) for work, (year, venue) in records.items()]
     again = edges + edges[:5]
     random.shuffle(renamed)
