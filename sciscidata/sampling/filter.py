@@ -13,10 +13,9 @@ from typing import Annotated, Final
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Share, Year, check_fields, check_value, checked_config
+from sciscidata.options.checks import Configuration, Share, Year, check_value, checked_config
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
     count_years,
@@ -37,8 +36,8 @@ _Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
 _Venue = Annotated[str, msgspec.Meta(min_length=1, title="VENUE")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EligibilityConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class EligibilityConfig(Configuration):
     """What a work needs to be drawn; a filter that is off removes nothing and counts 0.
 
     Attributes:
@@ -92,11 +91,7 @@ class EligibilityConfig:
     last_year: Year | None = None
     min_label_confidence: Share | None = None
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
             raise ConfigError(
                 f"EligibilityConfig.min_year ({self.min_year}) lies after EligibilityConfig.max_year "

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -24,7 +23,7 @@ from sciscidata.errors import (
 )
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
-from sciscidata.options.checks import check_fields, checked_config
+from sciscidata.options.checks import Configuration, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
 from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
 from sciscidata.schemas import WORKS, require_columns
@@ -57,8 +56,8 @@ _NO_NOVELTY: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SplitConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class SplitConfig(Configuration):
     """How many works each split gets, and which classes get equal counts.
 
     Attributes:
@@ -90,11 +89,7 @@ class SplitConfig:
     balance: Balance = "disruption"
     n_dev: _Size = 0
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         if self.n_train + self.n_test == 0:
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
