@@ -118,6 +118,8 @@ FILTERS: Final = (
     "unsure_label",
     "duplicate",
 )
+#: Those that read texts.
+TEXT_FILTERS: Final = ("language", "no_title", "no_abstract")
 #: Why a filter removes works, with the settings of the release.
 FILTER_NOTES: Final[Mapping[str, str]] = {
     "retracted": "retracted",
@@ -159,10 +161,6 @@ _FROM_WORKS: Final = (
     "doi",
     *_OF_NAMES,
 )
-
-#: A column of mark_removals's own, and a year before every other.
-_OTHERWISE: Final = "removed_by but for the window"
-_BEFORE_ALL: Final = -(2**40)
 
 #: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_SCORES | {"n_references": pl.UInt32()})
@@ -231,19 +229,6 @@ def mark_removals(
     The result is the input without texts, field and venue, with ``removed_by``, sorted by ``work_id``. The plan
     before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
     found and works are dated after it, the log warns.
-
-    Example:
-        >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}
-        >>> score = {"n_i": 2, "n_j": 1, "n_k": 1, "cd_index": 0.25, "n_references": 9, "is_retracted": False}
-        >>> rows = [
-        ...     {"work_id": 1, "title": "On sleep", "doi": "10.1/a"} | work | score,
-        ...     {"work_id": 2, "title": "ON SLEEP.", "doi": None} | work | score,
-        ...     {"work_id": 3, "title": None, "doi": None} | work | score,
-        ... ]
-        >>> frame = pl.DataFrame(rows, schema=CANDIDATES)
-        >>> marked = mark_removals(frame, EligibilityConfig(last_year=2024), window_years=5)
-        >>> marked.select("work_id", "removed_by").collect().rows()
-        [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
     check_value("window_years", window_years, WindowYears)
     config = checked_config(config, EligibilityConfig)
@@ -253,28 +238,21 @@ def mark_removals(
         known = pl.Schema({**CANDIDATES, "label_confidence": pl.Float64()})
         needed.append("label_confidence")
     frame = require_columns(candidates, known, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
-    # Until the last year is found, count all windows as incomplete, and note what else removes a work.
-    is_given = config.last_year is not None
-    reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
-    if not is_given:
-        reasons[_OTHERWISE] = first_reason(config, None, None)
     dropped = ("title", "abstract", *_OF_NAMES)
     kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in dropped}
     schema = kept | {"removed_by": pl.String()}
 
     def run() -> pl.DataFrame:
         marked = (
-            frame.with_columns(**reasons)
+            frame.with_columns(removed_by=first_reason(config, None, None))
             .drop(dropped[1:], strict=False)
             # Only the titles that can still be compared are worth their memory.
-            .with_columns(pl.when(pl.any_horizontal(pl.col(*reasons).is_null())).then("title"))
+            .with_columns(pl.when(pl.col("removed_by").is_null()).then("title"))
             .sort("work_id")
             .collect(engine="streaming")
         )
-        if not is_given:
-            marked = _judge_windows(marked, window_years, data_date)
-        remaining = marked.filter(pl.col("removed_by").is_null())
-        repeated = find_duplicates(remaining)
+        marked = _judge_windows(marked, config, window_years, data_date)
+        repeated = find_duplicates(marked.filter(pl.col("removed_by").is_null()))
         is_repeated = pl.col("removed_by").is_null() & pl.col("work_id").is_in(repeated.implode())
         return marked.with_columns(
             pl.when(is_repeated).then(pl.lit("duplicate")).otherwise("removed_by").alias("removed_by")
@@ -337,39 +315,35 @@ def _is_named(option: str, words: tuple[str, ...]) -> pl.Expr:
     return is_named
 
 
-def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
-    """Count the works at every filter: ``works`` read, each of FILTERS in order, and ``eligible`` at the end.
-
-    Every work counts once, so the removals and ``eligible`` add up to ``works``.
-
-    Example:
-        >>> counts = count_removals(pl.DataFrame({"removed_by": ["no_year", None, "no_year"]}))
-        >>> counts["works"], counts["no_year"], counts["duplicate"], counts["eligible"]
-        (3, 2, 0, 1)
-    """
-    frame = require_columns(marked, {"removed_by": pl.String()}, frame_name="the marked frame", stage="count_removals")
-    counts = frame.group_by("removed_by").len().collect()
-    found = dict(zip(counts["removed_by"].to_list(), counts["len"].to_list(), strict=True))
-    return {
-        "works": sum(found.values()),
-        **{name: found.get(name, 0) for name in FILTERS},
-        "eligible": found.get(None, 0),
-    }
+def _judge_windows(
+    marked: pl.DataFrame, config: EligibilityConfig, window_years: int | None, data_date: str | None
+) -> pl.DataFrame:
+    """Mark the works whose window was not over before the last year, unless an earlier filter removes them."""
+    last_year = choose_last_year(marked, config, data_date)
+    if not config.complete_window or window_years is None or last_year is None:
+        return marked
+    later = FILTERS[FILTERS.index("window_incomplete") :]
+    is_removed = _is_open(window_years, last_year) & pl.col("removed_by").fill_null(later[0]).is_in(later)
+    reason = pl.when(is_removed).then(pl.lit("window_incomplete")).otherwise("removed_by")
+    return marked.with_columns(removed_by=reason)
 
 
-def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: str | None) -> pl.DataFrame:
-    """Find the last year; give works whose window was over before it the reason that they have otherwise."""
-    counts = count_years(marked)
+def choose_last_year(
+    works: pl.LazyFrame | pl.DataFrame, config: EligibilityConfig, data_date: str | None
+) -> int | None:
+    """Return the last year that ``config`` names, else find it, and warn of works dated after it."""
+    if config.last_year is not None:
+        return config.last_year
+    counts = count_years(works)
     last_year = find_last_year(counts, data_date=data_date)
     for remark in remark_on_later_works(describe_later_works(counts, last_year), last_year):
         logger.warning("%s", remark)
-    is_over = pl.lit(value=True)
-    if window_years is not None and last_year is not None:
-        is_over = pl.col("publication_year").cast(pl.Int64) + window_years < last_year
-    is_mended = (pl.col("removed_by") == "window_incomplete") & is_over
-    return marked.with_columns(pl.when(is_mended).then(_OTHERWISE).otherwise("removed_by").alias("removed_by")).drop(
-        _OTHERWISE
-    )
+    return last_year
+
+
+def _is_open(window_years: int, last_year: int) -> pl.Expr:
+    # A year and a window each fit their 32 bits; their sum may not.
+    return pl.col("publication_year").cast(pl.Int64) + window_years >= last_year
 
 
 def first_reason(
@@ -413,10 +387,13 @@ def first_reason(
     removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
     removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
     if config.complete_window and window_years is not None and last_year is not None:
-        # A year and a window each fit their 32 bits; their sum may not.
-        removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
+        removes["window_incomplete"] = _is_open(window_years, last_year)
     if config.min_label_confidence:
         removes["unsure_label"] = (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True)
-    return pl.coalesce(
-        pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes and name not in without
+    applied = [name for name in FILTERS if name in removes and name not in without]
+    # Without a filter, a null literal; with one it would make a streaming query hold all rows.
+    return (
+        pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in applied)
+        if applied
+        else pl.lit(None, pl.String)
     )

@@ -138,27 +138,34 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
 
 
-def count_removed(removed: pl.DataFrame, label: OwnLabel | None = None) -> dict[str, dict[str, dict[str, int]]]:
-    """Count the works that each filter removed by label: which filter costs which class.
+def count_works(
+    counted: pl.DataFrame, last_year: int | None, *, label: OwnLabel | None = None, data_date: str | None = None
+) -> dict[str, Any]:
+    """State how many works each filter removed, of which classes, how many are left, and the years of the data.
 
-    Args:
-        removed: ``removed_by``, both labels, and ``len`` works; rows without ``removed_by`` are left out.
-        label: the own label, if ``removed`` has it too.
-
-    Example:
-        >>> rows = {"removed_by": ["no_year", None], "disruption_label": ["neutral", "neutral"], "len": [3, 9]}
-        >>> removed = pl.DataFrame(rows).with_columns(novelty_label=pl.lit(None, pl.String))
-        >>> count_removed(removed)["no_year"]["disruption_label"]
-        {'disruptive': 0, 'consolidating': 0, 'neutral': 3}
+    ``counted`` has the number of works (``len``) by ``removed_by`` (null: eligible), publication_year and labels.
     """
-    found = {name: removed.filter(removed_by=name) for name in FILTERS}
-    return {
-        name: {
-            column: {label: int(rows.filter(pl.col(column) == label)["len"].sum()) for label in labels}
-            for column, labels in vocabularies(label).items()
+
+    def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
+        return {
+            column: {word: int(rows.filter(pl.col(column) == word)["len"].sum()) for word in words}
+            for column, words in vocabularies(label).items()
         }
-        for name, rows in found.items()
-        if rows.height
+
+    by_filter, by_year = (
+        dict(counted.group_by(name).agg(pl.col("len").sum()).rows()) for name in ("removed_by", "publication_year")
+    )
+    years = {year: n for year, n in by_year.items() if year is not None}
+    return {
+        "filters": {
+            "works": sum(by_filter.values()),
+            **{name: by_filter.get(name, 0) for name in FILTERS},
+            "eligible": by_filter.get(None, 0),
+        },
+        "scored": count(counted),
+        "eligible": count(counted.filter(pl.col("removed_by").is_null())),
+        "removed": {name: count(counted.filter(removed_by=name)) for name in FILTERS if name in by_filter},
+        **describe_years(years, last_year, data_date=data_date),
     }
 
 
