@@ -21,6 +21,7 @@ from sciscidata.remote.object_store import ON_DISK, refuse_url
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
+from sciscidata.scoring import Measures
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source
 
@@ -110,6 +111,11 @@ class BuildConfig(Configuration):
             raise ConfigError(
                 f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
             )
+
+    @property
+    def measures(self) -> Measures:
+        """How works are scored."""
+        return Measures(cd=self.cd, novelty=self.novelty, background=self.background, cache_dir=self.cache_dir)
 
     @property
     def has_published_scores(self) -> bool:

@@ -262,16 +262,6 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
 
     A ConfigError says that a column is not there or that the expression fails; a SchemaMismatchError, that a value is
     no class; an EmptyInputError, that no work has a label.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "cited_by_count": [9, 0, None]})
-        >>> label = OwnLabel(
-        ...     name="impact_label",
-        ...     classes=("cited", "uncited"),
-        ...     sql="CASE WHEN cited_by_count > 0 THEN 'cited' WHEN cited_by_count = 0 THEN 'uncited' END",
-        ... )
-        >>> compute_own_labels(works, pl.LazyFrame({"work_id": [1]}), label).sort("work_id").rows()
-        [(1, 'cited'), (2, 'uncited')]
     """
     of_works, of_scores = works.collect_schema(), scores.collect_schema()
     missing = [name for name in label.reads if name not in of_works and name not in of_scores]

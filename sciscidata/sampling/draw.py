@@ -86,12 +86,6 @@ def draw_or_explain(
     eligible works whose text was not read. ``texts`` are the options that name the texts of the source. An
     EmptyInputError says that there is no work. A NotEnoughWorksError says how many works each filter removed. Other
     errors are as of ``draw_split``.
-
-    Example:
-        >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})
-        >>> draw_or_explain(nothing, SplitConfig(n_train=3, n_test=0), {"works": 9, "no_title": 9, "eligible": 0})
-        Traceback (most recent call last):
-        sciscidata.errors.NotEnoughWorksError: no work of 9 may be drawn. The filters removed: no_title 9. ...
     """
     if not filters["works"]:
         raise EmptyInputError(

@@ -99,28 +99,8 @@ class EligibilityConfig(Configuration):
             )
 
 
-#: The filters, in the order in which they are applied. What can be read off a record comes first, then what its
-#: citations say. The last one looks at other works.
-FILTERS: Final = (
-    "retracted",
-    "work_type",
-    "field",
-    "venue",
-    "language",
-    "no_title",
-    "no_abstract",
-    "no_year",
-    "year_range",
-    "few_references",
-    "few_citations",
-    "window_incomplete",
-    "undefined_score",
-    "unsure_label",
-    "duplicate",
-)
-#: Those that read texts.
-TEXT_FILTERS: Final = ("language", "no_title", "no_abstract")
-#: Why a filter removes works, with the settings of the release.
+#: The filters, in the order in which they are applied, and why each removes works, with the settings of the release.
+#: What can be read off a record comes first, then what its citations say. The last one looks at other works.
 FILTER_NOTES: Final[Mapping[str, str]] = {
     "retracted": "retracted",
     "work_type": "another work type",
@@ -138,6 +118,9 @@ FILTER_NOTES: Final[Mapping[str, str]] = {
     "unsure_label": "label confidence below {min_label_confidence}",
     "duplicate": "title or DOI of an older work",
 }
+FILTERS: Final = tuple(FILTER_NOTES)
+#: Those that read texts.
+TEXT_FILTERS: Final = ("language", "no_title", "no_abstract")
 #: Filters that releases of older versions knew nothing of, by their option. Off, a manifest leaves them out.
 LATER_FILTERS: Final[Mapping[str, str]] = {
     "field": "fields",
@@ -192,14 +175,6 @@ def join_candidates(
     """Join what the filters read of each work: CANDIDATES and the further columns of ``scores``, unordered, lazy.
 
     There is a row for each row of ``works``. A work without a score has null counts; without references, 0 of them.
-
-    Example:
-        >>> works = pl.LazyFrame([{"work_id": 1, "title": "On sleep"}], schema=WORKS)
-        >>> scores = pl.LazyFrame([{"work_id": 1, "cd_index": 0.5}], schema=CD_SCORES)
-        >>> citations = pl.LazyFrame({"citing_id": [1, 1], "cited_id": [8, 9]})
-        >>> candidates = join_candidates(works, scores, citations)
-        >>> candidates.select("work_id", "title", "cd_index", "n_references").collect().row(0)
-        (1, 'On sleep', 0.5, 2)
     """
     facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS)
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")

@@ -56,12 +56,6 @@ def describe_novelty(
     ``published``, z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
     manifest, and ``published`` names the score. ``concentrations`` are of venues, by year that the closed form scored;
     see score_atypicality.
-
-    Example:
-        >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
-        >>> stated = describe_novelty(NoveltyConfig(), LabelThresholds(), None, scored, works=3)
-        >>> stated["works"], stated["scored_works"], stated["scored_pairs"], stated["conventionality_cut"]
-        (3, 2, 4, 1.0)
     """
     if config is None:
         return None
@@ -81,15 +75,7 @@ def describe_novelty(
 
 
 def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -> list[str]:
-    """Warn about novelty in a release that is probably not what was meant; ``rule`` is the rule of the labels.
-
-    Example:
-        >>> scored = pl.DataFrame(schema={"n_pairs": pl.Int64, "z_p10": pl.Float64, "z_median": pl.Float64})
-        >>> stated = describe_novelty(NoveltyConfig(years=(2030, 2031)), LabelThresholds(), None, scored, works=0)
-        >>> print(*remark_on_novelty(stated, "margin"))
-        no work of the 0 read has a novelty score: a work needs two references whose venue and year are known, and
-        a year of its own; only the years 2030 to 2031 were asked for (NoveltyConfig.years, [novelty] years).
-    """
+    """Warn about novelty in a release that is probably not what was meant; ``rule`` is the rule of the labels."""
     if not atypicality:
         return []
     remarks: list[str] = []
@@ -116,16 +102,6 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     Remarks are about its last year, novelty, data, filters, and years of few venues.
 
     Where the last year was named, works dated after it need no warning.
-
-    Example:
-        >>> scored = pl.DataFrame({"n_pairs": [3], "z_p10": [0.1], "z_median": [1.0]})
-        >>> parts = NoveltyConfig(), LabelThresholds(), None, scored
-        >>> atypicality = describe_novelty(*parts, works=1, concentrations={1999: 0.3})
-        >>> counts = {"last_year": 2001, "later_works": {"works": 1, "first_year": 2050, "last_year": 2050}}
-        >>> manifest = {"counts": counts, "thresholds": {}, "atypicality": atypicality}
-        >>> [remark.split(":")[0] for remark in remark_on_release(manifest)]
-        ['1 work is dated after 2001, the last year of the data',
-        'few venues dominate the references of 1 of 1 years (1999)']
     """
     counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
     remarks: list[str] = []
@@ -170,14 +146,7 @@ def count_works(
 
 
 def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
-    """Say which filter removes almost only works of one class, against the share of that class in all works.
-
-    Example:
-        >>> all_works = {"disruptive": 30, "consolidating": 30, "neutral": 60}
-        >>> removed = {"few_citations": {"disruption_label": {"disruptive": 0, "consolidating": 1, "neutral": 40}}}
-        >>> print(*remark_on_filters({"scored": {"disruption_label": all_works}, "removed": removed}))
-        the filter few_citations removes almost only neutral works: 40 of 41 with a label (97.6%), against 50.0% of all.
-    """
+    """Say which filter removes almost only works of one class, against the share of that class in all works."""
     remarks: list[str] = []
     for name, columns in counts.get("removed", {}).items():
         for column, by_class in columns.items():

@@ -152,13 +152,6 @@ def find_quotas(counts: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     """Return how many works of each cell are drawn: the columns of ``counts`` but ``found``, and ``quota``.
 
     ``counts`` has the works ``found`` of each split, field_year where ``balance`` asks for it, and balanced labels.
-
-    Example:
-        >>> found = {"split": ["train"] * 3, "disruption_label": ["disruptive", "consolidating", "neutral"]}
-        >>> counts = pl.DataFrame(found).with_columns(field_year=pl.lit("Art 1990"), found=pl.Series([5, 4, 9]))
-        >>> config = SplitConfig(n_train=6, n_test=0, balance="disruption_within_field_year")
-        >>> find_quotas(counts, config)["quota"].to_list()
-        [2, 2, 2]
     """
     columns = balanced_columns(config, label)
     cells, within = quota_cells(columns, label), ["field_year"] if config.cell_columns else []
