@@ -136,9 +136,9 @@ class _About:
         self.noun = "works" if self.is_scored else "texts"
         self.data = data if self.is_scored else "labelled files"
         self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
-        said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
-        self.uses, self.not_for, self.limits = (tuple[str, ...](said[name]) for name in ("uses", "not_for", "limits"))
-        self.personal = str(said["personal"])
+        self.said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
+        self.uses, self.not_for, self.limits = (self.said[name] for name in ("uses", "not_for", "limits"))
+        self.personal = str(self.said["personal"])
         self.keywords, self.tags = (_KEYWORDS, _TAGS) if self.is_scored else ((self._own_name(),),) * 2
 
     def _part(self, name: str) -> dict[str, Any]:
@@ -158,13 +158,9 @@ class _About:
         """Say in two sentences what the release is."""
         counts = ", ".join(f"{rows:,} {split}" for split, rows in self.rows.items())
         own = f", and {self._own_name()} labels" if self.label is not None else ""
-        if not self.is_scored:
-            return f"Texts with {self._own_name()} labels, as their files have them. {counts} texts."
-        return (
-            f"Scientific works with labels computed from the citation record: disruption by the CD index"
-            f"{', novelty by atypical combinations of venues' if self.is_novel else ''}{own}. "
-            f"{counts} works, drawn from {self.data}."
-        )
+        novelty = ", novelty by atypical combinations of venues" if self.is_novel else ""
+        facts = {"own": own, "novelty": novelty, "counts": counts, "data": self.data, "name": self._own_name()}
+        return self.said["summary"].format(**facts)
 
     def made(self, show: Callable[[object], str] = str) -> list[str]:
         """Say how scores became labels; ``show`` writes what the manifest states in words."""
@@ -220,13 +216,8 @@ class _About:
     def drawn(self) -> str:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
-        within = "In each cell of field and five years the classes are equal, so these hardly say the label. "
-        cells = within if split.cell_columns else ""
-        return (
-            f"The SHA-256 of a work's id and the seed {split.seed} decides on its split. Balance of classes: "
-            f"{split.balance}. {cells}Where classes are balanced, their shares are not those of the source. "
-            "Rows are in the order of their split keys, so the first rows are no sample."
-        )
+        cells = _SAID["drawn"]["cells"] if split.cell_columns else ""
+        return _SAID["drawn"]["text"].format(seed=split.seed, balance=split.balance, cells=cells)
 
     def filters(self) -> list[tuple[str, int]]:
         """List what each filter removed, first what was read, last what was left."""
@@ -244,14 +235,12 @@ class _About:
 
     def biases(self) -> list[str]:
         """List known biases: those of every release, and what this one was warned about."""
-        lines = [
-            "Works without an abstract in the source are left out where the filter says so. Some large publishers "
-            "do not pass on abstracts, so their works are rare here."
-        ] * (self.kind in ("example", "openalex", "snapshot", "records", "sciscinet"))
+        said = _SAID["biases"]
+        lines = [said["abstracts"]] if self.licence_name in ("openalex", "sciscinet") else []
         if languages := self._languages():
-            lines.append(f"Languages kept: {', '.join(languages)}. Works in other languages are left out.")
+            lines.append(said["languages"].format(languages=", ".join(languages)))
         if self.kind == "synthetic":
-            lines.append("The works are invented: nothing here holds for science.")
+            lines.append(said["invented"])
         with suppress(AttributeError, KeyError, TypeError, ValueError):
             remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
             lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]

@@ -131,7 +131,8 @@ def count_works(
     by_filter, by_year = (
         dict(counted.group_by(name).agg(pl.col("len").sum()).rows()) for name in ("removed_by", "publication_year")
     )
-    years = {year: n for year, n in by_year.items() if year is not None}
+    years = {year: n for year, n in by_year.items() if year is not None and n}
+    last_year = find_last_year(years, data_date=data_date) if last_year is None else last_year
     return {
         "filters": {
             "works": sum(by_filter.values()),
@@ -141,7 +142,9 @@ def count_works(
         "scored": count(counted),
         "eligible": count(counted.filter(pl.col("removed_by").is_null())),
         "removed": {name: count(counted.filter(removed_by=name)) for name in FILTERS if name in by_filter},
-        **describe_years(years, last_year, data_date=data_date),
+        "first_year": min(years, default=None),
+        "last_year": last_year,
+        "later_works": describe_later_works(years, last_year),
     }
 
 
@@ -157,20 +160,3 @@ def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
                 numbers = f"{by_class[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
                 remarks.append(f"the filter {name} removes almost only {label} works: {numbers}.")
     return remarks
-
-
-def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_date: str | None = None) -> dict[str, Any]:
-    """State the first and the last year of the data, and which works are dated after it.
-
-    A ``last_year`` of None is found.
-
-    Example:
-        >>> describe_years({2000: 40, 2001: 60, 2050: 1}, None)
-        {'first_year': 2000, 'last_year': 2001, 'later_works': {'works': 1, 'first_year': 2050, 'last_year': 2050}}
-    """
-    last_year = find_last_year(counts, data_date=data_date) if last_year is None else last_year
-    return {
-        "first_year": min((year for year, n in counts.items() if n), default=None),
-        "last_year": last_year,
-        "later_works": describe_later_works(counts, last_year),
-    }
