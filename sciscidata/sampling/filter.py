@@ -153,11 +153,6 @@ def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
     """Count the distinct references of every citing work: ``work_id`` Int64, ``n_references`` UInt32, unordered, lazy.
 
     Self-citations do not count. References to works outside WORKS do: they were listed.
-
-    Example:
-        >>> edges = pl.LazyFrame({"citing_id": [1, 1, 1, 2], "cited_id": [7, 7, 8, 2]})
-        >>> count_references(edges).collect().rows()
-        [(1, 2)]
     """
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="count_references")
     return (
@@ -219,14 +214,15 @@ def mark_removals(
 
     def run() -> pl.DataFrame:
         marked = (
-            frame.with_columns(removed_by=first_reason(config, None, None))
+            frame.with_columns(removed_by=first_reason(config, window_years, config.last_year))
             .drop(dropped[1:], strict=False)
             # Only the titles that can still be compared are worth their memory.
             .with_columns(pl.when(pl.col("removed_by").is_null()).then("title"))
             .sort("work_id")
             .collect(engine="streaming")
         )
-        marked = _judge_windows(marked, config, window_years, data_date)
+        if config.last_year is None:  # only now are the years of all works known
+            marked = _judge_windows(marked, config, window_years, data_date)
         repeated = find_duplicates(marked.filter(pl.col("removed_by").is_null()))
         is_repeated = pl.col("removed_by").is_null() & pl.col("work_id").is_in(repeated.implode())
         return marked.with_columns(
@@ -264,11 +260,6 @@ def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[
     Args:
         works: the columns of ``names_read``.
         config: names no field and no venue: nothing is read.
-
-    Example:
-        >>> works = pl.LazyFrame({"primary_field": ["Medicine", "Art", None]})
-        >>> print(*remark_on_names(works, EligibilityConfig(fields=("Art", "Medecine"))))
-        no work has the field 'Medecine' (EligibilityConfig.fields). Did you mean Medicine?
     """
     for option, columns in _READ_BY.items():
         words: tuple[str, ...] = getattr(config, option)
@@ -328,12 +319,6 @@ def first_reason(
 
     A ``last_year`` of None leaves ``window_incomplete`` without effect; that of ``config`` is not read. Filters in
     ``without`` are left out.
-
-    Example:
-        >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}
-        >>> frame = pl.DataFrame([work], schema=CANDIDATES)
-        >>> frame.select(first_reason(EligibilityConfig(languages=()), 5, 2024))["literal"].to_list()
-        ['no_abstract']
     """
     year = pl.col("publication_year")
     language, work_type = pl.col("language"), pl.col("work_type")
