@@ -9,19 +9,19 @@ from typing import Final
 
 import platformdirs
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.label_confidence import require_sigmoid
 from sciscidata.openalex_api.config import ApiConfig
-from sciscidata.options.checks import check_fields
+from sciscidata.options.checks import Configuration
 from sciscidata.own_label import OwnLabel
 from sciscidata.remote.object_store import ON_DISK, refuse_url
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
+from sciscidata.scoring import Measures
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source
 
@@ -35,8 +35,8 @@ def default_cache_dir() -> Path:
 _SPLIT: Final = SplitConfig()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BuildConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class BuildConfig(Configuration):
     """Everything that decides what a release holds, and where it goes.
 
     ``out``, ``api``, ``cache_dir`` and ``overwrite`` do not change what is released, so the manifest leaves them out.
@@ -76,12 +76,11 @@ class BuildConfig:
     cache_dir: Path = field(default_factory=default_cache_dir)
     overwrite: bool = False
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
     def __post_init__(self) -> None:
         refuse_url(self.out, "BuildConfig.out", ON_DISK)
-        check_fields(self)
+        Configuration.__post_init__(self)
+
+    def _check(self) -> None:
         source = find_source(self.source)
         if self.split is _SPLIT:
             object.__setattr__(self, "split", source.split)
@@ -112,6 +111,11 @@ class BuildConfig:
             raise ConfigError(
                 f"BuildConfig.background is given, but {published.reason}. {remedy}, or give no background."
             )
+
+    @property
+    def measures(self) -> Measures:
+        """How works are scored."""
+        return Measures(cd=self.cd, novelty=self.novelty, background=self.background, cache_dir=self.cache_dir)
 
     @property
     def has_published_scores(self) -> bool:

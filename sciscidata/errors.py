@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Final
+from importlib import import_module
+from typing import Any, Final
 
 #: Part of messages: keeps one row of every work, the same one for any order of rows.
 ONE_ROW_EACH: Final = ".sort(pl.all()).unique('work_id', keep='first', maintain_order=True)"
@@ -127,3 +128,11 @@ class CostLimitError(ResumableError):
 
 class HubError(ResumableError):
     """A hub refused what was asked, or kept failing; the same command goes on where it stopped."""
+
+
+def import_extra(package: str, extra: str, why: str) -> Any:  # noqa: ANN401 (a module)
+    """Import a package that only an extra installs; a ConfigError says who needs it, and how to install it."""
+    try:
+        return import_module(package)
+    except ImportError as error:
+        raise ConfigError(f"{why} needs {package} ({error}). Run {how_to_install(extra)}.") from error

@@ -14,10 +14,9 @@ import numpy as np
 import polars as pl
 
 from sciscidata._support.quantiles import lower_quantile
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.options.checks import Share, check_fields, check_value, checked_config
+from sciscidata.options.checks import Configuration, Share, check_value, checked_config
 from sciscidata.schemas import ATYPICALITY, CD_SCORES, EXAMPLE, WORKS, require_columns
 
 #: The vocabularies, in label order: the order in which class quotas hand out what does not divide evenly.
@@ -44,8 +43,8 @@ _FEWEST: Final = 50  # works with a citer, for a cell to have ranks
 _ROUNDING: Final = 2.0**-50
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LabelThresholds:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class LabelThresholds(Configuration):
     """Where one label ends and the next begins.
 
     Attributes:
@@ -91,11 +90,7 @@ class LabelThresholds:
         metadata={"python_only": True},
     )
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         low, high = self.consolidating_max, self.disruptive_min
         if low > high or (low == high and self.inclusive):
             raise ConfigError(

@@ -12,10 +12,9 @@ from typing import Annotated, Any, Final, Literal, cast
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.options.checks import check_fields, show_value
+from sciscidata.options.checks import Configuration, show_value
 from sciscidata.schemas import EXAMPLE
 from sciscidata.terminal.messages import counted
 
@@ -42,8 +41,8 @@ _Class = Annotated[str, msgspec.Meta(min_length=1, title="CLASS")]
 _Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OwnLabel:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class OwnLabel(Configuration):
     """A label of your own: 2 to 20 classes, and one way to find the class of every work.
 
     An expression sees every work of the source, also those that may not be drawn. It has the columns of WORKS and their
@@ -88,11 +87,7 @@ class OwnLabel:
     question: _Text | None = None
     hidden: tuple[Literal["cited_by_count", "publication_year", "primary_field"], ...] = ("cited_by_count",)
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         classes = tuple(word.strip() for given in self.classes for word in given.split(","))  # "top,rest" of a flag
         object.__setattr__(self, "classes", classes)
         object.__setattr__(self, "meanings", dict(self.meanings))
@@ -267,16 +262,6 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
 
     A ConfigError says that a column is not there or that the expression fails; a SchemaMismatchError, that a value is
     no class; an EmptyInputError, that no work has a label.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "cited_by_count": [9, 0, None]})
-        >>> label = OwnLabel(
-        ...     name="impact_label",
-        ...     classes=("cited", "uncited"),
-        ...     sql="CASE WHEN cited_by_count > 0 THEN 'cited' WHEN cited_by_count = 0 THEN 'uncited' END",
-        ... )
-        >>> compute_own_labels(works, pl.LazyFrame({"work_id": [1]}), label).sort("work_id").rows()
-        [(1, 'cited'), (2, 'uncited')]
     """
     of_works, of_scores = works.collect_schema(), scores.collect_schema()
     missing = [name for name in label.reads if name not in of_works and name not in of_scores]

@@ -4,20 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from sciscidata.config import (
-    BuildConfig,
-    default_cache_dir,
-    refuse_unread_of_published,
-    refuse_windows,
-    source_request,
-)
+from sciscidata.config import BuildConfig, default_cache_dir, refuse_unread_of_published, refuse_windows, source_request
 from sciscidata.diagnostics.checks import Check, diagnose_graph, diagnose_works, log_warnings
 from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.label_confidence import compute_label_confidence
@@ -29,19 +24,13 @@ from sciscidata.errors import (
     NotEnoughWorksError,
     ReleaseExistsError,
 )
-from sciscidata.label_thresholds import (
-    VOCABULARIES,
-    LabelThresholds,
-    compute_labels,
-    count_labels,
-    find_conventionality_cut,
-)
+from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
 from sciscidata.novelty.background import Background, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.label_confidence import score_novelty_confidence
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, require_config, require_parquet_name
-from sciscidata.own_label import compute_own_labels, vocabularies, with_classes
+from sciscidata.own_label import vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
 from sciscidata.release.export import PartTasks, write_labelled
@@ -53,11 +42,9 @@ from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
 from sciscidata.sampling.split import balanced_columns, needed_columns
 from sciscidata.schemas import CD_SCORES, Corpus
-from sciscidata.scoring import Measures, Scored, score
-from sciscidata.sources.label_files import find_label_files, read_label_files
+from sciscidata.scoring import Scored, label_works, score
 from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
-from sciscidata.sources.record_files import state_files
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.terminal.progress import begin_step, name_steps
 
@@ -94,67 +81,39 @@ def build(config: BuildConfig) -> Release:
     refuse_unread_of_published(config, "window_years")
     check_target(config.out, overwrite=config.overwrite)
     background = describe_background(config.background, config.novelty)
-    steps = _list_steps(config)
-    with name_steps(*steps, "filter and draw", "write the release"):
+    with _open_in_steps(config, "filter and draw", "write the release") as source:
+        scored = score(source, config.measures, config.thresholds)
+        begin_step("filter and draw")
+        labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
+        config = replace(config, label=label)
+        drawn = _draw(source, scored, labelled, config)
+        facts = _describe(source, scored, drawn, config, background)
+        begin_step("write the release")
+        return write_release(
+            drawn.drawn,
+            drawn.works,
+            config.out,
+            manifest=facts,
+            overwrite=config.overwrite,
+            scores_file=config.scores_file and "undefined_score" not in source.left_out,
+            extra=lambda folder: _plot_pictures(source, scored, drawn, config, facts, folder),
+        )
+
+
+@contextmanager
+def _open_in_steps(config: BuildConfig, *later: str) -> Generator[OpenedSource]:
+    """Open the source of a run. Name its steps in the log: those until all works have scores, and ``later`` ones."""
+    if find_source(config.source).sample:
+        steps = ["sample and score works"]
+    elif config.has_published_scores:
+        steps = ["read works"]
+    else:
+        novelty = ["score novelty"] if config.novelty else []
+        steps = ["read works", "build the citation graph", "score disruption", *novelty]
+    with name_steps(*steps, *later):
         begin_step(steps[0])
         with open_source(config.source, source_request(config)) as source:
-            scored = score(source, _measures(config), config.thresholds)
-            begin_step("filter and draw")
-            labelled, config = _label(source, scored, config)
-            result = _draw(source, scored, labelled, config)
-            novelty = _describe_novelty(source, scored, result, config, background)
-            checks = _diagnose(source, scored, config, last_year=result.counts["last_year"])
-            ceiling, sure = _diagnose_labels(source, result, config)
-            checks += sure
-            log_warnings(checks)
-            begin_step("write the release")
-            return write_release(
-                result.drawn,
-                result.works,
-                config.out,
-                manifest=_describe(config, source.provenance, novelty, result, checks) | ceiling,
-                overwrite=config.overwrite,
-                scores_file=config.scores_file and "undefined_score" not in source.left_out,
-                extra=lambda folder: _plot_pictures(result, source, scored, config, novelty, folder),
-            )
-
-
-def _list_steps(config: BuildConfig) -> tuple[str, ...]:
-    """Name the steps until all works have scores."""
-    if find_source(config.source).sample:
-        return ("sample and score works",)
-    if config.has_published_scores:
-        return ("read works",)
-    novelty = ["score novelty"] if config.novelty else []
-    return ("read works", "build the citation graph", "score disruption", *novelty)
-
-
-def _measures(config: BuildConfig) -> Measures:
-    return Measures(cd=config.cd, novelty=config.novelty, background=config.background, cache_dir=config.cache_dir)
-
-
-def _diagnose(source: OpenedSource, scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
-    """Check the works, and their citations where the source has them."""
-    facts: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": _data_date(source)}
-    if scored.graph is not None:
-        works, citations, _ = source.for_graph
-        return diagnose_graph(scored.graph, works, citations, last_year=last_year, **facts)
-    return [] if source.checked is None else diagnose_works(source.checked, last_year=last_year, **facts)
-
-
-def _diagnose_labels(source: OpenedSource, result: Drawn, config: BuildConfig) -> tuple[dict[str, Any], list[Check]]:
-    """Find the ceiling of the test split, and check how sure its labels are, where disruption labels are drawn.
-
-    Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no prior.
-    The ceiling of labels by rank is not known.
-    """
-    is_chosen = source.is_sample or config.eligibility.min_label_confidence or config.thresholds.cells
-    if is_chosen or "disruption_label" not in needed_columns(config.split, config.label):
-        return {}, []
-    tested = result.drawn.filter(split="test") if config.split.n_test else result.drawn
-    counts = result.counts["eligible"]["disruption_label"]
-    ceiling, checks = diagnose_labels(result.eligible, counts, count_labels(tested), config.thresholds)
-    return {} if ceiling is None else {"ceiling": ceiling}, checks
+            yield source
 
 
 def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> Drawn:
@@ -165,10 +124,7 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         for remark in remark_on_names(vocabulary, eligibility):
             logger.warning("%s", remark)
     if eligibility.min_label_confidence:
-        counts = labelled.select(*CD_SCORES, *config.thresholds.cell_columns)
-        sure = compute_label_confidence(counts, config.thresholds)
-        if balanced_columns(config.split, config.label) == ("novelty_label",):
-            sure = _find_novelty_confidence(source, scored, config)
+        sure = _find_confidence(source, scored, labelled, config)
         labelled = put_beside(labelled, sure.select("work_id", "label_confidence").collect())
     facts = (config.cd.window_years, _data_date(source), config.label, source.left_out, source.text_options)
     rules = DrawRules(eligibility, config.split, *facts)
@@ -187,14 +143,16 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
     return result
 
 
-def _find_novelty_confidence(source: OpenedSource, scored: Scored, config: BuildConfig) -> pl.LazyFrame:
-    """Find how sure the novelty labels of all works are, from the graph."""
+def _find_confidence(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> pl.LazyFrame:
+    """Find how sure the labels of all works are: of disruption, or of novelty where that alone is balanced."""
+    if balanced_columns(config.split, config.label) != ("novelty_label",):
+        return compute_label_confidence(labelled.select(*CD_SCORES, *config.thresholds.cell_columns), config.thresholds)
     assert scored.graph is not None  # the configuration refuses scores without one
     assert config.novelty is not None
     works = source.for_graph[0]
     table = None if config.background is None else read_background(config.background).for_venues_of(works)
-    given = (scored.graph, venue_numbers(scored.graph, works), config.novelty, config.thresholds)
-    return score_novelty_confidence(*given, background=table).lazy()
+    venues = venue_numbers(scored.graph, works)
+    return score_novelty_confidence(scored.graph, venues, config.novelty, config.thresholds, background=table).lazy()
 
 
 def _data_date(source: OpenedSource) -> str | None:
@@ -202,51 +160,90 @@ def _data_date(source: OpenedSource) -> str | None:
     return dated if isinstance(dated, str) else None
 
 
-def _describe_novelty(
-    source: OpenedSource, scored: Scored, result: Drawn, config: BuildConfig, background: dict[str, Any] | None
-) -> dict[str, Any] | None:
-    """State the novelty of all works for the manifest, and warn where it is probably not what was meant."""
+def _diagnose(source: OpenedSource, scored: Scored, config: BuildConfig, last_year: int | None = None) -> list[Check]:
+    """Check the works, and their citations where the source has them."""
+    facts: dict[str, Any] = {"window_years": config.cd.window_years, "data_date": _data_date(source)}
+    if scored.graph is not None:
+        works, citations, _ = source.for_graph
+        return diagnose_graph(scored.graph, works, citations, last_year=last_year, **facts)
+    return [] if source.checked is None else diagnose_works(source.checked, last_year=last_year, **facts)
+
+
+def _describe(
+    source: OpenedSource, scored: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None
+) -> dict[str, Any]:
+    """State in JSON types what was read, decided and counted, and warn of what was probably not meant.
+
+    ``write_release`` adds what the files hold.
+    """
     novelty = describe_novelty(
         None if source.has_labels else config.novelty,
         config.thresholds,
         background,
-        result.scored,
-        works=result.counts["filters"]["works"],
+        drawn.scored,
+        works=drawn.counts["filters"]["works"],
         published=config.has_published_scores,
         concentrations=scored.concentrations,
     )
     for remark in remark_on_novelty(novelty, config.thresholds.novelty_rule):
         logger.warning("%s", remark)
-    return novelty
+    checks, ceiling = _diagnose(source, scored, config, last_year=drawn.counts["last_year"]), None
+    # Sure labels are no fair draw of citers, so a filter of confidence leaves the ceiling unknown. A sample has no
+    # prior, and the ceiling of labels by rank is not known.
+    is_chosen = source.is_sample or config.eligibility.min_label_confidence or config.thresholds.cells
+    if not is_chosen and "disruption_label" in needed_columns(config.split, config.label):
+        tested = drawn.drawn.filter(split="test") if config.split.n_test else drawn.drawn
+        counts = drawn.counts["eligible"]["disruption_label"]
+        ceiling, sure = diagnose_labels(drawn.eligible, counts, count_labels(tested), config.thresholds)
+        checks += sure
+    log_warnings(checks)
+    return {
+        "source": source.provenance,
+        "cd": config.cd.stated(),
+        **{name: asdict(getattr(config, name)) for name in ("thresholds", "eligibility", "split")},
+        **({} if config.label is None else {"label": config.label.stated()}),
+        "atypicality": novelty,
+        "counts": drawn.counts,
+        "diagnostics": [check.stated() for check in checks],
+        **({} if ceiling is None else {"ceiling": ceiling}),
+    }
 
 
-def _label(source: OpenedSource, scored: Scored, config: BuildConfig) -> tuple[pl.LazyFrame, BuildConfig]:
-    """Label all works by their scores, and by the own label, if there is one; the configuration gets its classes."""
-    labelled = _label_by_scores(source, scored.scores, config.thresholds)
-    if config.label is None:
-        return labelled, config
-    columns = [*source.works.collect_schema(), *labelled.collect_schema()]
-    where = find_label_files(config.label, source.label_files, columns)
-    if where.files:
-        own = read_label_files(config.label, where)
-        source.provenance["label_files"] = state_files(where.files)
-    else:
-        own = compute_own_labels(source.works, labelled, config.label)
-    logger.info("%s: %s works have a class", config.label.name, f"{own.height:,}")
-    config = replace(config, label=with_classes(config.label, own))
-    return labelled.join(own.lazy(), on="work_id", how="left"), config
-
-
-def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds) -> pl.LazyFrame:
-    """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
-    if source.has_labels:
-        return scores
-    if thresholds.cells and source.read_works is None:
-        scores = scores.join(source.works.select("work_id", *thresholds.cell_columns), on="work_id", how="left")
-    if source.read_works is None or thresholds.novelty_rule != "uzzi":
-        return compute_labels(scores, thresholds)
-    cut = find_conventionality_cut(scores, thresholds)
-    return compute_labels(scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared
+def _plot_pictures(
+    source: OpenedSource, scored: Scored, drawn: Drawn, config: BuildConfig, facts: dict[str, Any], folder: Path
+) -> None:
+    """Draw the pictures of a release; those of novelty only where a work has a score."""
+    thresholds, data, eligible = config.thresholds, source.provenance, drawn.counts["eligible"]
+    if (label := config.label) is not None:
+        found = count_labels(drawn.drawn, label.name, label.classes)
+        plot_label(label, eligible[label.name], found, data=data, path=folder / "label.png")
+    if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
+        published, found = source.published.select("work_id", "cd_index"), data["comparison"]
+        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
+        plot_comparison(published, scored.computed, found, plain, data=data, path=folder / "comparison.png")
+    drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
+    if "undefined_score" not in source.left_out:
+        plot_disruption(
+            drawn.eligible.select("cd_index"),
+            thresholds,
+            eligible=eligible["disruption_label"],
+            drawn=drawn_counts["disruption_label"],
+            data=data,
+            path=folder / "disruption.png",
+        )
+    if not drawn.scored.head(1).collect().is_empty():
+        plot_novelty(
+            drawn.scored,
+            drawn.eligible,
+            thresholds,
+            eligible_counts=eligible["novelty_label"],
+            drawn_counts=drawn_counts["novelty_label"],
+            n_unlabelled=drawn.drawn["novelty_label"].null_count(),
+            cut=(facts["atypicality"] or {}).get("conventionality_cut"),
+            data=data,
+            path=folder / "novelty.png",
+        )
+        plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:
@@ -296,16 +293,13 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     describe_background(config.background, config.novelty)  # refused before any work is read
-    steps = _list_steps(config)
-    with name_steps(*steps, "write labelled works"):
-        begin_step(steps[0])
-        with open_source(config.source, source_request(config)) as source:
-            scored = score(source, _measures(config), config.thresholds, engine)
-            begin_step("write labelled works")
-            has_label = pl.any_horizontal(pl.col(*vocabularies(config.label)).is_not_null())
-            labelled, config = _label(source, scored, config)
-            facts: dict[str, Any] = {"source": source.provenance, "label": config.label, "parts": parts}
-            return write_labelled(source.works, labelled.filter(has_label), config.out, **facts)
+    with _open_in_steps(config, "write labelled works") as source:
+        scored = score(source, config.measures, config.thresholds, engine)
+        begin_step("write labelled works")
+        labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
+        labelled = labelled.filter(pl.any_horizontal(pl.col(*vocabularies(label)).is_not_null()))
+        facts: dict[str, Any] = {"source": source.provenance, "label": label, "parts": parts}
+        return write_labelled(source.works, labelled, config.out, **facts)
 
 
 def _tasks_of_export(config: BuildConfig) -> Path:
@@ -391,57 +385,3 @@ def _check_replaceable(path: Path, *, overwrite: bool) -> None:
         raise ReleaseExistsError(
             f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
         ) from error
-
-
-def _plot_pictures(
-    result: Drawn,
-    source: OpenedSource,
-    scored: Scored,
-    config: BuildConfig,
-    novelty: dict[str, Any] | None,
-    folder: Path,
-) -> None:
-    """Draw the pictures of a release; those of novelty only where a work has a score."""
-    thresholds, label = config.thresholds, config.label
-    if label is not None:
-        found = result.counts["eligible"][label.name], count_labels(result.drawn, label.name, label.classes)
-        plot_label(label, *found, data=source.provenance, path=folder / "label.png")
-    if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
-        published, found = source.published.select("work_id", "cd_index"), source.provenance["comparison"]
-        place: dict[str, Any] = {"data": source.provenance, "path": folder / "comparison.png"}
-        plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
-        plot_comparison(published, scored.computed, found, plain, **place)
-    disruption, atypicality = (
-        [result.counts["eligible"][name], count_labels(result.drawn, name)] for name in VOCABULARIES
-    )
-    cd, data = result.eligible.select("cd_index"), source.provenance
-    if "undefined_score" not in source.left_out:
-        plot_disruption(
-            cd, thresholds, eligible=disruption[0], drawn=disruption[1], data=data, path=folder / "disruption.png"
-        )
-    if not result.scored.head(1).collect().is_empty():
-        counts = {"eligible_counts": atypicality[0], "drawn_counts": atypicality[1]}
-        n_unlabelled, path = result.drawn["novelty_label"].null_count(), folder / "novelty.png"
-        cut = novelty["conventionality_cut"] if novelty else None
-        options: dict[str, Any] = {**counts, "n_unlabelled": n_unlabelled, "cut": cut, "data": data, "path": path}
-        plot_novelty(result.scored, result.eligible, thresholds, **options)
-        plot_novelty_by_year(result.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
-
-
-def _describe(
-    config: BuildConfig,
-    provenance: dict[str, Any],
-    novelty: dict[str, Any] | None,
-    result: Drawn,
-    checks: Sequence[Check],
-) -> dict[str, Any]:
-    """State in JSON types what was read, decided and counted. ``write_release`` adds what the files hold."""
-    return {
-        "source": provenance,
-        "cd": config.cd.stated(),
-        **{name: asdict(getattr(config, name)) for name in ("thresholds", "eligibility", "split")},
-        **({} if config.label is None else {"label": config.label.stated()}),
-        "atypicality": novelty,
-        "counts": result.counts,
-        "diagnostics": [check.stated() for check in checks],
-    }

@@ -1,4 +1,4 @@
-"""Score the works of an opened source: from its citations, or by the scores that it brings."""
+"""Score and label the works of an opened source: from its citations, or by the scores that it brings."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ import polars as pl
 from sciscidata.disruption.index import CDConfig, cache_cd_index, score_graph
 from sciscidata.engines.engine import Engine
 from sciscidata.graph.graph import CitationGraph, build_graph
-from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.label_thresholds import LabelThresholds, compute_labels, find_conventionality_cut
 from sciscidata.novelty.atypicality import cache_atypicality, join_atypicality, rescore, score_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.own_label import OwnLabel, compute_own_labels, with_classes
 from sciscidata.schemas import CD_SCORES
+from sciscidata.sources.label_files import find_label_files, read_label_files
 from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource
+from sciscidata.sources.record_files import state_files
 from sciscidata.sources.sciscinet.published_scores import compare_scores, compare_z
 from sciscidata.storage.parquet import read_parquet
 from sciscidata.storage.paths import list_visible
@@ -95,15 +98,6 @@ def score_structure(
 
     The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and ATYPICALITY, in index order.
     ATYPICALITY is null if ``measures.novelty`` is None.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3, 3], "cited_id": [1, 2, 9]}))
-        >>> measures = Measures(cd=CDConfig(), novelty=None, background=None, cache_dir=Path())
-        >>> scores = score_structure(graph, works, measures)
-        >>> scores.select("work_id", "cd_index", "n_references", "n_citers").rows()
-        [(1, None, 0, 0), (2, 1.0, 1, 1), (3, None, 2, 0)]
     """
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
@@ -180,3 +174,33 @@ def _log_agreement(name: str, agreement: Mapping[str, Any]) -> None:
     named = ("both", "spearman", "same_sign", "same_label")
     facts = ", ".join(f"{fact} {agreement[fact]}" for fact in named if fact in agreement)
     logger.info("published against computed %s: %s", name, facts)
+
+
+def label_works(
+    source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds, own: OwnLabel | None
+) -> tuple[pl.LazyFrame, OwnLabel | None]:
+    """Label all works by their scores, and by the own label, if there is one; return it with its classes."""
+    labelled = _label_by_scores(source, scores, thresholds)
+    if own is None:
+        return labelled, None
+    columns = [*source.works.collect_schema(), *labelled.collect_schema()]
+    where = find_label_files(own, source.label_files, columns)
+    if where.files:
+        found = read_label_files(own, where)
+        source.provenance["label_files"] = state_files(where.files)
+    else:
+        found = compute_own_labels(source.works, labelled, own)
+    logger.info("%s: %s works have a class", own.name, f"{found.height:,}")
+    return labelled.join(found.lazy(), on="work_id", how="left"), with_classes(own, found)
+
+
+def _label_by_scores(source: OpenedSource, scores: pl.LazyFrame, thresholds: LabelThresholds) -> pl.LazyFrame:
+    """Label all works. If they may not fit into memory, find the cut of Uzzi's rule first."""
+    if source.has_labels:
+        return scores
+    if thresholds.cells and source.read_works is None:
+        scores = scores.join(source.works.select("work_id", *thresholds.cell_columns), on="work_id", how="left")
+    if source.read_works is None or thresholds.novelty_rule != "uzzi":
+        return compute_labels(scores, thresholds)
+    cut = find_conventionality_cut(scores, thresholds)
+    return compute_labels(scores, thresholds, cut=0.0 if cut is None else cut)  # without a z no work is compared

@@ -53,3 +53,23 @@ def sciscinet_tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("sciscinet")
     make(folder, 3_000, n_bytes=300)
     return folder
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run a command in an empty folder; return its exit status, output and errors."""
+    from sciscidata.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
+    monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
+    monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
+    monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        status = main(arguments)
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return status, captured.out, captured.err
+
+    return call

@@ -15,7 +15,7 @@ from sciscidata.novelty.background import read_background, write_null_model
 
 @pytest.mark.parametrize("kind", [*SECTIONS.values(), ssd.BuildConfig, ssd.CommonnessConfig, ssd.WangConfig])
 def test_every_configuration_has_a_table(kind):
-    assert kind.__dict__["_repr_html_"]
+    assert kind._repr_html_
 
 
 def test_a_configuration_shows_all_options_and_what_was_changed_in_bold():

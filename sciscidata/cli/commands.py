@@ -7,7 +7,8 @@ import dataclasses
 import importlib
 import sys
 import time
-from collections.abc import Callable, Collection, Mapping
+import tomllib
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
@@ -20,9 +21,6 @@ if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
     from sciscidata.engines.engine import Engine
 
-#: Stands for the sections of all sources that can be written as a corpus on disk.
-_INGESTED: Final = "ingested"
-_SOURCE_FLAGS: Final = ("--source", "--input", "--works", "--citations", "--exports", "--sciscinet", "--snapshot")
 #: What commands have in common that score a corpus.
 _SCORES: Final[dict[str, Any]] = {
     **{"takes": "CORPUS", "cache": "CORPUS/cache", "to_store": True, "has_engine": True},
@@ -34,7 +32,7 @@ _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
 class Command(NamedTuple):
-    """One command.
+    """One command, as ``commands.toml`` states it.
 
     ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls the
     package and prints the result. ``takes`` is its one positional argument. ``writes`` is what ``--out`` names ("":
@@ -43,18 +41,19 @@ class Command(NamedTuple):
 
     ``has_engine`` says whether an engine may do its work: then the fields of EngineConfig become options.
 
-    ``sections`` of the settings file (None: all of them), without the settings ``without``, and settings ``top`` of the
-    top level become options. So do ``arguments``: a function ("module:function"), and names of its arguments, which no
-    settings file has. ``--help`` shows the flags ``main``.
+    ``sections`` of the settings file (or "all"), without the settings ``without``, and settings ``top`` of the top
+    level become options. So do ``arguments`` of ``function`` ("module:function"), which no settings file has.
+    ``--help`` shows the flags ``main``. ``scores`` stands for what commands have in common that score a corpus.
     """
 
     help: str
     run: Callable[[argparse.Namespace, Any], None]
     example: str
-    sections: tuple[str, ...] | None = ()
+    sections: tuple[str, ...] = ()
     top: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
-    arguments: tuple[str, tuple[str, ...]] = ("", ())
+    function: str = ""
+    arguments: tuple[str, ...] = ()
     main: tuple[str, ...] = ()
     takes: str = ""
     writes: str = ""
@@ -157,45 +156,26 @@ def _graph(_: argparse.Namespace, config: BuildConfig) -> None:
         print_graph(graph, graph_folder(graph))
 
 
-def _cd(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.stages import write_cd_index
-
-    # The first window of --window 5 10 has its columns without a name at their ends already.
-    further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
-    _write_scores(write_cd_index, options, config, dataclasses.replace(config.cd, windows=further))
-
-
-def _null_cd(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.stages import write_null_cd_index
-
-    _write_scores(write_null_cd_index, options, config, config.cd)
-
-
-def _sweep(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.stages import write_cd_sweep
-
-    _write_scores(write_cd_sweep, options, config)
-
-
-def _novelty(options: argparse.Namespace, config: BuildConfig) -> None:
-    from sciscidata.stages import write_atypicality
-
-    _write_scores(write_atypicality, options, config, config.novelty, background=config.background)
-
-
-def _write_scores(
-    write: Callable[..., str | Path], options: argparse.Namespace, config: BuildConfig, *how: object, **more: object
-) -> None:
+def _score(options: argparse.Namespace, config: BuildConfig) -> None:
     """Score the corpus that the command names into the file of ``--out``, and print what it holds."""
     from sciscidata.cli.summary import measured, print_lines, print_result
 
+    command = COMMANDS[options.command]
     given = {
         name: tuple(value) if isinstance(value, list) else value
-        for name, value in _given(options, COMMANDS[options.command].arguments[1]).items()
+        for name, value in _given(options, command.arguments).items()
     }
+    for section in command.sections:
+        given["config"] = getattr(config, section)
+    if options.command == "cd":
+        # The first window of --window 5 10 has its columns without a name at their ends already.
+        further = tuple(window for window in config.cd.windows if window != config.cd.window_years)
+        given["config"] = dataclasses.replace(config.cd, windows=further)
+    if "background" in command.top:
+        given["background"] = config.background
     out = getattr(options, "url", config.out)  # no BuildConfig takes the URL of an object
     with measured(), _engine(options) as engine:
-        file = write(_corpus(config), out, *how, **given, **more, engine=engine, **_storage(config))
+        file = _load(command)(_corpus(config), out, **given, engine=engine, **_storage(config))
         print_result(file)
         if options.command == "sweep":
             picture = file.with_suffix(".png") if isinstance(file, Path) else "none, because it is drawn on a disk only"
@@ -225,27 +205,28 @@ def _describe(options: argparse.Namespace, _: None) -> None:
     describe_path(options.path, html=None if html is None else Path(html), **given)
 
 
-def diagnose_arguments(*, picture: Path | None = None) -> None:
-    """Declare what ``diagnose`` can be asked for.
+def diagnose_corpus(folder: Path, cache_dir: Path, *, picture: Path | None = None) -> None:
+    """Print every check of a corpus on disk.
 
     Args:
+        folder: the corpus.
+        cache_dir: for the graph.
         picture: file to draw the checks into: PNG, SVG or PDF. None: no picture.
     """
-    _ = picture
-
-
-def _diagnose(options: argparse.Namespace, config: BuildConfig) -> None:
     from sciscidata.cli.summary import print_lines
     from sciscidata.corpus.folder import scan_corpus
     from sciscidata.diagnostics.checks import diagnose
     from sciscidata.diagnostics.picture import plot_diagnostics
 
-    folder = _corpus(config)
     works, citations, _ = scan_corpus(folder)
-    checks = diagnose(works, citations, cache_dir=config.cache_dir)
+    checks = diagnose(works, citations, cache_dir=cache_dir)
     print_lines(f"{level:8} {text}" for level, text in checks.select("level", "text").rows())
-    if (picture := _given(options).get("picture")) is not None:
+    if picture is not None:
         plot_diagnostics(checks, picture, title=folder.name)
+
+
+def _diagnose(options: argparse.Namespace, config: BuildConfig) -> None:
+    diagnose_corpus(_corpus(config), config.cache_dir, **_given(options))
 
 
 def _publish(options: argparse.Namespace, _: None) -> None:
@@ -281,180 +262,34 @@ def _corpus(config: BuildConfig) -> Path:
     return Path(config.source.folder)  # pyright: ignore[reportAttributeAccessIssue]
 
 
-COMMANDS: Final[Mapping[str, Command]] = {
-    "build": Command(
-        "read works, score and label them, and write a release",
-        _build,
-        "sciscidata build --input works.jsonl.gz --n-train 300 --n-test 30 --out slices/mine",
-        sections=None,
-        top=("source", "out", "novelty", "background", "scores_file", "cache_dir", "overwrite"),
-        arguments=("sciscidata.cli.commands:build_arguments", ("dry_run", "print_config", "from_manifest")),
-        main=(
-            *(*_SOURCE_FLAGS, "--corpus", "--labelled", "--label", "--email"),
-            *("--n-train", "--n-test", "--seed", "--balance"),
-            *("--window-years", "--novelty", "--dry-run", "--out", "--overwrite"),
-        ),
-    ),
-    "background": Command(
-        "save the null model of novelty of a whole corpus, for `build --background`",
-        _background,
-        "sciscidata background --snapshot openalex --out field.parquet",
-        sections=(_INGESTED, "corpus", "novelty"),
-        top=("source", "out", "cache_dir", "overwrite"),
-        without=("texts", "recompute", "score", "min_pairs", "unique_pairs", "undefined_pairs"),
-        main=(
-            *(*_SOURCE_FLAGS, "--corpus", "--null", "--n-shuffles"),
-            *("--novelty-seed", "--engine", "--out", "--overwrite"),
-        ),
-        writes="Parquet file to write",
-        has_engine=True,
-    ),
-    "ingest": Command(
-        "read a whole source once into a corpus on disk",
-        _ingest,
-        "sciscidata ingest --snapshot openalex --out corpora/openalex",
-        sections=(_INGESTED,),
-        top=("source", "out", "cache_dir", "overwrite"),
-        without=("recompute",),
-        arguments=("sciscidata.stages:ingest", ("texts",)),
-        main=(
-            *(*_SOURCE_FLAGS[:4], "--tables-preset", "--id", "--year", "--citing", "--cited", *_SOURCE_FLAGS[4:]),
-            *("--n-works", "--texts", "--corrupt", "--n-workers", "--engine", "--out", "--overwrite"),
-        ),
-        writes="folder of the corpus to write",
-        goes_on=True,
-        has_engine=True,
-    ),
-    "graph": Command(
-        "build the citation graph of a corpus",
-        _graph,
-        "sciscidata graph corpora/openalex",
-        top=("cache_dir",),
-        main=("--cache-dir",),
-        takes="CORPUS",
-        cache="CORPUS/cache",
-        goes_on=True,
-    ),
-    "cd": Command(
-        "score every work of a corpus by its CD index",
-        _cd,
-        "sciscidata cd corpora/openalex --window-years 5 --out cd.parquet",
-        sections=("cd",),
-        top=("out", "cache_dir", "overwrite"),
-        arguments=("sciscidata.stages:write_cd_index", ("shard",)),
-        main=(
-            *("--out", "--window-years", "--window", "--time", "--compat", "--same-year", "--family"),
-            *("--shard", "--engine", "--overwrite"),
-        ),
-        **_SCORES,
-        goes_on=True,
-    ),
-    "null-cd": Command(
-        "compare the CD index of every work of a corpus with that of rewired citations",
-        _null_cd,
-        "sciscidata null-cd corpora/openalex --n-draws 100 --out null.parquet",
-        sections=("cd",),
-        top=("out", "cache_dir", "overwrite"),
-        without=("family", "di_l"),
-        arguments=("sciscidata.stages:write_null_cd_index", ("null", "n_draws", "seed")),
-        main=("--out", "--null", "--n-draws", "--seed", "--window-years", "--compat", "--engine", "--overwrite"),
-        **_SCORES,
-    ),
-    "sweep": Command(
-        "score every work of a corpus by its CD index in many windows and conventions, and draw it",
-        _sweep,
-        "sciscidata sweep corpora/openalex --window 3 5 10 all --convention default crossdi --out sweep.parquet",
-        top=("out", "cache_dir", "overwrite"),
-        arguments=("sciscidata.stages:write_cd_sweep", ("windows", "conventions", "n_draws", "seed")),
-        main=("--out", "--window", "--convention", "--n-draws", "--seed", "--engine", "--overwrite"),
-        **_SCORES,
-        goes_on=True,
-    ),
-    "novelty": Command(
-        "score every work of a corpus by its venue pairs",
-        _novelty,
-        "sciscidata novelty corpora/openalex --out novelty.parquet",
-        sections=("novelty",),
-        top=("out", "background", "cache_dir", "overwrite"),
-        main=(
-            *("--out", "--null", "--n-shuffles", "--novelty-seed", "--novelty-compat", "--score"),
-            *("--years", "--background", "--engine", "--overwrite"),
-        ),
-        **_SCORES,
-        goes_on=True,
-    ),
-    "tasks": Command(
-        "list the tasks of a stage that `--engine list` has left, or do one of them",
-        _tasks,
-        "sciscidata tasks corpora/openalex/cache/cd-1f6d.tasks --run 17",
-        arguments=("sciscidata.engines.engine:do_listed", ("run",)),
-        main=("--run",),
-        takes="PATH",
-    ),
-    "export": Command(
-        "label every work of a source, instead of drawing some of them",
-        _export,
-        "sciscidata export --corpus corpora/openalex --out labelled",
-        sections=(_INGESTED, "corpus", "cd", "novelty", "thresholds", "label"),
-        top=("source", "out", "novelty", "background", "cache_dir"),
-        main=(
-            *(*_SOURCE_FLAGS, "--corpus", "--window-years", "--preset", "--novelty", "--background"),
-            *("--engine", "--out"),
-        ),
-        writes="folder to write",
-        has_engine=True,
-    ),
-    "verify": Command(
-        "check that a release, corpus, graph, export, file of scores or background is whole",
-        _verify,
-        "sciscidata verify slices/mine",
-        takes="PATH",
-    ),
-    "describe": Command(
-        "print what a release, corpus, graph, file of scores or background holds",
-        _describe,
-        "sciscidata describe slices/mine --html mine.html",
-        arguments=("sciscidata.cli.page:describe_path", ("html", "overwrite")),
-        main=("--html", "--overwrite"),
-        takes="PATH",
-    ),
-    "diagnose": Command(
-        "count what makes the scores of a corpus wrong: swapped citations, lost references, merged works",
-        _diagnose,
-        "sciscidata diagnose corpora/openalex --picture checks.png",
-        top=("cache_dir",),
-        arguments=("sciscidata.cli.commands:diagnose_arguments", ("picture",)),
-        main=("--picture", "--cache-dir"),
-        takes="CORPUS",
-        cache="CORPUS/cache",
-    ),
-    "publish": Command(
-        "send a release to the Hugging Face Hub, Zenodo or a folder",
-        _publish,
-        "sciscidata publish slices/mine --to hf:ada/slices --dry-run",
-        arguments=(
-            "sciscidata.hubs.publish:publish",
-            ("to", "creators", "licence", "private", "sandbox", "final", "dry_run"),
-        ),
-        main=("--to", "--creator", "--licence", "--private", "--sandbox", "--final", "--dry-run"),
-        takes="PATH",
-        goes_on=True,
-    ),
-    "fetch": Command(
-        "fetch a release from the Hugging Face Hub and verify it",
-        _fetch,
-        "sciscidata fetch hf:ada/slices@v1 --out slices/ada",
-        arguments=("sciscidata.hubs.fetch:fetch", ("out",)),
-        main=("--out",),
-        takes="ADDRESS",
-        goes_on=True,
-    ),
-    "completion": Command(
-        "print a script that completes commands and flags in a shell",
-        _complete,
-        'eval "$(sciscidata completion bash)"',
-    ),
+_RUN: Final[Mapping[str, Callable[[argparse.Namespace, Any], None]]] = {
+    "build": _build,
+    "background": _background,
+    "ingest": _ingest,
+    "graph": _graph,
+    **dict.fromkeys(("cd", "null-cd", "sweep", "novelty"), _score),
+    "tasks": _tasks,
+    "export": _export,
+    "verify": _verify,
+    "describe": _describe,
+    "diagnose": _diagnose,
+    "publish": _publish,
+    "fetch": _fetch,
+    "completion": _complete,
 }
+
+
+def _read_commands() -> Generator[tuple[str, Command]]:
+    """Read ``commands.toml``."""
+    table: Any = tomllib.loads(Path(__file__).with_name("commands.toml").read_text("utf-8"))
+    for name, stated in table.items():
+        shared = _SCORES if stated.pop("scores", False) else {}
+        lists = {key: tuple(words) for key, words in stated.items() if isinstance(words, list)}
+        main = tuple(stated.pop("main", "").split())
+        yield name, Command(run=_RUN[name], **stated | lists | shared, main=main)
+
+
+COMMANDS: Final[Mapping[str, Command]] = dict(_read_commands())
 
 
 def list_options(name: str) -> list[Option]:
@@ -463,25 +298,29 @@ def list_options(name: str) -> list[Option]:
     from sciscidata.options.checks import Hint
 
     command, options = COMMANDS[name], list[Option]()
-    sections = {*(SECTIONS if command.sections is None else command.sections)}
-    if _INGESTED in sections:
-        sections |= INGESTED
+    of_groups: dict[str, Collection[str]] = {"all": SECTIONS, "ingested": INGESTED}
+    sections = {section for name in command.sections for section in of_groups.get(name, (name,))}
     for option in list_settings() if command.top else ():
         if option.section == "" and option.name in command.top:
-            if option.name == "source" and command.sections is not None:
+            if option.name == "source" and "all" not in command.sections:
                 hint = Hint(Literal[*(kind for kind in SOURCES if kind in sections)])
                 option = dataclasses.replace(option, hint=hint, default=None)
             options.append(_for_command(option, command))
         elif option.section in sections:
             options += [option] if option.name not in command.without else []
-    module, _, function = command.arguments[0].partition(":")
-    if module:
-        options += list_arguments(getattr(importlib.import_module(module), function), command.arguments[1])
+    if command.function:
+        options += list_arguments(_load(command), command.arguments)
     if command.has_engine:
         from sciscidata.engines.config import EngineConfig
 
         options += list_arguments(EngineConfig, [field.name for field in dataclasses.fields(EngineConfig)])
     return options
+
+
+def _load(command: Command) -> Callable[..., Any]:
+    """Import the function that a command calls; its arguments are options of the command."""
+    module, _, function = command.function.partition(":")
+    return getattr(importlib.import_module(module), function)
 
 
 def _for_command(option: Option, command: Command) -> Option:
@@ -515,7 +354,7 @@ def make_parser(*names: str) -> OptionParser:
             sub.add_argument("path", type=_read_path, metavar="PATH", help="where it lies")
         if name in names and command.top:
             sub.add_argument("--config", type=Path, metavar="FILE", default=argparse.SUPPRESS, help=_CONFIG_HELP)
-        if name in names and (command.top or command.arguments[0]):
+        if name in names and (command.top or command.function):
             sub.add_options(list_options(name), command.main, section_titles())
     return parser
 

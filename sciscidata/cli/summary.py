@@ -6,7 +6,7 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -238,19 +238,14 @@ def print_path(path: Path) -> None:
 
     An InputNotFoundError says that it is something else; other errors are those of reading it.
     """
-    kind = kind_of(path)
-    if kind == "graph":
-        print_graph(read_graph(path), path)
-    elif kind == "export":
-        print_labelled(read_labelled(path), path)
-    elif kind == "corpus":
-        print_corpus(path)
-    elif kind == "scores":
-        print_result(path)
-    elif kind == "background":
-        print_background(read_background(path))
-    else:
-        print_release(read_release(path))
+    printers: dict[str, Callable[[Path], None]] = {
+        "graph": lambda path: print_graph(read_graph(path), path),
+        "export": lambda path: print_labelled(read_labelled(path), path),
+        "corpus": print_corpus,
+        "scores": print_result,
+        "background": lambda path: print_background(read_background(path)),
+    }
+    printers.get(kind_of(path), lambda path: print_release(read_release(path)))(path)
 
 
 def print_verified(verified: Verified) -> None:

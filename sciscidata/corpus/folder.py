@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from polars.io.plugins import register_io_source
 
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import (
     ConfigError,
     EmptyInputError,
@@ -28,7 +27,7 @@ from sciscidata.errors import (
     UnsafeNameError,
 )
 from sciscidata.graph.graph import FORMAT_VERSION, CitationGraph, Time, read_graph, write_graph
-from sciscidata.options.checks import Folder, check_fields
+from sciscidata.options.checks import Configuration, Folder
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_text, path_inside, real_path, refuse_link
@@ -53,8 +52,8 @@ _Reader = Callable[[list[str] | None, pl.Expr | None, int | None], Iterator[pl.D
 _OWN_NAME = re.compile(r"part-([0-9]{6,}\.parquet|[0-9]{4}-[0-9]{2}-[0-9]{2}-[0-9]+\.(parquet|json))")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CorpusConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class CorpusConfig(Configuration):
     """A corpus on disk, which ``sciscidata ingest``, ``ingest_snapshot`` or ``write_corpus`` has made.
 
     Attributes:
@@ -69,12 +68,6 @@ class CorpusConfig:
     """
 
     folder: Folder
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import PositiveInt, check_fields, conventional_options
+from sciscidata.options.checks import Configuration, PositiveInt, conventional_options
 
 WindowYears = Annotated[int, msgspec.Meta(ge=0, le=9_999)] | None
 #: Years, or text: ``"90d"`` are days, ``"18mo"`` months.
@@ -21,8 +20,8 @@ _NEEDED = "a list of windows: years from 0 to 9999, days ('90d'), months ('18mo'
 _ADDED = ("windows", "time", "di_l")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CDConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class CDConfig(Configuration):
     """Which citers count, and what an undefined index is. The defaults are those of Funk & Owen-Smith.
 
     Attributes:
@@ -73,11 +72,7 @@ class CDConfig:
     windows: Annotated[tuple[Window, ...], msgspec.Meta(title="WINDOW", description=_NEEDED)] = ()
     time: Literal["publication_year", "publication_date"] = "publication_year"
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         problem = ""
         twice = next((window for i, window in enumerate(self.windows) if window in self.windows[:i]), "")
         in_days = next((window for window in self.windows if isinstance(window, str)), "")

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.engines.task import Outcome, Task
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Folder, PositiveInt, check_fields
+from sciscidata.options.checks import Configuration, Folder, PositiveInt
 from sciscidata.terminal.progress import Advance
 
 Kind = Literal["local", "dask", "slurm", "list"]
@@ -19,8 +18,8 @@ Kind = Literal["local", "dask", "slurm", "list"]
 Runner = Callable[[Sequence[Task], Advance, Path], Generator[tuple[Task, Outcome]]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EngineConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class EngineConfig(Configuration):
     """Who runs the tasks of a stage, and what each task may take. The result does not depend on it.
 
     Attributes:
@@ -54,11 +53,7 @@ class EngineConfig:
     threads: PositiveInt = 1
     stage_dir: Folder | None = None
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         belongs = {"address": "dask", "scheduler_file": "dask", "slurm": "slurm", "workers": "local"}
         for name, engine in belongs.items():
             if getattr(self, name) is not None and self.engine != engine:

@@ -13,7 +13,7 @@ import msgspec
 
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
-from sciscidata.errors import ConfigError, how_to_install
+from sciscidata.errors import ConfigError, import_extra
 from sciscidata.terminal.progress import Advance
 
 _PATIENCE_S: Final = 30
@@ -23,12 +23,7 @@ logger = logging.getLogger(__name__)
 @contextmanager
 def connect(config: EngineConfig) -> Generator[Runner]:
     """Connect to a scheduler until the block ends; a ConfigError says why that cannot be."""
-    try:
-        import distributed
-    except ImportError as error:
-        raise ConfigError(
-            f"engine dask needs a package that is not here ({error}). Run {how_to_install('dask')}."
-        ) from error
+    distributed = import_extra("distributed", "dask", "engine dask")
     if (config.address is None) == (config.scheduler_file is None):
         raise ConfigError("engine dask needs EngineConfig.address or EngineConfig.scheduler_file, one of them.")
     where = config.address or str(config.scheduler_file)

@@ -17,7 +17,7 @@ import msgspec
 
 from sciscidata.engines.config import EngineConfig, Runner
 from sciscidata.engines.task import Outcome, Task, run_task
-from sciscidata.errors import ConfigError, how_to_install
+from sciscidata.errors import ConfigError, import_extra
 from sciscidata.terminal.processes import python_command, python_environment
 from sciscidata.terminal.progress import Advance
 
@@ -30,12 +30,7 @@ _MINUTES: Final = {"m": 1, "h": 60, "d": 1440}
 
 def submit(config: EngineConfig) -> Runner:
     """Make a runner that submits job arrays; a ConfigError says what is missing for that, or wrong."""
-    try:
-        import submitit
-    except ImportError as error:
-        raise ConfigError(
-            f"engine slurm needs a package that is not here ({error}). Run {how_to_install('slurm')}."
-        ) from error
+    submitit = import_extra("submitit", "slurm", "engine slurm")
     asked = read_request(config.slurm or "")
     cluster = asked.pop("cluster", "slurm")
     if cluster == "slurm" and shutil.which("sbatch") is None:

@@ -6,6 +6,7 @@ file. What comes back is an Outcome, never a pickled error.
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import re
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from sciscidata import errors
 from sciscidata.errors import SciSciDataError, StorageError, UnsafeNameError
-from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, seal_text, storage_error
+from sciscidata.storage import BLANK_SEAL, hash_file, is_sealed_text, seal_text, storage_error, whole_when_done
 from sciscidata.storage.atomic import flush
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.terminal.progress import Advance
@@ -140,3 +143,21 @@ def _as_json(arguments: dict[str, Any]) -> Any:  # noqa: ANN401
 
 def _receipt_path(given: Task) -> Path:
     return Path(f"{given.out}.json")
+
+
+def hash_array(array: npt.NDArray[Any]) -> str:
+    """Return the SHA-256 of the bytes of an array."""
+    return hashlib.sha256(np.ascontiguousarray(array).data).hexdigest()
+
+
+def hand_over(array: npt.NDArray[Any], path: Path) -> str:
+    """Write an array, too long for the arguments of a task, for ``np.load``; return its file.
+
+    The name has its SHA-256, so that no task takes one for another.
+    """
+    path = path.with_stem(f"{path.stem}-{hash_array(array)[:16]}")
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with whole_when_done(path) as unfinished, unfinished.open("wb") as file:
+            np.save(file, array)
+    return str(path.absolute())

@@ -21,12 +21,11 @@ from typing import Final
 
 import numpy as np
 import polars as pl
-from isal import isal_zlib
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata.errors import ONE_ROW_EACH, EmptyInputError, WorkIdError
-from sciscidata.storage import file_checksum, note_finished, quick_checksum, whole_when_done
+from sciscidata.storage import hash_file, note_finished, whole_when_done
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
@@ -138,7 +137,7 @@ class Store:
                         if self._lasting:
                             digest.update(content)
                 if self._lasting:
-                    note_finished(self._folder, f"{name}.bin", f"sha256:{digest.hexdigest()}")
+                    note_finished(self._folder, f"{name}.bin", digest.hexdigest())
         return self.get(name)
 
 
@@ -357,9 +356,9 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
                 advance(citing.size)
         new.ids[: new.n].tofile(unfinished / "new_ids")
         if means.lasting:
-            note_finished(scratch, "spool/pairs", quick_checksum(writer.checksum))
+            note_finished(scratch, "spool/pairs", writer.digest.hexdigest())
             for name in ("chunks", "new_ids"):
-                note_finished(scratch, f"spool/{name}", file_checksum(unfinished / name))
+                note_finished(scratch, f"spool/{name}", hash_file(unfinished / name))
 
 
 def _table_of(ids: Int64Array) -> Int32Array:
@@ -413,7 +412,7 @@ class _SpoolWriter:
         self._buffers = np.empty((n_buckets, _CHUNK_EDGES, 2), np.int32)
         self._filled = np.zeros(n_buckets, np.int64)
         self._chunks: list[tuple[int, int]] = []
-        self.checksum = 0  # CRC-32 of the pairs
+        self.digest = hashlib.sha256()  # of the pairs
 
     def __enter__(self) -> _SpoolWriter:
         self._file = (self._folder / "pairs").open("wb")
@@ -437,8 +436,9 @@ class _SpoolWriter:
                 self._flush(full)
 
     def _flush(self, bucket: int) -> None:
-        self._file.write(self._buffers[bucket].data)
-        self.checksum = isal_zlib.crc32(self._buffers[bucket].data, self.checksum)
+        content = self._buffers[bucket].data.cast("B")
+        self._file.write(content)
+        self.digest.update(content)
         self._chunks.append((bucket, int(self._filled[bucket])))
         self._filled[bucket] = 0
 

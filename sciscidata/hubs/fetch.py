@@ -12,7 +12,7 @@ from sciscidata.errors import InputNotFoundError, ReleaseExistsError, Verificati
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
 from sciscidata.release.manifest import DOCUMENTS, MANIFEST, describe_file, read_manifest
 from sciscidata.release.verify import verify_release
-from sciscidata.storage import file_checksum, note_finished, path_inside, real_path
+from sciscidata.storage import note_finished, path_inside, real_path
 from sciscidata.storage.cache import resumable_folder
 from sciscidata.storage.paths import remove_folder
 
@@ -83,7 +83,7 @@ def fetch(source: str, *, out: str | Path | None = None) -> Path:
                 hub.download(name, file, commit, unfinished)
                 if stated is not None:  # documents may have been changed
                     _check_arrived(path, stated)
-                    note_finished(unfinished, file, file_checksum(path))
+                    note_finished(unfinished, file, stated["sha256"])
             logger.info("file %d of %d: %s", number, len(paths), file)
         remove_folder(unfinished / ".cache")  # notes of huggingface_hub
         verify_release(unfinished)

@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 import httpx
 
-from sciscidata.errors import ConfigError, HubError, how_to_install
+from sciscidata.errors import ConfigError, HubError, import_extra
 from sciscidata.hubs.exchange import Access, TryAgainError, find_access, keep_trying
 from sciscidata.remote.retries import asked_wait_s
 
@@ -54,12 +54,11 @@ class Hub:
     """
 
     def __init__(self, access: Access) -> None:
-        try:
-            from huggingface_hub import HfApi
-            from huggingface_hub.utils import disable_progress_bars
-            from huggingface_hub.utils.logging import disable_propagation
-        except ImportError as error:
-            raise ConfigError(f"huggingface_hub is not installed. Run {how_to_install('hub')}.") from error
+        import_extra("huggingface_hub", "hub", "the Hugging Face Hub")
+        from huggingface_hub import HfApi
+        from huggingface_hub.utils import disable_progress_bars
+        from huggingface_hub.utils.logging import disable_propagation
+
         disable_progress_bars()
         disable_propagation()  # it prints its warnings by itself
         self.access = access

@@ -18,9 +18,8 @@ import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
-from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
-from sciscidata.engines.task import task
+from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task

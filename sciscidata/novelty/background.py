@@ -24,9 +24,8 @@ import pyarrow.parquet as pq
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata._support.short_repr import html_facts
-from sciscidata.engines.arrays import hash_array
 from sciscidata.engines.engine import Engine
-from sciscidata.engines.task import task
+from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, open_in_task
 from sciscidata.novelty.config import NoveltyConfig

@@ -24,7 +24,6 @@ import polars as pl
 
 from sciscidata._kernels.arrays import Int32Array
 from sciscidata._kernels.portable_math import natural_log
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
 from sciscidata.novelty.venue_pairs import (
@@ -38,12 +37,12 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
-from sciscidata.options.checks import PositiveInt, check_fields, check_threads, checked_config
+from sciscidata.options.checks import Configuration, PositiveInt, check_threads, checked_config
 from sciscidata.schemas import COMMONNESS
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CommonnessConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class CommonnessConfig(Configuration):
     """Which pairs count, and how.
 
     Attributes:
@@ -68,12 +67,6 @@ class CommonnessConfig:
     same_venue_pairs: bool = True
     min_pairs: PositiveInt = 1
     max_references: Annotated[int, msgspec.Meta(ge=2)] | None = 1_000
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def compute_commonness(

@@ -7,17 +7,16 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import check_fields, conventional_options
+from sciscidata.options.checks import Configuration, conventional_options
 
 #: The quantile over a work's pairs behind ``z_p10`` and ``commonness_p10``, whose names say 10. Thresholds of labels
 #: stand in ``sciscidata/label_thresholds.py``.
 LOW_QUANTILE: Final = 0.1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class NoveltyConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class NoveltyConfig(Configuration):
     """The null model, which pairs count, and how z becomes a score.
 
     Attributes:
@@ -65,11 +64,7 @@ class NoveltyConfig:
     years: tuple[int, int] | None = None
     score: Literal["sigmoid", "rank"] = "sigmoid"
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         problem = ""
         if self.years is not None and self.years[0] > self.years[1]:
             problem = f"NoveltyConfig.years is {self.years}, needs the first year before the last. Swap them."

@@ -24,7 +24,6 @@ import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order, run_all
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
@@ -38,14 +37,14 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
-from sciscidata.options.checks import PositiveInt, check_fields, check_threads, checked_config
+from sciscidata.options.checks import Configuration, PositiveInt, check_threads, checked_config
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import WANG_NOVELTY
 from sciscidata.terminal.progress import progress_bar
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WangConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class WangConfig(Configuration):
     """What is new, what counts, and which years can tell.
 
     Attributes:
@@ -83,11 +82,7 @@ class WangConfig:
     last_year: Annotated[int, msgspec.Meta(ge=-(2**31))] | None = None
     max_references: Annotated[int, msgspec.Meta(ge=2)] | None = 1_000
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         longest = max(self.profile_years, self.past_years or 0)
         if self.burn_in_years < longest:
             raise ConfigError(

@@ -9,9 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from sciscidata.engines.arrays import hand_over
 from sciscidata.engines.engine import Engine
-from sciscidata.engines.task import Task, name_of
+from sciscidata.engines.task import Task, hand_over, name_of
 from sciscidata.graph.graph import CitationGraph, graph_folder
 from sciscidata.storage.year_parts import part_path
 

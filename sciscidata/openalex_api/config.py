@@ -14,9 +14,8 @@ import httpx
 import msgspec
 import platformdirs
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import PositiveInt, check_fields
+from sciscidata.options.checks import Configuration, PositiveInt
 from sciscidata.remote.urls import check_address
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 
@@ -32,8 +31,8 @@ _RATE_WITH_KEY = 25.0
 _Positive = Annotated[float, msgspec.Meta(gt=0)]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ApiConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class ApiConfig(Configuration):
     """Where OpenAlex is, who asks, how fast, and for how much.
 
     Nothing here changes the answers, so no manifest holds any of it; ``api_key`` is never written anywhere.
@@ -78,11 +77,7 @@ class ApiConfig:
     max_cost_usd: Annotated[float, msgspec.Meta(ge=0, title="USD")] | None = None
     offline: bool = False
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         object.__setattr__(self, "base_url", _checked_url(self.base_url))
         object.__setattr__(self, "api_key", _checked_word("api_key", self.api_key))
         object.__setattr__(self, "email", _checked_word("email", self.email))

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 import msgspec
 
+from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
 from sciscidata.terminal.messages import suggest
 
@@ -129,6 +130,24 @@ def field_hints(kind: type) -> Mapping[str, Hint]:
     """Return the type hint of each field of a configuration."""
     hints = get_type_hints(kind, include_extras=True)
     return {field.name: Hint(hints[field.name]) for field in dataclasses.fields(kind)}
+
+
+class Configuration:
+    """What every configuration does: it checks its fields, and shows what differs from its defaults.
+
+    A subclass is a frozen dataclass with ``repr=False``. ``_check`` compares its fields with one another.
+    """
+
+    __slots__ = ()
+    __repr__ = short_repr
+    _repr_html_ = html_repr
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        self._check()
+
+    def _check(self) -> None:
+        """Raise a ConfigError for fields that contradict each other."""
 
 
 def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # noqa: ANN401

@@ -16,7 +16,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_origin
 
-from sciscidata.terminal.messages import Renamed, TextParser, find_close
+from sciscidata.terminal.messages import Renamed, find_close, printable, suggest
 
 if TYPE_CHECKING:
     from sciscidata.options.checks import Hint
@@ -262,14 +262,16 @@ class HelpFormatter(argparse.HelpFormatter):
         return text if text.startswith("  ") else super()._fill_text(text, width, indent)
 
 
-class OptionParser(TextParser):
+class OptionParser(argparse.ArgumentParser):
     """A parser whose ``--help`` shows the options that matter, and whose ``--help-all`` shows every one by section.
+
+    It says in one line what is wrong with a command, and prints what was typed as text.
 
     ``renamed`` has names of options in another program, and those that do the same here.
     """
 
     def __init__(self, *, example: str = "", renamed: Renamed | None = None, **details: Any) -> None:  # noqa: ANN401
-        super().__init__(formatter_class=HelpFormatter, **details)
+        super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **details)
         self._example, self._renamed = example, renamed or {}
         self._shown: dict[str, list[str]] = {}
         self._full: dict[str, str] = {}
@@ -322,6 +324,23 @@ class OptionParser(TextParser):
         formatter.add_text("Defaults stand in brackets.")
         return formatter.format_help()
 
+    def error(self, message: str) -> NoReturn:
+        """Print one line, and exit with 2."""
+        message = re.sub(r"^argument ([\w-]+)\S*: ", r"\1 ", message)
+        message = re.sub(r"^the following arguments are required: (.*)", r"\1 is required", message)
+        # The value of a flag that takes none may be that of the flag before it, and a key.
+        message = re.sub(r"(?:ignored explicit argument|expected) .*", _needed, message, flags=re.S)
+        self.exit(2, f"error: {message.rstrip('.?')}{'?' if message.endswith('?') else '.'} See {self.prog} --help.\n")
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
+        choices = None if action.choices is None else [*map(str, action.choices)]
+        if choices is not None and value not in choices:
+            near = suggest(str(value), choices)
+            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{near}")
+
+    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
+        super()._print_message(printable(message, lines=True), file)
+
     def parse_known_args(  # pyright: ignore[reportIncompatibleMethodOverride] (overloads)
         self,
         args: Any = None,  # noqa: ANN401
@@ -337,6 +356,13 @@ class OptionParser(TextParser):
             # Without values: that of a misspelt --api-key is a key.
             self.error(f"unknown flag{'s' * (len(unknown) > 1)} {', '.join(unknown)}.{near}")
         return super().parse_known_args(args, namespace)
+
+
+def _needed(found: re.Match[str]) -> str:
+    if found[0].startswith("ignored"):
+        return "takes no value"
+    number = found[0].removeprefix("expected ").partition(" ")[0]
+    return {"one": "needs a value", "at": "needs at least one value"}.get(number, f"needs {number} values")
 
 
 class _HelpAll(argparse.Action):

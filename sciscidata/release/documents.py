@@ -36,17 +36,10 @@ from sciscidata.schemas import SCORES
 from sciscidata.storage.small_files import read_json
 from sciscidata.terminal.messages import printable
 
+#: What the documents say, whatever the works are: ``documents.toml``.
+_SAID: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("documents.toml").read_text("utf-8"))
 #: What each kind of source is called.
-SOURCE_NAMES: Final[Mapping[str, str]] = {
-    "example": "an OpenAlex example",
-    "synthetic": "a synthetic world",
-    "records": "OpenAlex records",
-    "openalex": "the OpenAlex API",
-    "snapshot": "the OpenAlex snapshot",
-    "sciscinet": "SciSciNet",
-    "tables": "tables",
-    "exports": "exports of Web of Science or Scopus",
-}
+SOURCE_NAMES: Final[Mapping[str, str]] = _SAID["source_names"]
 #: The repository of the code has no fixed address, so the name stands for it.
 _MAKER: Final = "The sciscidata authors"
 _SIZES: Final = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"), (10**7, "1M<n<10M"))
@@ -73,18 +66,8 @@ class Publication(NamedTuple):
     url: str | None = None
 
 
-_LICENCE_OF: Final = {
-    "example": "openalex",
-    "records": "openalex",
-    "openalex": "openalex",
-    "snapshot": "openalex",
-    "synthetic": "synthetic",
-    "sciscinet": "sciscinet",
-}
 #: What a remark says of options of a build, which a reader of the release does not run: "(A.b)", " To be sure: A.b=1."
 _OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w+\.[a-z].*$", re.DOTALL)
-#: What the documents say, whatever the works are: ``documents.toml``.
-_SAID: Final[dict[str, Any]] = tomllib.loads(Path(__file__).with_name("documents.toml").read_text("utf-8"))
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
@@ -139,7 +122,8 @@ class _About:
         self.manifest, self.publication = manifest, publication
         self.source = self._part("source")
         self.kind = str(self.source.get("kind"))
-        self.licence: dict[str, str] = _SAID["licences"][_LICENCE_OF.get(self.kind, "other")]
+        self.licence_name: str = _SAID["licence_of"].get(self.kind, "other")
+        self.licence: dict[str, str] = _SAID["licences"][self.licence_name]
         self.splits = [split for split in list_splits(manifest) if split in self._part("sides")]
         self.rows = {split: int(self._part("sides")[split]["rows"]) for split in self.splits}
         self.label: OwnLabel | None = stated_label(manifest)
@@ -152,9 +136,9 @@ class _About:
         self.noun = "works" if self.is_scored else "texts"
         self.data = data if self.is_scored else "labelled files"
         self.title = f"{what.capitalize()} labels of {sum(self.rows.values()):,} {self.noun} ({self.data})"
-        said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
-        self.uses, self.not_for, self.limits = (tuple[str, ...](said[name]) for name in ("uses", "not_for", "limits"))
-        self.personal = str(said["personal"])
+        self.said: dict[str, Any] = _SAID["scored" if self.is_scored else "texts"]
+        self.uses, self.not_for, self.limits = (self.said[name] for name in ("uses", "not_for", "limits"))
+        self.personal = str(self.said["personal"])
         self.keywords, self.tags = (_KEYWORDS, _TAGS) if self.is_scored else ((self._own_name(),),) * 2
 
     def _part(self, name: str) -> dict[str, Any]:
@@ -174,76 +158,48 @@ class _About:
         """Say in two sentences what the release is."""
         counts = ", ".join(f"{rows:,} {split}" for split, rows in self.rows.items())
         own = f", and {self._own_name()} labels" if self.label is not None else ""
-        if not self.is_scored:
-            return f"Texts with {self._own_name()} labels, as their files have them. {counts} texts."
-        return (
-            f"Scientific works with labels computed from the citation record: disruption by the CD index"
-            f"{', novelty by atypical combinations of venues' if self.is_novel else ''}{own}. "
-            f"{counts} works, drawn from {self.data}."
-        )
+        novelty = ", novelty by atypical combinations of venues" if self.is_novel else ""
+        facts = {"own": own, "novelty": novelty, "counts": counts, "data": self.data, "name": self._own_name()}
+        return self.said["summary"].format(**facts)
 
     def made(self, show: Callable[[object], str] = str) -> list[str]:
         """Say how scores became labels; ``show`` writes what the manifest states in words."""
         lines: list[str] = []
-        cd = self._part("cd")
+
+        def say(sentence: str, **facts: object) -> None:
+            lines.append(_SAID["made"][sentence].format(**facts))
+
         if not self.is_scored:
-            column = self._part("label").get("column")
-            read = [f"The labels are the column {show(column)} of the files, as they are."] if column else []
-            return [self._describe_own(show), *read]
-        is_published = str(self.source.get("scores", "")).startswith("as published")
+            lines.append(self._describe_own(show))
+            if column := self._part("label").get("column"):
+                say("labels_of_files", column=show(column))
+            return lines
+        cd, published = self._part("cd"), str(self.source.get("scores", ""))
         if self.kind == "labelled":
-            lines.append(
-                f"Scores were read from labelled files. Their labels: {show(self.source.get('labels', 'as stated'))}."
-            )
-        elif self.kind == "sciscinet" and is_published:
-            lines.append(f"The CD index is SciSciNet's disruption, {show(self.source['scores'])}.")
+            say("scores_of_files", labels=show(self.source.get("labels", "as stated")))
+        elif self.kind == "sciscinet" and published.startswith("as published"):
+            say("published_scores", scores=show(published))
         elif cd:
-            years = cd.get("window_years")
-            first = 0 if cd.get("same_year") else 1
-            window = f"{first} or more years later" if years is None else f"{first} to {years} years later"
-            lines.append(
-                f"CD index: of the works published {window}, n_i cite only the focal work, n_j cite it and one of its "
-                "references, n_k only its references. The index is (n_i - n_j) / (n_i + n_j + n_k)."
-            )
-            odd = ", ".join(
-                f"{name} {json.dumps(value)}" for name, value in sorted(cd.items()) if name != "window_years"
-            )
-            lines.append(f"Convention of the index: {show(odd)}.")
+            first, years = 0 if cd.get("same_year") else 1, cd.get("window_years")
+            say("cd_index", window=f"{first} or more" if years is None else f"{first} to {years}")
+            options = sorted((name, value) for name, value in cd.items() if name != "window_years")
+            say("convention", options=show(", ".join(f"{name} {json.dumps(value)}" for name, value in options)))
         thresholds, _ = read_settings(self.manifest)
-        low, high, equal = thresholds.consolidating_max, thresholds.disruptive_min, thresholds.inclusive
-        lines.append(
-            "Disruption label: by rank within field and five years. The manifest has the four cut-offs of each cell; "
-            "works between them have no label. They apply to unrounded scores."
-            if thresholds.cells
-            else f"Disruption label: disruptive if the index is {'at least' if equal else 'above'} {high}, "
-            f"consolidating if {'at most' if equal else 'below'} {low}, else neutral. Thresholds apply to unrounded "
-            "scores."
+        words = (
+            {"above": "at least", "below": "at most"} if thresholds.inclusive else {"above": "above", "below": "below"}
         )
+        settings = {name: getattr(thresholds, name) for name in thresholds.__slots__}
+        say("ranks" if thresholds.cells else "thresholds", **words, **settings)
         with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
             if ceiling := describe_ceiling(self.manifest):
-                lines.append(f"A label is a draw of citers, so even the best errs. {ceiling[0].upper()}{ceiling[1:]}.")
-        if not self.is_novel:
-            lines.append("Novelty fields are null in every row.")
-        elif thresholds.novelty_rule == "uzzi":
-            lines.append(
-                f"Novelty label (Uzzi's rule): tail novelty is z_p10 below {thresholds.uzzi_tail_max}, high "
-                f"conventionality is z_median above quantile {thresholds.uzzi_median_share} of all scored works."
-            )
-        else:
-            lines.append(
-                "Novelty label: novel if the novelty score is more than "
-                f"{thresholds.novelty_margin} above the conventionality score, conventional if as far below, else "
-                "balanced."
-            )
+                say("ceiling", ceiling=f"{ceiling[0].upper()}{ceiling[1:]}")
+        say(thresholds.novelty_rule if self.is_novel else "no_novelty", **settings)
         if self.is_novel:
             config = self._part("atypicality").get("config") or {}
-            lines.append(
-                "Novelty score: from the 10th percentile of z over the venue pairs of a work's references; "
-                f"conventionality score: from their median. Null model: {show(config.get('null', 'as published'))}."
-            )
+            say("novelty_score", null=show(config.get("null", "as published")))
         if self.label is not None:
             lines.append(self._describe_own(show))
-        lines.append("No label comes from an annotator.")
+        say("end")
         return [" ".join(line.split()) for line in lines]
 
     def _describe_own(self, show: Callable[[object], str]) -> str:
@@ -260,13 +216,8 @@ class _About:
     def drawn(self) -> str:
         """Say how works came into the splits."""
         _, split = read_settings(self.manifest)
-        within = "In each cell of field and five years the classes are equal, so these hardly say the label. "
-        cells = within if split.cell_columns else ""
-        return (
-            f"The SHA-256 of a work's id and the seed {split.seed} decides on its split. Balance of classes: "
-            f"{split.balance}. {cells}Where classes are balanced, their shares are not those of the source. "
-            "Rows are in the order of their split keys, so the first rows are no sample."
-        )
+        cells = _SAID["drawn"]["cells"] if split.cell_columns else ""
+        return _SAID["drawn"]["text"].format(seed=split.seed, balance=split.balance, cells=cells)
 
     def filters(self) -> list[tuple[str, int]]:
         """List what each filter removed, first what was read, last what was left."""
@@ -284,14 +235,12 @@ class _About:
 
     def biases(self) -> list[str]:
         """List known biases: those of every release, and what this one was warned about."""
-        lines = [
-            "Works without an abstract in the source are left out where the filter says so. Some large publishers "
-            "do not pass on abstracts, so their works are rare here."
-        ] * (self.kind in ("example", "openalex", "snapshot", "records", "sciscinet"))
+        said = _SAID["biases"]
+        lines = [said["abstracts"]] if self.licence_name in ("openalex", "sciscinet") else []
         if languages := self._languages():
-            lines.append(f"Languages kept: {', '.join(languages)}. Works in other languages are left out.")
+            lines.append(said["languages"].format(languages=", ".join(languages)))
         if self.kind == "synthetic":
-            lines.append("The works are invented: nothing here holds for science.")
+            lines.append(said["invented"])
         with suppress(AttributeError, KeyError, TypeError, ValueError):
             remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
             lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
@@ -300,7 +249,7 @@ class _About:
     def references(self) -> list[Mapping[str, Any]]:
         """List what to cite besides the release."""
         source = {"openalex": ["openalex"], "sciscinet": ["openalex", "sciscinet"]}
-        names = [*source.get(_LICENCE_OF.get(self.kind, ""), []), "cd", *(["novelty"] if self.is_novel else [])]
+        names = [*source.get(self.licence_name, []), "cd", *(["novelty"] if self.is_novel else [])]
         names = names if self.is_scored else []
         return [_SAID["works_cited"][name] for name in names]
 
@@ -308,50 +257,37 @@ class _About:
 
     def card(self) -> str:
         """Write the dataset card, with the metadata that the Hugging Face hub reads."""
-        files = self._part("files")
-        novel, filters = (["novelty"] if self.is_novel else []), self.filters()
-        pictures = [name for name in PICTURES if name in files]
-        counts = self._part("class_counts")
-        lines = [
-            *("---", *_render_yaml(self._header()), "---", "", f"# {self.title}", "", self.summary(), ""),
-            *(line for name in pictures for line in (f"![{name.removesuffix('.png').replace('_', ' ')}]({name})", "")),
-            *("## Contents", ""),
-            *_table(
-                ("split", self.noun, "file"),
-                [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()],
-            ),
-            "",
-            f"Each row has the columns {', '.join(f'`{name}`' for name in example_schema(self.label))}. Null means "
-            "undefined or not known.",
-        ]
-        if SCORES_FILE in files:
-            lines += [
-                "",
-                f"`{SCORES_FILE}` has what the scores follow from. **Never show it, or a score, to a model.**",
-            ]
-        lines += [
-            *("", f"`{MANIFEST}` has every option, count and SHA-256. `sciscidata verify FOLDER` recomputes them.", ""),
-            *("```python", "import polars as pl", "", 'train = pl.read_parquet("train.parquet")'),
-            *("", "from datasets import load_dataset", "", 'train = load_dataset(".")["train"]', "```"),
-            *("", "## Classes", ""),
-        ]
+        files, counts, filters = self._part("files"), self._part("class_counts"), self.filters()
+        contents = [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()]
+        classes: list[str] = []
         for column, words in vocabularies(self.label).items():
             if any(any(counts.get(split, {}).get(column, {}).values()) for split in self.splits):
                 rows = [(s, *(f"{counts[s][column].get(word, 0):,}" for word in words)) for s in self.splits]
-                lines += [f"`{column}`", "", *_table(("split", *words), rows), ""]
-        lines += ["## How the labels were made", "", *_bullets(self.made(_show_plain))]
-        lines += ["", "## Which works", "", self.drawn()]
-        if filters:
-            lines += ["", *_table((self.noun, "number"), [(name, f"{n:,}") for name, n in filters])]
-        lines += ["", "## Intended use", "", *_bullets((*self.uses, *self.not_for))]
-        limits = (*map(_show_plain, self.biases()), *self.limits, self.personal)
-        lines += ["", "## Known biases and limits", "", *_bullets(limits)]
-        lines += ["", "## Licence", "", self.licence["text"], "", "## Citation", ""]
-        lines += ["```bibtex", *self._bibtex(), "```", ""]
-        if cited := self.references():
-            follows = f" (disruption{''.join(f' and {n}' for n in novel)})"
-            lines += [f"Cite what it follows from, too{follows}:", "", *_bullets(map(_name_work, cited)), ""]
-        return "\n".join([*lines, _SAID["maintenance"]])
+                classes += [f"`{column}`", "", *_table(("split", *words), rows), ""]
+        pictures = [
+            f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n\n" for name in PICTURES if name in files
+        ]
+        follows = f" (disruption{' and novelty' * self.is_novel})"
+        cited = [f"Cite what it follows from, too{follows}:", "", *_bullets(map(_name_work, self.references())), "\n"]
+        removed = ["", *_table((self.noun, "number"), [(name, f"{n:,}") for name, n in filters]), ""]
+        parts = {
+            "header": _render_yaml(self._header()),
+            "pictures": ["".join(pictures)],
+            "contents": _table(("split", self.noun, "file"), contents),
+            "columns": [", ".join(f"`{name}`" for name in example_schema(self.label))],
+            "scores": [_SAID["scores_file"].format(file=SCORES_FILE) if SCORES_FILE in files else ""],
+            "classes": [*classes, ""],
+            "made": _bullets(self.made(_show_plain)),
+            "drawn": [self.drawn()],
+            "filters": removed if filters else [""],
+            "uses": _bullets((*self.uses, *self.not_for)),
+            "limits": _bullets((*map(_show_plain, self.biases()), *self.limits, self.personal)),
+            "bibtex": self._bibtex(),
+            "cited": cited if self.references() else [""],
+        }
+        said = {"title": self.title, "summary": self.summary(), "manifest": MANIFEST, "licence": self.licence["text"]}
+        joined = {name: "\n".join(lines) for name, lines in parts.items()}
+        return _SAID["card"].format(**said, **joined, maintenance=_SAID["maintenance"])
 
     def _header(self) -> dict[str, Any]:
         n_rows = sum(self.rows.values())

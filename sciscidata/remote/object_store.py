@@ -24,7 +24,7 @@ from sciscidata.errors import (
     InputNotFoundError,
     SciSciDataError,
     StorageError,
-    how_to_install,
+    import_extra,
 )
 from sciscidata.remote.retries import keep_trying
 from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
@@ -215,13 +215,10 @@ class Store:
         if is_open := not has_say and not any(map(_IDENTITY.search, settings)):
             options["skip_signature"] = "true"
         check_store(url, options, name=access.name, field=access.field)
-        try:
-            from obstore.exceptions import BaseError
-            from obstore.store import from_url
-        except ImportError as error:
-            raise ConfigError(
-                f"obstore, which reads and writes object stores, is not installed. Run {how_to_install('store')}."
-            ) from error
+        import_extra("obstore", "store", "an object store")
+        from obstore.exceptions import BaseError
+        from obstore.store import from_url
+
         seconds = datetime.timedelta
         n_retries = int(options.pop("max_retries", access.n_retries))
         self._n_retries = max(n_retries, RETRIES) if n_retries else 0  # of a store that has begun to answer

@@ -8,11 +8,9 @@ from typing import Any, Final, NamedTuple
 import polars as pl
 
 from sciscidata.errors import EmptyInputError, NotEnoughWorksError
-from sciscidata.label_thresholds import count_labels
 from sciscidata.own_label import OwnLabel, vocabularies
-from sciscidata.records.last_year_of_data import count_years
-from sciscidata.sampling.filter import FILTERS, EligibilityConfig, count_removals, join_candidates, mark_removals
-from sciscidata.sampling.manifest_entries import count_removed, describe_years
+from sciscidata.sampling.filter import FILTERS, EligibilityConfig, join_candidates, mark_removals
+from sciscidata.sampling.manifest_entries import count_works
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = "Check that the source has what they ask for: references, years."
@@ -58,37 +56,16 @@ def draw_after_text(
     citations: pl.LazyFrame,
     rules: DrawRules,
 ) -> Drawn:
-    """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns.
-
-    Example:
-        >>> from sciscidata.label_thresholds import compute_labels
-        >>> from sciscidata.novelty.atypicality import join_atypicality
-        >>> from sciscidata.schemas import CD_SCORES, WORKS
-        >>> text = {"title": "On sleep", "abstract": "We ask.", "publication_year": 2001, "is_retracted": False}
-        >>> works = pl.LazyFrame([{"work_id": 1} | text, {"work_id": 2, "is_retracted": True}], schema=WORKS)
-        >>> score = {"work_id": 1, "n_i": 1, "n_j": 0, "n_k": 0, "cd_index": 1.0}
-        >>> citations = pl.LazyFrame({"citing_id": [1], "cited_id": [9]})
-        >>> scores = compute_labels(join_atypicality(pl.LazyFrame([score], schema=CD_SCORES), works, citations, None))
-        >>> rules = DrawRules(EligibilityConfig(last_year=2024), SplitConfig(n_train=1, n_test=0, balance="none"), 5)
-        >>> drawn = draw_after_text(works, scores, citations, rules)
-        >>> drawn.drawn["work_id"].to_list(), drawn.counts["filters"]["retracted"]
-        ([1], 1)
-    """
+    """Draw from a source whose texts may all be read; ``labelled`` is what ``compute_labels`` returns."""
     eligibility, split, window_years, data_date, label, _, texts = rules
-    words = vocabularies(label)
     candidates = join_candidates(works, labelled, citations)
     marked = mark_removals(candidates, eligibility, window_years=window_years, data_date=data_date).collect()
     eligible = marked.filter(pl.col("removed_by").is_null())
     if split.cell_columns:
         fields = works.select("work_id", "primary_field").collect(engine="streaming")
         eligible = eligible.join(fields, on="work_id", how="left")
-    stages = {"scored": marked, "eligible": eligible}
-    counts: dict[str, Any] = {
-        "filters": count_removals(marked),
-        **{stage: {name: count_labels(found, name, words[name]) for name in words} for stage, found in stages.items()},
-        "removed": count_removed(marked.group_by("removed_by", *words).len(), label),
-        **describe_years(count_years(marked), eligibility.last_year, data_date=data_date),
-    }
+    counted = marked.group_by("removed_by", "publication_year", *vocabularies(label)).len()
+    counts = count_works(counted, eligibility.last_year, label=label, data_date=data_date)
     drawn = draw_or_explain(eligible, split, counts["filters"], label=label, texts=texts)
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
@@ -105,16 +82,10 @@ def draw_or_explain(
 ) -> pl.DataFrame:
     """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
 
-    ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_removals``. ``n_unread`` counts the
+    ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_works``. ``n_unread`` counts the
     eligible works whose text was not read. ``texts`` are the options that name the texts of the source. An
     EmptyInputError says that there is no work. A NotEnoughWorksError says how many works each filter removed. Other
     errors are as of ``draw_split``.
-
-    Example:
-        >>> nothing = pl.DataFrame(schema={"work_id": pl.Int64, "disruption_label": pl.String})
-        >>> draw_or_explain(nothing, SplitConfig(n_train=3, n_test=0), {"works": 9, "no_title": 9, "eligible": 0})
-        Traceback (most recent call last):
-        sciscidata.errors.NotEnoughWorksError: no work of 9 may be drawn. The filters removed: no_title 9. ...
     """
     if not filters["works"]:
         raise EmptyInputError(

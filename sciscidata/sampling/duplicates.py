@@ -26,11 +26,6 @@ def shares_name(works: pl.DataFrame) -> pl.Expr:
 
     Made for the titles of a whole corpus. Normalising takes most of the time. So a title in ASCII is only normalised if
     it begins and ends like one of the works' titles. Null and blank names equal nothing.
-
-    Example:
-        >>> rows = pl.DataFrame({"title": ["On A.", "on b", "On Å", None], "doi": [None, "10.1/x", "10.1/y", None]})
-        >>> rows.filter(shares_name(pl.DataFrame({"title": ["ON a", None], "doi": ["10.1/y", ""]}))).rows()
-        [('On A.', None), ('On Å', '10.1/y')]
     """
     title = pl.col("title")
     wanted = works.select(normalise_title(title).alias("title"), pl.when(pl.col("doi") != "").then("doi"))
@@ -53,11 +48,6 @@ def find_duplicates(works: pl.DataFrame) -> pl.Series:
 
     Works that share either are one group, and groups that share a work are one group too. Each group keeps its lowest
     ``work_id``. The order of rows does not matter. Null and blank names equal nothing.
-
-    Example:
-        >>> twins = {"work_id": [3, 4, 5], "title": ["A", "a.", "b"], "doi": ["10.1/x", "10.1/y", "10.1/y"]}
-        >>> find_duplicates(pl.DataFrame(twins)).to_list()
-        [4, 5]
     """
     keys = ("title", "doi")
     named = works.select("work_id", normalise_title(pl.col("title")), pl.when(pl.col("doi") != "").then("doi"))

@@ -13,10 +13,9 @@ from typing import Annotated, Final
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Share, Year, check_fields, check_value, checked_config
+from sciscidata.options.checks import Configuration, Share, Year, check_value, checked_config
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
     count_years,
@@ -37,8 +36,8 @@ _Field = Annotated[str, msgspec.Meta(min_length=1, title="FIELD")]
 _Venue = Annotated[str, msgspec.Meta(min_length=1, title="VENUE")]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class EligibilityConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class EligibilityConfig(Configuration):
     """What a work needs to be drawn; a filter that is off removes nothing and counts 0.
 
     Attributes:
@@ -92,11 +91,7 @@ class EligibilityConfig:
     last_year: Year | None = None
     min_label_confidence: Share | None = None
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         if self.min_year is not None and self.max_year is not None and self.min_year > self.max_year:
             raise ConfigError(
                 f"EligibilityConfig.min_year ({self.min_year}) lies after EligibilityConfig.max_year "
@@ -104,26 +99,8 @@ class EligibilityConfig:
             )
 
 
-#: The filters, in the order in which they are applied. What can be read off a record comes first, then what its
-#: citations say. The last one looks at other works.
-FILTERS: Final = (
-    "retracted",
-    "work_type",
-    "field",
-    "venue",
-    "language",
-    "no_title",
-    "no_abstract",
-    "no_year",
-    "year_range",
-    "few_references",
-    "few_citations",
-    "window_incomplete",
-    "undefined_score",
-    "unsure_label",
-    "duplicate",
-)
-#: Why a filter removes works, with the settings of the release.
+#: The filters, in the order in which they are applied, and why each removes works, with the settings of the release.
+#: What can be read off a record comes first, then what its citations say. The last one looks at other works.
 FILTER_NOTES: Final[Mapping[str, str]] = {
     "retracted": "retracted",
     "work_type": "another work type",
@@ -141,6 +118,9 @@ FILTER_NOTES: Final[Mapping[str, str]] = {
     "unsure_label": "label confidence below {min_label_confidence}",
     "duplicate": "title or DOI of an older work",
 }
+FILTERS: Final = tuple(FILTER_NOTES)
+#: Those that read texts.
+TEXT_FILTERS: Final = ("language", "no_title", "no_abstract")
 #: Filters that releases of older versions knew nothing of, by their option. Off, a manifest leaves them out.
 LATER_FILTERS: Final[Mapping[str, str]] = {
     "field": "fields",
@@ -165,10 +145,6 @@ _FROM_WORKS: Final = (
     *_OF_NAMES,
 )
 
-#: A column of mark_removals's own, and a year before every other.
-_OTHERWISE: Final = "removed_by but for the window"
-_BEFORE_ALL: Final = -(2**40)
-
 #: What the filters read; made by :func:`join_candidates`.
 CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_SCORES | {"n_references": pl.UInt32()})
 
@@ -177,11 +153,6 @@ def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
     """Count the distinct references of every citing work: ``work_id`` Int64, ``n_references`` UInt32, unordered, lazy.
 
     Self-citations do not count. References to works outside WORKS do: they were listed.
-
-    Example:
-        >>> edges = pl.LazyFrame({"citing_id": [1, 1, 1, 2], "cited_id": [7, 7, 8, 2]})
-        >>> count_references(edges).collect().rows()
-        [(1, 2)]
     """
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="count_references")
     return (
@@ -199,14 +170,6 @@ def join_candidates(
     """Join what the filters read of each work: CANDIDATES and the further columns of ``scores``, unordered, lazy.
 
     There is a row for each row of ``works``. A work without a score has null counts; without references, 0 of them.
-
-    Example:
-        >>> works = pl.LazyFrame([{"work_id": 1, "title": "On sleep"}], schema=WORKS)
-        >>> scores = pl.LazyFrame([{"work_id": 1, "cd_index": 0.5}], schema=CD_SCORES)
-        >>> citations = pl.LazyFrame({"citing_id": [1, 1], "cited_id": [8, 9]})
-        >>> candidates = join_candidates(works, scores, citations)
-        >>> candidates.select("work_id", "title", "cd_index", "n_references").collect().row(0)
-        (1, 'On sleep', 0.5, 2)
     """
     facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS)
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
@@ -236,19 +199,6 @@ def mark_removals(
     The result is the input without texts, field and venue, with ``removed_by``, sorted by ``work_id``. The plan
     before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
     found and works are dated after it, the log warns.
-
-    Example:
-        >>> work = {"publication_year": 2001, "abstract": "We ask.", "language": "en", "work_type": "article"}
-        >>> score = {"n_i": 2, "n_j": 1, "n_k": 1, "cd_index": 0.25, "n_references": 9, "is_retracted": False}
-        >>> rows = [
-        ...     {"work_id": 1, "title": "On sleep", "doi": "10.1/a"} | work | score,
-        ...     {"work_id": 2, "title": "ON SLEEP.", "doi": None} | work | score,
-        ...     {"work_id": 3, "title": None, "doi": None} | work | score,
-        ... ]
-        >>> frame = pl.DataFrame(rows, schema=CANDIDATES)
-        >>> marked = mark_removals(frame, EligibilityConfig(last_year=2024), window_years=5)
-        >>> marked.select("work_id", "removed_by").collect().rows()
-        [(1, None), (2, 'duplicate'), (3, 'no_title')]
     """
     check_value("window_years", window_years, WindowYears)
     config = checked_config(config, EligibilityConfig)
@@ -258,28 +208,22 @@ def mark_removals(
         known = pl.Schema({**CANDIDATES, "label_confidence": pl.Float64()})
         needed.append("label_confidence")
     frame = require_columns(candidates, known, frame_name="CANDIDATES", stage="mark_removals", columns=needed)
-    # Until the last year is found, count all windows as incomplete, and note what else removes a work.
-    is_given = config.last_year is not None
-    reasons = {"removed_by": first_reason(config, window_years, config.last_year if is_given else _BEFORE_ALL)}
-    if not is_given:
-        reasons[_OTHERWISE] = first_reason(config, None, None)
     dropped = ("title", "abstract", *_OF_NAMES)
     kept = {name: dtype for name, dtype in frame.collect_schema().items() if name not in dropped}
     schema = kept | {"removed_by": pl.String()}
 
     def run() -> pl.DataFrame:
         marked = (
-            frame.with_columns(**reasons)
+            frame.with_columns(removed_by=first_reason(config, window_years, config.last_year))
             .drop(dropped[1:], strict=False)
             # Only the titles that can still be compared are worth their memory.
-            .with_columns(pl.when(pl.any_horizontal(pl.col(*reasons).is_null())).then("title"))
+            .with_columns(pl.when(pl.col("removed_by").is_null()).then("title"))
             .sort("work_id")
             .collect(engine="streaming")
         )
-        if not is_given:
-            marked = _judge_windows(marked, window_years, data_date)
-        remaining = marked.filter(pl.col("removed_by").is_null())
-        repeated = find_duplicates(remaining)
+        if config.last_year is None:  # only now are the years of all works known
+            marked = _judge_windows(marked, config, window_years, data_date)
+        repeated = find_duplicates(marked.filter(pl.col("removed_by").is_null()))
         is_repeated = pl.col("removed_by").is_null() & pl.col("work_id").is_in(repeated.implode())
         return marked.with_columns(
             pl.when(is_repeated).then(pl.lit("duplicate")).otherwise("removed_by").alias("removed_by")
@@ -316,11 +260,6 @@ def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[
     Args:
         works: the columns of ``names_read``.
         config: names no field and no venue: nothing is read.
-
-    Example:
-        >>> works = pl.LazyFrame({"primary_field": ["Medicine", "Art", None]})
-        >>> print(*remark_on_names(works, EligibilityConfig(fields=("Art", "Medecine"))))
-        no work has the field 'Medecine' (EligibilityConfig.fields). Did you mean Medicine?
     """
     for option, columns in _READ_BY.items():
         words: tuple[str, ...] = getattr(config, option)
@@ -342,39 +281,35 @@ def _is_named(option: str, words: tuple[str, ...]) -> pl.Expr:
     return is_named
 
 
-def count_removals(marked: pl.LazyFrame | pl.DataFrame) -> dict[str, int]:
-    """Count the works at every filter: ``works`` read, each of FILTERS in order, and ``eligible`` at the end.
-
-    Every work counts once, so the removals and ``eligible`` add up to ``works``.
-
-    Example:
-        >>> counts = count_removals(pl.DataFrame({"removed_by": ["no_year", None, "no_year"]}))
-        >>> counts["works"], counts["no_year"], counts["duplicate"], counts["eligible"]
-        (3, 2, 0, 1)
-    """
-    frame = require_columns(marked, {"removed_by": pl.String()}, frame_name="the marked frame", stage="count_removals")
-    counts = frame.group_by("removed_by").len().collect()
-    found = dict(zip(counts["removed_by"].to_list(), counts["len"].to_list(), strict=True))
-    return {
-        "works": sum(found.values()),
-        **{name: found.get(name, 0) for name in FILTERS},
-        "eligible": found.get(None, 0),
-    }
+def _judge_windows(
+    marked: pl.DataFrame, config: EligibilityConfig, window_years: int | None, data_date: str | None
+) -> pl.DataFrame:
+    """Mark the works whose window was not over before the last year, unless an earlier filter removes them."""
+    last_year = choose_last_year(marked, config, data_date)
+    if not config.complete_window or window_years is None or last_year is None:
+        return marked
+    later = FILTERS[FILTERS.index("window_incomplete") :]
+    is_removed = _is_open(window_years, last_year) & pl.col("removed_by").fill_null(later[0]).is_in(later)
+    reason = pl.when(is_removed).then(pl.lit("window_incomplete")).otherwise("removed_by")
+    return marked.with_columns(removed_by=reason)
 
 
-def _judge_windows(marked: pl.DataFrame, window_years: int | None, data_date: str | None) -> pl.DataFrame:
-    """Find the last year; give works whose window was over before it the reason that they have otherwise."""
-    counts = count_years(marked)
+def choose_last_year(
+    works: pl.LazyFrame | pl.DataFrame, config: EligibilityConfig, data_date: str | None
+) -> int | None:
+    """Return the last year that ``config`` names, else find it, and warn of works dated after it."""
+    if config.last_year is not None:
+        return config.last_year
+    counts = count_years(works)
     last_year = find_last_year(counts, data_date=data_date)
     for remark in remark_on_later_works(describe_later_works(counts, last_year), last_year):
         logger.warning("%s", remark)
-    is_over = pl.lit(value=True)
-    if window_years is not None and last_year is not None:
-        is_over = pl.col("publication_year").cast(pl.Int64) + window_years < last_year
-    is_mended = (pl.col("removed_by") == "window_incomplete") & is_over
-    return marked.with_columns(pl.when(is_mended).then(_OTHERWISE).otherwise("removed_by").alias("removed_by")).drop(
-        _OTHERWISE
-    )
+    return last_year
+
+
+def _is_open(window_years: int, last_year: int) -> pl.Expr:
+    # A year and a window each fit their 32 bits; their sum may not.
+    return pl.col("publication_year").cast(pl.Int64) + window_years >= last_year
 
 
 def first_reason(
@@ -384,12 +319,6 @@ def first_reason(
 
     A ``last_year`` of None leaves ``window_incomplete`` without effect; that of ``config`` is not read. Filters in
     ``without`` are left out.
-
-    Example:
-        >>> work = {"title": "On sleep", "publication_year": 2001, "n_i": 1, "n_j": 0, "cd_index": 1.0}
-        >>> frame = pl.DataFrame([work], schema=CANDIDATES)
-        >>> frame.select(first_reason(EligibilityConfig(languages=()), 5, 2024))["literal"].to_list()
-        ['no_abstract']
     """
     year = pl.col("publication_year")
     language, work_type = pl.col("language"), pl.col("work_type")
@@ -418,10 +347,13 @@ def first_reason(
     removes["few_references"] = pl.col("n_references").fill_null(0) < config.min_references
     removes["few_citations"] = (pl.col("n_i") + pl.col("n_j")).fill_null(0) < config.min_citations
     if config.complete_window and window_years is not None and last_year is not None:
-        # A year and a window each fit their 32 bits; their sum may not.
-        removes["window_incomplete"] = year.cast(pl.Int64) + window_years >= last_year
+        removes["window_incomplete"] = _is_open(window_years, last_year)
     if config.min_label_confidence:
         removes["unsure_label"] = (pl.col("label_confidence") < config.min_label_confidence).fill_null(value=True)
-    return pl.coalesce(
-        pl.when(removes[name]).then(pl.lit(name)) for name in FILTERS if name in removes and name not in without
+    applied = [name for name in FILTERS if name in removes and name not in without]
+    # Without a filter, a null literal; with one it would make a streaming query hold all rows.
+    return (
+        pl.coalesce(pl.when(removes[name]).then(pl.lit(name)) for name in applied)
+        if applied
+        else pl.lit(None, pl.String)
     )

@@ -15,18 +15,23 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection
-from dataclasses import replace
 from typing import Final
 
 import polars as pl
 
 from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
 from sciscidata.own_label import OwnLabel, vocabularies
-from sciscidata.records.last_year_of_data import count_years, remark_on_later_works
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_or_explain
 from sciscidata.sampling.duplicates import find_duplicates, normalise_title, shares_name
-from sciscidata.sampling.filter import CANDIDATES, FILTERS, EligibilityConfig, first_reason, names_read
-from sciscidata.sampling.manifest_entries import count_removed, describe_years
+from sciscidata.sampling.filter import (
+    FILTERS,
+    TEXT_FILTERS,
+    EligibilityConfig,
+    choose_last_year,
+    first_reason,
+    names_read,
+)
+from sciscidata.sampling.manifest_entries import count_works
 from sciscidata.sampling.split import (
     SplitConfig,
     balanced_columns,
@@ -56,19 +61,6 @@ class Queue:
     immediately, and again if too few were kept. ``counted`` says how many works it has of each pair of labels (the
     labels, and ``len``). ``label`` is the own label, if they have one. The attribute ``read`` is WORKS of the works
     that were read, with ``removed_by``. ``repeated`` are the works that are the same paper as one that is drawn.
-
-    Example:
-        >>> rows = {"work_id": range(90), "disruption_label": ["disruptive", "consolidating", "neutral"] * 30}
-        >>> eligible = pl.LazyFrame(rows).with_columns(publication_year=1999, novelty_label=pl.lit(None, pl.String))
-        >>> counted = eligible.group_by(*VOCABULARIES).len().collect()
-        >>> queue = Queue(eligible, SplitConfig(n_train=3, n_test=0), counted)
-        >>> wanted = queue.next_reading()
-        >>> queue.n_eligible, len(wanted)
-        (90, 63)
-        >>> works = [{"work_id": work_id, "title": f"On {work_id}"} for work_id in wanted]
-        >>> queue.take(pl.DataFrame(works, schema={**WORKS, "removed_by": pl.String}))
-        >>> len(queue.accepted), len(queue.next_reading())
-        (3, 0)
     """
 
     def __init__(
@@ -296,36 +288,18 @@ def draw_before_text(
 
     Errors are those of ``draw_or_explain``. A class is too small only when every work of it in its split has been read.
     Other works are not read for that: the message counts them as eligible, and says how many they are.
-
-    Example:
-        >>> rows = {"work_id": range(60), "disruption_label": ["disruptive", "consolidating", "neutral"] * 20}
-        >>> work = {"publication_year": 2001, "n_references": 9, "n_citers": 3, "cd_index": 0.5, "is_retracted": False}
-        >>> structure = pl.DataFrame(rows).with_columns(**{name: pl.lit(value) for name, value in work.items()})
-        >>> absent = [pl.lit(None).alias(name) for name in STRUCTURE if name not in structure.columns]
-        >>> structure = structure.with_columns(*absent).select(STRUCTURE.names()).cast(STRUCTURE)
-        >>> def read_works(ids):
-        ...     texts = [{"work_id": i, "title": f"On {i}", "abstract": "We ask." if i % 2 else None} for i in ids]
-        ...     return pl.DataFrame(texts, schema=WORKS)
-        >>> rules = DrawRules(EligibilityConfig(last_year=2024), SplitConfig(n_train=6, n_test=3), window_years=5)
-        >>> draw = draw_before_text(structure.lazy(), read_works, rules)
-        >>> draw.works.collect().height, all(work_id % 2 for work_id in draw.drawn["work_id"])
-        (9, True)
-        >>> draw.counts["filters"]["works"]
-        60
     """
     eligibility, split, window_years, data_date, label, without, texts = rules
-    words = vocabularies(label)
     needed = {**STRUCTURE, **{name: WORKS[name] for name in (*names_read(eligibility), *split.cell_columns)}}
     frame = require_columns(structure, needed, frame_name="STRUCTURE", stage="draw_before_text")
-    last_year = eligibility.last_year
-    if last_year is None:  # found beforehand, for otherwise a query has to hold all works until it is
-        years = describe_years(count_years(frame), None, data_date=data_date)
-        last_year = years["last_year"]
-        for remark in remark_on_later_works(years["later_works"], last_year):
-            logger.warning("%s", remark)
-    marked = _mark_structure(frame, eligibility, window_years, last_year, without)
-    labels = list(words)
-    counted = marked.group_by("removed_by", "publication_year", *labels).agg(pl.len()).collect(engine="streaming")
+    # Found beforehand: otherwise a query has to hold all works until it is.
+    last_year = choose_last_year(frame, eligibility, data_date)
+    # The filter counts n_i + n_j, which is what n_citers is the sum of.
+    of_citers = {} if "n_i" in frame.collect_schema() else {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
+    reason = first_reason(eligibility, window_years, last_year, {*without, *TEXT_FILTERS})
+    marked = frame.with_columns(**of_citers).with_columns(removed_by=reason).drop(*of_citers)
+    by = ["removed_by", "publication_year", *vocabularies(label)]
+    counted = marked.group_by(by).agg(pl.len().cast(pl.Int64)).collect(engine="streaming")
     eligible = marked.filter(pl.col("removed_by").is_null()).drop("removed_by")
     passed = counted.filter(pl.col("removed_by").is_null())
     queue = Queue(eligible, split, passed, label)
@@ -336,39 +310,24 @@ def draw_before_text(
             judged = _judge(read_works(wanted), queue.facts(wanted), eligibility, without)
             queue.take(judged, papers.repeated_after(judged) if papers else None)
             advance(wanted.len())
-    filters = _count_filters(counted, queue)
     n_unread = queue.n_eligible - queue.read.height
+    read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
+    rejected = queue.facts(queue.rejected).join(read, on="work_id").group_by(by).agg(pl.len().cast(pl.Int64))
+    passed_before = rejected.with_columns(pl.lit(None, pl.String).alias("removed_by"), -pl.col("len"))
+    counts = count_works(pl.concat([counted, rejected, passed_before]), last_year, label=label)
     remaining = eligible.filter(~pl.col("work_id").is_in(queue.rejected.implode()))
     is_drawn = pl.col("work_id").is_in(queue.accepted.implode())
     if len(queue.accepted) == sum(split.sizes.values()):
         pool = eligible.filter(is_drawn)
     else:  # the draw says which class is short and by how many, and for that needs to see all works
-        pool = remaining.select("work_id", *split.cell_columns, *labels)
+        pool = remaining.select("work_id", *split.cell_columns, *vocabularies(label))
     pool = pool.collect(engine="streaming")
-    drawn = draw_or_explain(pool, split, filters, n_unread=n_unread, label=label, texts=texts)
-    rejected = queue.facts(queue.rejected)
-    read = queue.read.select("work_id", pl.col("removed_by").fill_null("duplicate"))
-    by_text = rejected.join(read, on="work_id").group_by("removed_by", *labels).len()
-    by_class = pl.concat([table.select("removed_by", *labels, "len") for table in (counted, by_text)])
-    dated = counted.drop_nulls("publication_year").group_by("publication_year").agg(pl.col("len").sum())
-    counts = {
-        "filters": filters,
-        "scored": {name: _sum_labels(counted, name, words[name]) for name in labels},
-        "eligible": {
-            name: {
-                word: n - int((rejected[name] == word).sum())
-                for word, n in _sum_labels(passed, name, words[name]).items()
-            }
-            for name in labels
-        },
-        "text": {
-            "read": queue.read.height,
-            "passed": queue.read.height - len(queue.rejected),
-            "not_read": n_unread,
-            **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
-        },
-        "removed": count_removed(by_class, label),
-        **describe_years(dict(dated.rows()), last_year),
+    drawn = draw_or_explain(pool, split, counts["filters"], n_unread=n_unread, label=label, texts=texts)
+    counts["text"] = {
+        "read": queue.read.height,
+        "passed": queue.read.height - len(queue.rejected),
+        "not_read": n_unread,
+        **{f"with_{name}": queue.read.height - queue.read[name].null_count() for name in _REPORTED},
     }
     works = queue.read.filter(is_drawn).select(WORKS.names())
     scored = marked.filter(pl.col("z_p10").is_not_null()).select("publication_year", *ATYPICALITY)
@@ -406,61 +365,10 @@ class _Papers:
         return find_duplicates(self._passed)
 
 
-def _sum_labels(counted: pl.DataFrame, name: str, labels: tuple[str, ...]) -> dict[str, int]:
-    return {label: int(counted.filter(pl.col(name) == label)["len"].sum()) for label in labels}
-
-
-def _mark_structure(
-    frame: pl.LazyFrame,
-    eligibility: EligibilityConfig,
-    window_years: int | None,
-    last_year: int | None,
-    without: Collection[str],
-) -> pl.LazyFrame:
-    """Name the first filter that removes a work, without the filters that read text."""
-    config = replace(eligibility, require_title=False, require_abstract=False, languages=())
-    # The filter counts n_i + n_j, which is what n_citers is the sum of.
-    absent = {"language": pl.lit(None, dtype=pl.String)}
-    if "n_i" not in frame.collect_schema():
-        absent |= {"n_i": pl.col("n_citers"), "n_j": pl.lit(0)}
-    seen = frame.with_columns(**absent)
-    return seen.with_columns(first_reason(config, window_years, last_year, without).alias("removed_by")).drop(*absent)
-
-
 def _judge(
     works: pl.DataFrame, facts: pl.DataFrame, eligibility: EligibilityConfig, without: Collection[str]
 ) -> pl.DataFrame:
     """Name the filter of text that removes each work read; a work without a row has no title."""
-    # Structure has passed. A second look would find another last year, that of these few works.
-    config = replace(
-        eligibility,
-        exclude_retracted=False,
-        work_types=(),
-        fields=(),
-        venues=(),
-        min_references=0,
-        min_citations=0,
-        min_year=None,
-        max_year=None,
-        complete_window=False,
-        min_label_confidence=None,
-    )
-    known = facts.select("work_id", "publication_year", pl.lit(0.0).alias("cd_index"))
-    rows = known.join(works.drop("publication_year"), on="work_id", how="left")
-    absent = [pl.lit(None, dtype=dtype).alias(name) for name, dtype in CANDIDATES.items() if name not in rows.columns]
-    reason = first_reason(config, None, None, without).alias("removed_by")
-    return rows.with_columns(absent).with_columns(reason).select(*WORKS.names(), "removed_by")
-
-
-def _count_filters(counted: pl.DataFrame, queue: Queue) -> dict[str, int]:
-    removed = counted.group_by("removed_by").agg(pl.col("len").sum())
-    counts: dict[str, int] = {name: count for name, count in removed.rows() if name is not None}
-    failed = queue.read.drop_nulls("removed_by").group_by("removed_by").len()
-    for name, count in [*failed.rows(), ("duplicate", len(queue.repeated))]:
-        counts[name] = counts.get(name, 0) + count
-    works = int(counted["len"].sum())
-    return {
-        "works": works,
-        **{name: counts.get(name, 0) for name in FILTERS},
-        "eligible": works - sum(counts.values()),
-    }
+    rows = facts.select("work_id", "publication_year").join(works.drop("publication_year"), on="work_id", how="left")
+    reason = first_reason(eligibility, None, None, {*without, *FILTERS} - {*TEXT_FILTERS} | {*without})
+    return rows.with_columns(removed_by=reason).select(*WORKS.names(), "removed_by")

@@ -56,12 +56,6 @@ def describe_novelty(
     ``published``, z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
     manifest, and ``published`` names the score. ``concentrations`` are of venues, by year that the closed form scored;
     see score_atypicality.
-
-    Example:
-        >>> scored = pl.DataFrame({"n_pairs": [3, 1, 5], "z_p10": [0.1, 2.0, None], "z_median": [1.0, 2.0, None]})
-        >>> stated = describe_novelty(NoveltyConfig(), LabelThresholds(), None, scored, works=3)
-        >>> stated["works"], stated["scored_works"], stated["scored_pairs"], stated["conventionality_cut"]
-        (3, 2, 4, 1.0)
     """
     if config is None:
         return None
@@ -81,15 +75,7 @@ def describe_novelty(
 
 
 def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -> list[str]:
-    """Warn about novelty in a release that is probably not what was meant; ``rule`` is the rule of the labels.
-
-    Example:
-        >>> scored = pl.DataFrame(schema={"n_pairs": pl.Int64, "z_p10": pl.Float64, "z_median": pl.Float64})
-        >>> stated = describe_novelty(NoveltyConfig(years=(2030, 2031)), LabelThresholds(), None, scored, works=0)
-        >>> print(*remark_on_novelty(stated, "margin"))
-        no work of the 0 read has a novelty score: a work needs two references whose venue and year are known, and
-        a year of its own; only the years 2030 to 2031 were asked for (NoveltyConfig.years, [novelty] years).
-    """
+    """Warn about novelty in a release that is probably not what was meant; ``rule`` is the rule of the labels."""
     if not atypicality:
         return []
     remarks: list[str] = []
@@ -116,16 +102,6 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     Remarks are about its last year, novelty, data, filters, and years of few venues.
 
     Where the last year was named, works dated after it need no warning.
-
-    Example:
-        >>> scored = pl.DataFrame({"n_pairs": [3], "z_p10": [0.1], "z_median": [1.0]})
-        >>> parts = NoveltyConfig(), LabelThresholds(), None, scored
-        >>> atypicality = describe_novelty(*parts, works=1, concentrations={1999: 0.3})
-        >>> counts = {"last_year": 2001, "later_works": {"works": 1, "first_year": 2050, "last_year": 2050}}
-        >>> manifest = {"counts": counts, "thresholds": {}, "atypicality": atypicality}
-        >>> [remark.split(":")[0] for remark in remark_on_release(manifest)]
-        ['1 work is dated after 2001, the last year of the data',
-        'few venues dominate the references of 1 of 1 years (1999)']
     """
     counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
     remarks: list[str] = []
@@ -138,39 +114,42 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
     return remarks + remark_on_concentration({int(year): share for year, share in shares.items()})
 
 
-def count_removed(removed: pl.DataFrame, label: OwnLabel | None = None) -> dict[str, dict[str, dict[str, int]]]:
-    """Count the works that each filter removed by label: which filter costs which class.
+def count_works(
+    counted: pl.DataFrame, last_year: int | None, *, label: OwnLabel | None = None, data_date: str | None = None
+) -> dict[str, Any]:
+    """State how many works each filter removed, of which classes, how many are left, and the years of the data.
 
-    Args:
-        removed: ``removed_by``, both labels, and ``len`` works; rows without ``removed_by`` are left out.
-        label: the own label, if ``removed`` has it too.
-
-    Example:
-        >>> rows = {"removed_by": ["no_year", None], "disruption_label": ["neutral", "neutral"], "len": [3, 9]}
-        >>> removed = pl.DataFrame(rows).with_columns(novelty_label=pl.lit(None, pl.String))
-        >>> count_removed(removed)["no_year"]["disruption_label"]
-        {'disruptive': 0, 'consolidating': 0, 'neutral': 3}
+    ``counted`` has the number of works (``len``) by ``removed_by`` (null: eligible), publication_year and labels.
     """
-    found = {name: removed.filter(removed_by=name) for name in FILTERS}
-    return {
-        name: {
-            column: {label: int(rows.filter(pl.col(column) == label)["len"].sum()) for label in labels}
-            for column, labels in vocabularies(label).items()
+
+    def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
+        return {
+            column: {word: int(rows.filter(pl.col(column) == word)["len"].sum()) for word in words}
+            for column, words in vocabularies(label).items()
         }
-        for name, rows in found.items()
-        if rows.height
+
+    by_filter, by_year = (
+        dict(counted.group_by(name).agg(pl.col("len").sum()).rows()) for name in ("removed_by", "publication_year")
+    )
+    years = {year: n for year, n in by_year.items() if year is not None and n}
+    last_year = find_last_year(years, data_date=data_date) if last_year is None else last_year
+    return {
+        "filters": {
+            "works": sum(by_filter.values()),
+            **{name: by_filter.get(name, 0) for name in FILTERS},
+            "eligible": by_filter.get(None, 0),
+        },
+        "scored": count(counted),
+        "eligible": count(counted.filter(pl.col("removed_by").is_null())),
+        "removed": {name: count(counted.filter(removed_by=name)) for name in FILTERS if name in by_filter},
+        "first_year": min(years, default=None),
+        "last_year": last_year,
+        "later_works": describe_later_works(years, last_year),
     }
 
 
 def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
-    """Say which filter removes almost only works of one class, against the share of that class in all works.
-
-    Example:
-        >>> all_works = {"disruptive": 30, "consolidating": 30, "neutral": 60}
-        >>> removed = {"few_citations": {"disruption_label": {"disruptive": 0, "consolidating": 1, "neutral": 40}}}
-        >>> print(*remark_on_filters({"scored": {"disruption_label": all_works}, "removed": removed}))
-        the filter few_citations removes almost only neutral works: 40 of 41 with a label (97.6%), against 50.0% of all.
-    """
+    """Say which filter removes almost only works of one class, against the share of that class in all works."""
     remarks: list[str] = []
     for name, columns in counts.get("removed", {}).items():
         for column, by_class in columns.items():
@@ -181,20 +160,3 @@ def remark_on_filters(counts: Mapping[str, Any]) -> list[str]:
                 numbers = f"{by_class[label]:,} of {n:,} with a label ({share:.1%}), against {share_of_all:.1%} of all"
                 remarks.append(f"the filter {name} removes almost only {label} works: {numbers}.")
     return remarks
-
-
-def describe_years(counts: Mapping[int, int], last_year: int | None, *, data_date: str | None = None) -> dict[str, Any]:
-    """State the first and the last year of the data, and which works are dated after it.
-
-    A ``last_year`` of None is found.
-
-    Example:
-        >>> describe_years({2000: 40, 2001: 60, 2050: 1}, None)
-        {'first_year': 2000, 'last_year': 2001, 'later_works': {'works': 1, 'first_year': 2050, 'last_year': 2050}}
-    """
-    last_year = find_last_year(counts, data_date=data_date) if last_year is None else last_year
-    return {
-        "first_year": min((year for year, n in counts.items() if n), default=None),
-        "last_year": last_year,
-        "later_works": describe_later_works(counts, last_year),
-    }

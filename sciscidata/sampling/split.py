@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import (
     ONE_ROW_EACH,
     ConfigError,
@@ -24,7 +23,7 @@ from sciscidata.errors import (
 )
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import FIELD_YEAR, VOCABULARIES
-from sciscidata.options.checks import check_fields, checked_config
+from sciscidata.options.checks import Configuration, checked_config
 from sciscidata.own_label import OwnLabel, example_schema, vocabularies, with_classes
 from sciscidata.sampling.balance import BALANCED, Balance, class_quotas, quota_cells, share_quotas
 from sciscidata.schemas import WORKS, require_columns
@@ -57,8 +56,8 @@ _NO_NOVELTY: Final = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SplitConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class SplitConfig(Configuration):
     """How many works each split gets, and which classes get equal counts.
 
     Attributes:
@@ -90,11 +89,7 @@ class SplitConfig:
     balance: Balance = "disruption"
     n_dev: _Size = 0
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         if self.n_train + self.n_test == 0:
             raise ConfigError(
                 "SplitConfig.n_train and SplitConfig.n_test are both 0, so there is nothing to draw. Raise one."
@@ -157,13 +152,6 @@ def find_quotas(counts: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     """Return how many works of each cell are drawn: the columns of ``counts`` but ``found``, and ``quota``.
 
     ``counts`` has the works ``found`` of each split, field_year where ``balance`` asks for it, and balanced labels.
-
-    Example:
-        >>> found = {"split": ["train"] * 3, "disruption_label": ["disruptive", "consolidating", "neutral"]}
-        >>> counts = pl.DataFrame(found).with_columns(field_year=pl.lit("Art 1990"), found=pl.Series([5, 4, 9]))
-        >>> config = SplitConfig(n_train=6, n_test=0, balance="disruption_within_field_year")
-        >>> find_quotas(counts, config)["quota"].to_list()
-        [2, 2, 2]
     """
     columns = balanced_columns(config, label)
     cells, within = quota_cells(columns, label), ["field_year"] if config.cell_columns else []

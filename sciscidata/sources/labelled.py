@@ -21,7 +21,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import (
     ConfigError,
     EmptyInputError,
@@ -36,7 +35,7 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
-from sciscidata.options.checks import check_fields
+from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import (
     MISSING,
     ORIGINAL_ID,
@@ -76,8 +75,8 @@ _OF_FILTERS: Final = {
 _COLUMNS: Final = pl.Schema({**EXAMPLE, **_OF_FILTERS})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LabelledConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class LabelledConfig(Configuration):
     """Files of labelled works, to draw a release from.
 
     Attributes:
@@ -100,12 +99,6 @@ class LabelledConfig:
     labels: Literal["check", "trust", "recompute"] = "check"
     text: Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")] | None = None
     missing: tuple[str, ...] = MISSING
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 class LabelledRows(NamedTuple):

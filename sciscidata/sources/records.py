@@ -16,9 +16,8 @@ import msgspec
 import polars as pl
 import pyarrow.parquet as pq
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import CorruptRecordError, EmptyInputError
-from sciscidata.options.checks import Megabytes, check_fields, require_config
+from sciscidata.options.checks import Configuration, Megabytes, require_config
 from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
@@ -137,8 +136,8 @@ def _log_skipped(report: Mapping[str, Any]) -> None:
         _LOG.warning("%(file)s, line %(line)d: %(reason)s", problem)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RecordsConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class RecordsConfig(Configuration):
     """Which files to read, and whether a corrupt line is fatal.
 
     Attributes:
@@ -164,12 +163,6 @@ class RecordsConfig:
     max_document_mb: Megabytes = DEFAULT_LIMITS.max_document_mb
     max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
     dates: bool = False
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def columns(self) -> pl.Schema:

@@ -11,10 +11,8 @@ from sciscidata.storage.atomic import clear_unfinished as clear_unfinished
 from sciscidata.storage.atomic import scratch_folder as scratch_folder
 from sciscidata.storage.atomic import whole_when_done as whole_when_done
 from sciscidata.storage.cache import cached_folder as cached_folder
-from sciscidata.storage.cache import file_checksum as file_checksum
 from sciscidata.storage.cache import is_whole_folder as is_whole_folder
 from sciscidata.storage.cache import note_finished as note_finished
-from sciscidata.storage.cache import quick_checksum as quick_checksum
 from sciscidata.storage.cache import resumable_folder as resumable_folder
 from sciscidata.storage.checksums import BLANK_SEAL as BLANK_SEAL
 from sciscidata.storage.checksums import is_sealed as is_sealed

@@ -13,8 +13,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from isal import isal_zlib
-
 from sciscidata.errors import StorageError
 from sciscidata.storage.atomic import LOCK, atomic_folder, clear_leftovers, flush, flush_tree, take_place
 from sciscidata.storage.disk_errors import errors_about, storage_error
@@ -25,7 +23,7 @@ from sciscidata.storage.small_files import read_whole
 logger = logging.getLogger(__name__)
 
 _SUMS: Final = "SHA256SUMS"
-_LEDGER: Final = "finished"  # beside the folder that is filled: which of its files are whole, and their checksums
+_LEDGER: Final = "finished"  # beside the folder that is filled: which of its files are whole, and their SHA-256
 _ledger_lock = threading.Lock()
 _of_this_run: set[Path] = set()  # folders that this process has made, or has said that it uses again
 
@@ -40,7 +38,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
 
     It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or interrupted, or whose disk is
     full, leaves it for the next one. A run that fails in another way removes it. Before the block begins, a file stays
-    if ``note_finished`` noted it and its checksum is the same. A folder stays if this holds for all its files. The rest
+    if ``note_finished`` noted it and its SHA-256 is the same. A folder stays if this holds for all its files. The rest
     is removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
     """
     target = real_path(target)
@@ -83,28 +81,17 @@ def resumable_folder(target: Path) -> Generator[Path]:
         remove_folder(workspace)
 
 
-def note_finished(folder: Path, name: str, checksum: str) -> None:
+def note_finished(folder: Path, name: str, sha256: str) -> None:
     """Note that a file of a ``resumable_folder`` is whole. In any other folder this does nothing.
 
-    ``name`` is relative to ``folder``; the file may appear there right after. ``checksum`` comes from ``file_checksum``
-    or ``quick_checksum``, of the bytes that were written.
+    ``name`` is relative to ``folder``; the file may appear there right after. ``sha256`` is of what was written.
     """
     ledger = folder.parent / _LEDGER
     if ledger.is_file():
         with _ledger_lock, ledger.open("a", encoding="utf-8") as file:
-            file.write(f"{checksum}  {name}\n")
+            file.write(f"{sha256}  {name}\n")
             file.flush()
             os.fsync(file.fileno())
-
-
-def file_checksum(path: Path) -> str:
-    """Return the checksum of a file for ``note_finished``: ``sha256:`` and its SHA-256."""
-    return f"sha256:{hash_file(path)}"
-
-
-def quick_checksum(value: int) -> str:
-    """Write the CRC-32 of a large, passing file as a checksum for ``note_finished``."""
-    return f"crc32:{value:08x}"
 
 
 def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
@@ -151,14 +138,14 @@ def is_whole_folder(folder: Path) -> bool:
 
 
 def _remove_untrusted(new: Path) -> None:
-    """Remove what an earlier run left without a note, or with another checksum than the noted one."""
+    """Remove what an earlier run left without a note, or with another SHA-256 than the noted one."""
     noted, ledger = _read_ledger(new), new.parent / _LEDGER
     for entry in sorted(new.iterdir()):
         found = _files_of(entry)
         names = _names_of(entry, new)
         stated = [name for name in noted if name == entry.name or name.startswith(f"{entry.name}/")]
         is_whole = not entry.is_symlink() and bool(names) and sorted(stated) == sorted(names)
-        if is_whole and all(_has_checksum(path, noted[name]) for path, name in zip(found, names, strict=True)):
+        if is_whole and all(_is_noted(path, noted[name]) for path, name in zip(found, names, strict=True)):
             continue
         if set(stated) & set(names):
             logger.warning("%s is damaged; it is made again", entry.name)
@@ -181,23 +168,15 @@ def _names_of(entry: Path, new: Path) -> list[str]:
     return [path.relative_to(new).as_posix() for path in _files_of(entry)]
 
 
-def _has_checksum(path: Path, checksum: str) -> bool:
+def _is_noted(path: Path, sha256: str) -> bool:
     try:
-        if path.is_symlink() or not path.is_file():
-            return False
-        if checksum.startswith("sha256:"):
-            return file_checksum(path) == checksum
-        value = 0
-        with path.open("rb") as file:
-            while block := file.read(1 << 22):
-                value = isal_zlib.crc32(block, value)
-        return quick_checksum(value) == checksum
+        return path.is_file() and not path.is_symlink() and hash_file(path) == sha256
     except OSError:
         return False
 
 
 def _read_ledger(folder: Path) -> dict[str, str]:
-    """Read which files of a resumable folder were noted, and with what checksum; the last note of a name counts."""
+    """Read which files of a resumable folder were noted, and with what SHA-256; the last note of a name counts."""
     ledger = folder.parent / _LEDGER
     try:
         text = read_whole(ledger).decode("utf-8", "replace") if not ledger.is_symlink() else ""
@@ -213,8 +192,7 @@ def _sums(folder: Path, noted: Mapping[str, str] | None = None) -> bytes:
     def line(path: Path) -> str:
         if not path.is_file():  # reading a pipe would wait for a writer
             raise _NoFileError(errno.EINVAL, "It is no file", str(path))
-        checksum = (noted or {}).get(path.name, "")
-        return f"{checksum[7:] if checksum.startswith('sha256:') else hash_file(path)}  {path.name}\n"
+        return f"{(noted or {}).get(path.name) or hash_file(path)}  {path.name}\n"
 
     with ThreadPoolExecutor(2) as pool:
         return "".join(pool.map(line, paths)).encode()

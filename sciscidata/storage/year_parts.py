@@ -15,9 +15,9 @@ import numpy.typing as npt
 import polars as pl
 
 from sciscidata.storage.atomic import whole_when_done
-from sciscidata.storage.cache import file_checksum, note_finished
+from sciscidata.storage.cache import note_finished
 from sciscidata.storage.parquet import ROWS_PER_GROUP, write_parquet
-from sciscidata.storage.paths import list_visible
+from sciscidata.storage.paths import hash_file, list_visible
 
 _ROWS_PER_BATCH = 1 << 21  # about as many rows are in memory; sorting them takes about 1 GB
 _SAMPLE = 1 << 16
@@ -32,7 +32,7 @@ def write_part(path: Path, rows: pl.DataFrame) -> None:
     """Write one file whole or not at all."""
     with whole_when_done(path) as unfinished:
         write_parquet(rows, unfinished, row_group_size=ROWS_PER_GROUP["scores"])
-        note_finished(path.parent, path.name, file_checksum(unfinished))
+        note_finished(path.parent, path.name, hash_file(unfinished))
 
 
 def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.DataFrame]:

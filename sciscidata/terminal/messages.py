@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import io
 import logging
 import os
@@ -14,7 +13,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from types import MappingProxyType, TracebackType
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from sciscidata.terminal.memory import about_memory
 
@@ -130,37 +129,6 @@ class TextRecord(logging.LogRecord):
         if self.name.startswith(("sciscidata", "sciscirl")):
             return printable(message)
         return printable(_COLOURS.sub("", message), lines=True)
-
-
-class TextParser(argparse.ArgumentParser):
-    """Says in one line what is wrong with a command, and prints what was typed as text."""
-
-    def __init__(self, **options: Any) -> None:  # noqa: ANN401
-        super().__init__(allow_abbrev=False, **options)
-
-    def error(self, message: str) -> NoReturn:
-        """Print one line, and exit with 2."""
-        message = re.sub(r"^argument ([\w-]+)\S*: ", r"\1 ", message)
-        message = re.sub(r"^the following arguments are required: (.*)", r"\1 is required", message)
-        # The value of a flag that takes none may be that of the flag before it, and a key.
-        message = re.sub(r"(?:ignored explicit argument|expected) .*", _needed, message, flags=re.S)
-        self.exit(2, f"error: {message.rstrip('.?')}{'?' if message.endswith('?') else '.'} See {self.prog} --help.\n")
-
-    def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401
-        choices = None if action.choices is None else [*map(str, action.choices)]
-        if choices is not None and value not in choices:
-            near = suggest(str(value), choices)
-            raise argparse.ArgumentError(action, f"is {value!r}, needs one of {', '.join(choices)}.{near}")
-
-    def _print_message(self, message: str, file: Any = None) -> None:  # noqa: ANN401
-        super()._print_message(printable(message, lines=True), file)
-
-
-def _needed(found: re.Match[str]) -> str:
-    if found[0].startswith("ignored"):
-        return "takes no value"
-    number = found[0].removeprefix("expected ").partition(" ")[0]
-    return {"one": "needs a value", "at": "needs at least one value"}.get(number, f"needs {number} values")
 
 
 def open_terminal() -> None:

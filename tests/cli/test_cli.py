@@ -15,7 +15,6 @@ import pytest
 
 import sciscidata as ssd
 from sciscidata import __version__
-from sciscidata.cli.main import main
 from sciscidata.cli.settings import merge, read_toml, resolve
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, InputNotFoundError
@@ -29,24 +28,6 @@ from tests import program
 from tests.conftest import REPOSITORY
 
 SMALL = ["--source", "synthetic", "--n-works", "3000", "--n-train", "60", "--n-test", "9"]
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return its exit status, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
-    monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
-    monkeypatch.setenv("OPENALEX_BASE_URL", "http://127.0.0.1:9")  # nobody listens there
-    monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
-
-    def call(*arguments: str):
-        status = main(arguments)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return status, captured.out, captured.err
-
-    return call
 
 
 def test_build_verify_and_describe_a_slice(run, tmp_path):

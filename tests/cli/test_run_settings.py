@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 
 import polars as pl
@@ -25,21 +26,10 @@ KEY = "a-secret-key-1234"
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
+def run(run, monkeypatch):
     """Run `build` in an empty folder; return its exit status, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
-    monkeypatch.setattr("platformdirs.user_config_path", lambda _: tmp_path / "config")
     monkeypatch.delenv("OPENALEX_BASE_URL", raising=False)
-    monkeypatch.delenv("OPENALEX_API_KEY", raising=False)
-
-    def call(*arguments: str):
-        status = main(["build", *arguments])
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return status, captured.out, captured.err
-
-    return call
+    return partial(run, "build")
 
 
 @pytest.mark.parametrize(

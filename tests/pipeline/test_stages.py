@@ -19,7 +19,6 @@ from polars.testing import assert_frame_equal
 
 from benchmarks.make_sciscinet import make as make_sciscinet
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
-from sciscidata.cli.main import main
 from sciscidata.corpus import folder as corpus_folder
 from sciscidata.corpus import scores as score_files
 from sciscidata.corpus import writer as corpus_writing
@@ -51,21 +50,6 @@ def world(tmp_path_factory) -> Path:
     home = tmp_path_factory.mktemp("stages")
     ingest(WORLD, home / "world", cache_dir=home / "cache")
     return home / "world"
-
-
-@pytest.fixture
-def run(tmp_path, monkeypatch, capsys):
-    """Run a command in an empty folder; return its exit status, output and errors."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sciscidata.config.platformdirs.user_cache_dir", lambda _: str(tmp_path / "cache"))
-
-    def call(*arguments: str):
-        status = main(arguments)
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return status, captured.out, captured.err
-
-    return call
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -252,13 +236,6 @@ def test_two_runs_do_not_write_one_corpus(tmp_path):
         pytest.raises(StorageError, match="another run is at work"),
     ):
         ingest(WORLD, tmp_path / "out", cache_dir=tmp_path / "cache")
-
-
-def test_a_folder_with_something_else_in_it_is_left_alone(tmp_path):
-    (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(StorageError, match=r"holds thesis\.tex, which is no part of a corpus"):
-        ingest(WORLD, tmp_path, cache_dir=tmp_path / "cache")
-    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 FOREIGN = ("works/hand_curated.parquet", "works/part-00000-abc.snappy.parquet", "citations/part-000000.parquet",
@@ -622,13 +599,10 @@ def test_a_mistake_is_one_clear_line(run, tmp_path, arguments, message):
     assert message in line
 
 
-def test_a_corpus_without_citations_has_no_graph(tmp_path):
-    works = pl.LazyFrame([{"work_id": 1, "is_retracted": False}], schema=WORKS)
-    write_corpus(Corpus(works, pl.LazyFrame(schema=CITATIONS), {}), tmp_path / "out")
-    with pytest.raises(EmptyInputError, match="no citations"):
-        open_corpus_graph(tmp_path / "out", cache_dir=tmp_path)
+def test_a_source_without_works_makes_no_corpus(tmp_path):
+    none = Corpus(pl.LazyFrame(schema=WORKS), pl.LazyFrame(schema=CITATIONS), {})
     with pytest.raises(EmptyInputError, match="no work"):
-        write_corpus(Corpus(works.head(0), pl.LazyFrame(schema=CITATIONS), {}), tmp_path / "none")
+        write_corpus(none, tmp_path / "none")
     with pytest.raises(InputNotFoundError, match="not finished"):
         scan_corpus(tmp_path / "none")
 

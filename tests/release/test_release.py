@@ -327,15 +327,6 @@ def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:
     verify_release(write(tmp_path / "slice").folder)
 
 
-def test_a_failing_run_leaves_nothing_behind(tmp_path: Path) -> None:
-    def fail(folder: Path) -> None:
-        raise RuntimeError(str(folder))
-
-    with pytest.raises(RuntimeError):
-        write(tmp_path / "slice", extra=fail)
-    assert list(tmp_path.iterdir()) == []
-
-
 def test_a_killed_run_leaves_no_release_and_the_next_one_succeeds(original: Path, tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from tests.release.test_release import write\n"
@@ -374,12 +365,6 @@ def test_a_full_disk_is_said_and_leaves_nothing_behind(small_disk: Path) -> None
     with pytest.raises(StorageError, match=r"No space left on device.*Free some disk space"):
         write_release(draw(works, split), works, small_disk / "slice", manifest=manifest(split))
     assert list(small_disk.iterdir()) == []
-
-
-def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StorageError, match="cannot write"):
-        write(tmp_path / "file" / "slice")
 
 
 def test_texts_of_drawn_works_have_to_be_there_once(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sciscidata._support.short_repr import html_repr, short_repr
+from sciscidata.options.checks import Configuration
 from sciscidata.schemas import Corpus
 from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.opened import OpenedSource, SourceRequest
@@ -20,15 +20,12 @@ _WORKS, _CITATIONS = 4_381, 134_026
 _SHARES: Final = {"disruptive": 160 / _WORKS, "consolidating": 1_250 / _WORKS, "neutral": 1_593 / _WORKS}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExampleConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class ExampleConfig(Configuration):
     """Real works of OpenAlex that come with the package: 4,381 of five systematic reviews in medicine, CC0.
 
     A build draws 120 train and 30 test works of them, unless SplitConfig states other sizes.
     """
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
 
 
 def scan_example() -> Corpus:

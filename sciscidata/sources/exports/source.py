@@ -13,10 +13,9 @@ from typing import Annotated, Final
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.corpus.folder import works_schema
 from sciscidata.errors import SchemaMismatchError
-from sciscidata.options.checks import check_fields, require_config
+from sciscidata.options.checks import Configuration, require_config
 from sciscidata.records.ids import ORIGINAL_ID, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
@@ -42,8 +41,8 @@ _CODES: Final = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ExportsConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class ExportsConfig(Configuration):
     """Files that Web of Science and Scopus export, with cited references.
 
     Attributes:
@@ -55,12 +54,6 @@ class ExportsConfig:
     """
 
     files: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
 
 def scan_exports(config: ExportsConfig) -> Corpus:

@@ -12,12 +12,11 @@ from urllib.parse import quote
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
-from sciscidata.options.checks import check_fields
+from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sampling.filter import EligibilityConfig
@@ -62,8 +61,8 @@ _FIELDS = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OpenAlexConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class OpenAlexConfig(Configuration):
     """Which works of OpenAlex are candidates. ApiConfig says how to reach it.
 
     Attributes:
@@ -87,11 +86,7 @@ class OpenAlexConfig:
     max_references: Annotated[int, msgspec.Meta(ge=1, le=5_000)] = 500
     venues: bool = True
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         if self.from_year > self.to_year:
             raise ConfigError(
                 f"OpenAlexConfig.from_year ({self.from_year}) lies after OpenAlexConfig.to_year ({self.to_year}). "

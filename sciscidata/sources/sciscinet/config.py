@@ -12,8 +12,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
-from sciscidata.options.checks import FolderOrUrl, check_fields
+from sciscidata.options.checks import Configuration, FolderOrUrl
 from sciscidata.records.ids import bare_dois
 
 Version: TypeAlias = Literal["v2", "v1"]
@@ -156,8 +155,8 @@ def convert_column(column: tuple[str, Kind], found: pl.DataType) -> pl.Expr:
     return pl.when(value != "").then(value) if kind == "text" else value.cast(wanted, strict=False)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SciSciNetConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class SciSciNetConfig(Configuration):
     """Where SciSciNet lies, which version it is, and whose scores to take.
 
     Attributes:
@@ -184,9 +183,3 @@ class SciSciNetConfig:
     texts: FolderOrUrl | None = None
     recompute: bool = False
     storage_options: Mapping[str, Any] | None = field(default=None, repr=False)
-
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)

@@ -20,7 +20,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
     claim_folder,
@@ -32,7 +31,7 @@ from sciscidata.corpus.writer import (
 )
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
-from sciscidata.options.checks import FolderOrUrl, Megabytes, PositiveInt, check_fields, require_config
+from sciscidata.options.checks import Configuration, FolderOrUrl, Megabytes, PositiveInt, require_config
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
@@ -68,8 +67,8 @@ _IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
 REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SnapshotConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class SnapshotConfig(Configuration):
     """Which snapshot to read, and what to leave out.
 
     Attributes:
@@ -113,11 +112,7 @@ class SnapshotConfig:
     max_mb_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
     store_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         refuse_credentials(self.store_options, name="SnapshotConfig.store_options")
 
 

@@ -7,13 +7,12 @@ from typing import Annotated
 
 import msgspec
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import Share, check_fields
+from sciscidata.options.checks import Configuration, Share
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SyntheticConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class SyntheticConfig(Configuration):
     """Size and shape of a synthetic world.
 
     Another size with the same seed gives another world: works do not keep their ids or their references.
@@ -53,11 +52,7 @@ class SyntheticConfig:
     developing_share: Share = 0.3
     text_signal: Share = 0.5
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         first, most = self.first_year, 1 - self.disruptive_share
         if not first <= self.last_year <= first + 999:
             raise ConfigError(

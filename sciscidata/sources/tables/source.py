@@ -14,12 +14,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import polars as pl
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import SchemaMismatchError, WorkIdError
-from sciscidata.options.checks import check_fields
+from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers, suggest_form
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.dry_run import ToRead
@@ -53,8 +52,8 @@ _Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
 _ROLES = (*OF_WORKS, *OF_CITATIONS)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TablesConfig:
+@dataclass(frozen=True, kw_only=True, slots=True, repr=False)
+class TablesConfig(Configuration):
     """Files of works and citations in any layout, with ids of any kind.
 
     A file is CSV, TSV, Parquet, Arrow (Feather), or JSON (one object per line, or a list), also as .gz and .zst. It is
@@ -101,11 +100,7 @@ class TablesConfig:
     missing: tuple[str, ...] = MISSING
     quotes: bool | None = None
 
-    __repr__ = short_repr
-    _repr_html_ = html_repr
-
-    def __post_init__(self) -> None:
-        check_fields(self)
+    def _check(self) -> None:
         names = ("TablesConfig.citations", "TablesConfig.references")
         check_citations_given(bool(self.citations), self.columns["references"], *names)
 
