@@ -305,26 +305,9 @@ def _count_works(works: pl.LazyFrame, graph: CitationGraph | None = None) -> pl.
 
 def _add_degrees(graph: CitationGraph, rows: pl.DataFrame) -> pl.DataFrame:
     """Add the numbers of references and citers of works that are in the graph."""
-    ids, year = rows["work_id"].to_numpy(), rows["publication_year"]
-    at = np.zeros(ids.size, np.int64)
-    if graph.days is not None:  # ids do not ascend within a year
-        by_id = np.argsort(graph.work_ids[: graph.n_known])
-        at = by_id[np.searchsorted(graph.work_ids[: graph.n_known], ids, sorter=by_id)] if ids.size else at
-        return rows.hstack(_degrees(graph, at))
-    n_years = graph.years.size
-    slots = np.where(year.is_null().to_numpy(), n_years, np.searchsorted(graph.years, year.fill_null(0).to_numpy()))
-    order = np.lexsort((ids, slots))
-    edges: list[int] = np.searchsorted(slots[order], np.arange(n_years + 2)).tolist()
-    offsets = [*graph.year_offsets.tolist(), graph.n_known]
-    for slot in np.flatnonzero(np.diff(edges)).tolist():
-        some, low, high = order[edges[slot] : edges[slot + 1]], offsets[slot], offsets[slot + 1]
-        at[some] = low + np.searchsorted(graph.work_ids[low:high], ids[some])
-    return rows.hstack(_degrees(graph, at))
-
-
-def _degrees(graph: CitationGraph, at: npt.NDArray[np.int64]) -> list[pl.Series]:
-    starts = {"n_references": graph.ref_offsets, "n_citers": graph.citer_offsets}
-    return [pl.Series(name, ends[at + 1] - ends[at]).cast(pl.UInt32) for name, ends in starts.items()]
+    at = graph.find(rows["work_id"].to_numpy(), rows["publication_year"])
+    offsets = {"n_references": graph.ref_offsets, "n_citers": graph.citer_offsets}
+    return rows.hstack([pl.Series(name, ends[at + 1] - ends[at]).cast(pl.UInt32) for name, ends in offsets.items()])
 
 
 def _check_works(
