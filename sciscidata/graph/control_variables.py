@@ -58,7 +58,7 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
         numbers = {"n_references": starts, "n_known": n_known, "n_citations": graph.citer_offsets[: n + 1]}
         return pl.DataFrame({"work_id": graph.work_ids[:n], **{name: np.diff(ends) for name, ends in numbers.items()}})
 
-    schema = dict.fromkeys(("work_id", "n_references", "n_known", "n_citations"), pl.Int64)
+    schema = pl.Schema(dict.fromkeys(("work_id", "n_references", "n_known", "n_citations"), pl.Int64))
     counted = works.join(pl.defer(count, schema=schema), on="work_id", how="left")
     usual = pl.col("cited_by_count").mean().over(_FIELD_AND_YEAR)
     is_placed = pl.all_horizontal(pl.col(_FIELD_AND_YEAR).is_not_null()) & (usual > 0)
