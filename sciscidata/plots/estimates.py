@@ -153,6 +153,25 @@ def draw_estimates(
         (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
 
 
+def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, marker: str = "o", **look: Any) -> bool:  # noqa: ANN401
+    """Draw a line through groups with enough works, the others as hollow dots; return whether there are others."""
+    sure = works >= FEW
+    axes.plot(x, np.where(sure, y, np.nan), marker=marker, markersize=2.5, **look)
+    look |= {"ls": "none", "label": None, "mfc": "white", "mew": 0.6}
+    axes.plot(x[~sure], y[~sure], marker=marker, markersize=2.5, **look)
+    return not sure.all()
+
+
+def name_hollow(is_hollow: bool) -> str:
+    """Say at the end of a title what hollow dots are.
+
+    Example:
+        >>> name_hollow(True)
+        ' Hollow: fewer than 30 works.'
+    """
+    return f" Hollow: fewer than {FEW} works." if is_hollow else ""
+
+
 def draw_numbers(axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float]) -> None:
     """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap."""
     from matplotlib.ticker import MaxNLocator
