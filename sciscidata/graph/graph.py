@@ -142,13 +142,6 @@ class CitationGraph:
 
         The citers of i are citers[starts[i]:starts[i+1]], ascending, that is in order of time. ``starts`` (n + 1) is
         uint32 while that suffices, else int64; ``citers`` is int32. Memory: 4 bytes per work and citation.
-
-        Example:
-            >>> works = pl.LazyFrame({"work_id": [10, 20, 30], "publication_year": [2000, 2001, 2001]},
-            ...     schema_overrides={"publication_year": pl.Int32})
-            >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 20]}))
-            >>> graph.citers_among(range(3))
-            (array([0, 2, 3, 3], dtype=uint32), array([1, 2, 2], dtype=int32))
         """
         from sciscidata.graph import _kernels as kernels
 
@@ -263,16 +256,6 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
 
     ``trusted`` skips the comparison of its files with their SHA-256, which takes about a second per GB. Raises
     InputNotFoundError if ``folder`` holds no graph of this version, StorageError if a file of the graph is damaged.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> with TemporaryDirectory() as home:
-        ...     _ = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), cache_dir=home)
-        ...     (folder,) = Path(home).glob("graph-*")
-        ...     read_graph(folder).n_citations
-        1
     """
     folder = Path(folder)
     try:

@@ -76,13 +76,6 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
 
     The result is int32 (graph.n_dated), in index order. Raises ConfigError if ``works`` holds a work with a venue and a
     year that is not in the graph.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
-        >>> venue_numbers(graph, works)
-        array([-1,  0], dtype=int32)
     """
     numbers = np.full(graph.n_dated, -1, np.int32)
     ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance

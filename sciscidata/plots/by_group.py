@@ -65,7 +65,6 @@ def measure_by(
         seven.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
 
     Source:
@@ -130,7 +129,6 @@ def plot_by(
     Raises:
         ConfigError: an option is wrong, or there are too many groups to draw.
         SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
-        StorageError: the file cannot be written.
 
     Example:
         >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})

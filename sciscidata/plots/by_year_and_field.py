@@ -69,9 +69,7 @@ def plot_by_year(
         The figure, with a panel for the label and one for the score.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({
@@ -131,9 +129,7 @@ def plot_by_field(
         The figure, with a panel for the label and one for the score.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({
@@ -174,9 +170,7 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure, with a panel for years and one for fields.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001], "primary_field": ["Law", None, "Law"]},
@@ -203,9 +197,7 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         The figure, with a panel for years and one for fields.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001]}, schema={"publication_year": pl.Int32})

@@ -61,7 +61,6 @@ def plot_disruption(
     Raises:
         ConfigError: an option of the picture is wrong, or only one of ``eligible`` and ``drawn`` is given.
         SchemaMismatchError: the frame has no ``cd_index``.
-        StorageError: the file cannot be written.
 
     Example:
         >>> figure = plot_disruption(pl.Series([-0.2, 0.0, 0.4]), data="three works", width="one")
@@ -140,10 +139,6 @@ def plot_comparison(
     Returns:
         The figure, with two panels.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
         >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
@@ -174,10 +169,6 @@ def plot_windows(
     Returns:
         The figure, with two panels, as in ``plot_comparison``.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> five = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.5, -0.1]})
         >>> ten = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.4, 0.2]})
@@ -205,7 +196,6 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
     Raises:
         ConfigError: an option is wrong, more than ten works are chosen, or one of them has no index at any age.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> found = pl.DataFrame({"work_id": [7, 7], "age": [1, 2], "cd_index": [1.0, 0.5]})
@@ -253,9 +243,7 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: one panel for each convention, in the order of their names.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> rows = {"publication_year": [1990, 1991], "convention": "default", "window": "5", "cd_index": [0.5, 0.4]}

@@ -36,9 +36,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: shares with their 95% Wilson intervals (a) by citers at that age, (b) by references on record.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: a column is missing or has another type.
-        StorageError: the file cannot be written.
 
     Example:
         >>> stability = pl.DataFrame({"age": [3, 3, 5], "group": ["all", "1-2 citers", "all"], "works": [9, 4, 8],
@@ -94,9 +92,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: (a) works that keep their label, by label; (b) shares of the labels, and the ceiling of accuracy.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: a column is missing or has another type.
-        StorageError: the file cannot be written.
 
     Example:
         >>> effect = pl.DataFrame({"missing": ["nothing", "citations"], "share": [0.0, 0.1], "label": ["all", "all"],

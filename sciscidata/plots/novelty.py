@@ -65,10 +65,6 @@ def plot_novelty(
     Returns:
         The figure, with two panels.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> scored = pl.DataFrame({"novelty_score": [0.9, 0.2], "conventionality_score": [0.3, 0.8]})
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
@@ -110,10 +106,6 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
 
     Returns:
         The figure: the two z, and below them the number of works.
-
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
 
     Example:
         >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
@@ -184,9 +176,7 @@ def plot_uzzi_cells(
         The figure, with two panels.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: ``z_p10``, ``z_median`` or ``hit`` is missing, or mistyped.
-        StorageError: the file cannot be written.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
 
