@@ -15,12 +15,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks.graphs import scan_graph
 from benchmarks.real_graphs import FILES, scan_real
+from sciscidata.disruption.closed_null_model import expect
 from sciscidata.disruption.index import score_graph
 from sciscidata.disruption.null_model import rewire, score_null
 from sciscidata.graph.graph import CitationGraph, build_graph
@@ -60,76 +60,19 @@ def summarise(scores: pl.DataFrame) -> None:
     print(compute_disruption_labels(known).group_by("disruption_label").agg(**bands).sort("n").collect())
 
 
-def approximate(graph: CitationGraph) -> dict[str, np.ndarray]:
-    """Approximate mean and deviation under ``null="rewired"``; docs/measures/null_models.md has the formula.
-
-    ``ratio`` is the naive one: expected numerator over expected denominator. Dense, for graphs of some 10,000 works.
-    """
-    n, n_years, n_dated = graph.n_works, graph.years.size, graph.n_dated
-    group = np.minimum(np.searchsorted(graph.year_offsets, np.arange(n), side="right") - 1, n_years)
-    citing = np.repeat(np.arange(n), np.diff(graph.ref_offsets))
-    citing, cited = citing[citing < n_dated], graph.refs[citing < n_dated]
-    size, cites, refs = np.zeros((n_years, n_years + 1)), np.zeros((n, n_years)), np.zeros((n, n_years + 1))
-    np.add.at(size, (group[citing], group[cited]), 1)
-    np.add.at(cites, (cited, group[citing]), 1)
-    np.add.at(refs, (citing, group[cited]), 1)
-    step = 0.25
-    s = np.exp(np.arange(np.log(1e-6), np.log(60), step))
-    grid = np.exp(np.arange(np.log(1e-8), np.log(70), 0.1))
-    found = {name: np.full(n_dated, np.nan) for name in ("mean", "std", "ratio")}
-    for y, year in enumerate(graph.years.tolist()):
-        window = np.flatnonzero((graph.years > year) & (graph.years <= year + WINDOW_YEARS))
-        focal = np.arange(*graph.year_offsets[y : y + 2])
-        if not window.size:
-            continue
-        n_window, k = cites[:, window].sum(axis=1), refs[focal]
-        citers = n_window[focal]
-        per_year, log_phi = np.zeros((n_years + 1, window.size)), np.zeros((n_years + 1, grid.size))
-        for c in np.flatnonzero(size[y]):
-            works = np.flatnonzero((group == c) & (cites[:, y] > 0))
-            chance = cites[works, y] / size[y, c]
-            per_year[c] = chance @ cites[np.ix_(works, window)]
-            values, place = np.unique(n_window[works], return_inverse=True)
-            transform = np.exp(-np.outer(grid, values)) @ np.bincount(place, chance)
-            log_phi[c] = np.log(np.maximum(transform, 1e-300))
-        total, hits = k @ per_year.sum(axis=1), np.zeros(focal.size)
-        for i, later in enumerate(window):
-            rows = refs[graph.year_offsets[later] : graph.year_offsets[later + 1]]
-            if size[later, y]:
-                others = rows - (np.arange(n_years + 1) == y)
-                slots = (rows[:, [y]] * others).sum(axis=0) / size[later, y]
-                hits += cites[focal, later] * (k @ (slots * per_year[:, i] / np.maximum(size[later], 1)))
-        per_citer = np.divide(hits, citers, out=np.zeros_like(hits), where=citers > 0)
-        rho = np.divide(per_citer, total, out=np.zeros_like(hits), where=total > 0)[:, None]
-        shared, transforms = citers * -np.expm1(-per_citer), k @ log_phi
-
-        def phi(shift: int, rho: np.ndarray = rho, transforms: np.ndarray = transforms) -> np.ndarray:
-            at = np.log(s + shift * rho)
-            return np.exp([np.interp(row, np.log(grid), own) for row, own in zip(at, transforms, strict=True)])
-
-        weight, p = step * s * np.exp(-s * citers[:, None]), [phi(shift) for shift in range(3)]
-        mean = citers * (weight * (2 * p[1] - p[0])).sum(axis=1)
-        square = citers**2 * (weight * s * (4 * p[2] - 4 * p[1] + p[0])).sum(axis=1)
-        square += 4 * citers * (weight * s * (p[1] - p[2])).sum(axis=1)
-        found["mean"][focal], found["std"][focal] = mean, np.sqrt(np.maximum(square - mean**2, 0))
-        with np.errstate(invalid="ignore"):
-            found["ratio"][focal] = (citers - 2 * shared) / (citers + total - shared)
-    return found
-
-
 def compare_closed_form(graph: CitationGraph, scores: pl.DataFrame, n_draws: int) -> None:
-    """Print how far the approximations lie from the draws, over the works whose draws vary."""
-    rows = scores.head(graph.n_dated).with_columns(**approximate(graph)).filter(pl.col("null_std") > 0)
+    """Print how far the closed approximation lies from the draws, over the works whose draws vary."""
+    mean, std = expect(graph, WINDOW_YEARS)
+    rows = scores.head(graph.n_dated).with_columns(mean=mean, std=std).filter(pl.col("null_std") > 0)
     noise = float((rows["null_std"] / n_draws**0.5).mean())
     print(f"{rows.height} works; mean standard error of the drawn means: {noise:.5f}")
-    for name in ("ratio", "mean"):
-        off = rows[name] - rows["null_mean"]
-        in_std = (off / rows["null_std"]).abs()
-        print(
-            f"{name}: mean error {off.mean():.5f}, mean absolute error {off.abs().mean():.5f}, correlation "
-            f"{rows.select(pl.corr(name, 'null_mean')).item():.4f}, error in null_std: median {in_std.median():.3f}, "
-            f"95th percentile {in_std.quantile(0.95):.3f}"
-        )
+    off = rows["mean"] - rows["null_mean"]
+    in_std = (off / rows["null_std"]).abs()
+    print(
+        f"mean error {off.mean():.5f}, mean absolute error {off.abs().mean():.5f}, correlation "
+        f"{rows.select(pl.corr('mean', 'null_mean')).item():.4f}, error in null_std: median {in_std.median():.3f}, "
+        f"95th percentile {in_std.quantile(0.95):.3f}"
+    )
     ratio = rows["std"] / rows["null_std"]
     print("std over null_std, quantiles:", *(f"{ratio.quantile(q):.3f}" for q in (0.05, 0.25, 0.5, 0.75, 0.95)))
     both = rows.with_columns(own=(pl.col("cd_index") - pl.col("mean")) / pl.col("std")).drop_nulls(["own", "z"])

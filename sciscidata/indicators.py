@@ -1,5 +1,6 @@
 """Rarer indicators, beside those at the top: ``sciscidata.indicators.compute_cd_trajectory`` and others."""
 
+from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.embedding import compute_embedding_disruptiveness
 from sciscidata.disruption.label_stability import find_label_stability
 from sciscidata.disruption.missing_data import find_effect_of_missing_data
@@ -17,6 +18,7 @@ __all__ = [
     "compute_cd_variants",
     "compute_control_variables",
     "compute_embedding_disruptiveness",
+    "compute_expected_cd_index",
     "compute_foster_novelty",
     "compute_novelty_confidence",
     "compute_null_cd_index",

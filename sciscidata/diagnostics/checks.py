@@ -125,7 +125,8 @@ def diagnose(
         works = require_columns(works, WORKS, frame_name="WORKS", stage="diagnose", columns=columns)
     graph = build_graph(works, citations, cache_dir=cache_dir)
     checks = diagnose_graph(graph, works, citations, window_years=window_years, last_year=last_year, earlier=earlier)
-    return _frame(checks)
+    rows = [check.stated() | {"by_year": check.by_year, "by_field": check.by_field} for check in checks]
+    return pl.DataFrame(rows, schema=DIAGNOSTICS)
 
 
 class Check(NamedTuple):
@@ -163,6 +164,7 @@ def diagnose_graph(
     ends, edges, counted = _count_ends(graph), edges_of(graph), _count_works(works, graph)
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
+    is_swapped = edges.later > _SWAPPED_FROM * edges.dated
     reversed_ids = f"and nearly all cited ids are; {SWAPPED}"
     findings = [
         _check_common_ids(graph, ends, edges, works),
@@ -172,7 +174,7 @@ def diagnose_graph(
         ),
         _check("cited_ids", ends.cited_unknown, ends.cited, "cited ids", "are not in works"),
         _check_merged(graph, works, earlier),
-        _check_later(edges),
+        _check("later_citations", edges.later, edges.dated, *LATER, why=SWAPPED if is_swapped else None),
     ]
     n_rows, n_self = graph.n_rows, graph.n_self_citations
     if (n_rows is None or n_self is None) and citations is not None:
@@ -195,15 +197,11 @@ def diagnose_works(
     return _check_works(_count_works(works), window_years, last_year, data_date)
 
 
-def list_warnings(checks: Sequence[Check]) -> list[str]:
-    """List the texts of the checks that warn."""
-    return [check.text for check in checks if check.warns]
-
-
 def log_warnings(checks: Sequence[Check]) -> None:
     """Log one line for each check that warns."""
-    for text in list_warnings(checks):
-        logger.warning("%s", text)
+    for check in checks:
+        if check.warns:
+            logger.warning("%s", check.text)
 
 
 def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
@@ -305,26 +303,9 @@ def _count_works(works: pl.LazyFrame, graph: CitationGraph | None = None) -> pl.
 
 def _add_degrees(graph: CitationGraph, rows: pl.DataFrame) -> pl.DataFrame:
     """Add the numbers of references and citers of works that are in the graph."""
-    ids, year = rows["work_id"].to_numpy(), rows["publication_year"]
-    at = np.zeros(ids.size, np.int64)
-    if graph.days is not None:  # ids do not ascend within a year
-        by_id = np.argsort(graph.work_ids[: graph.n_known])
-        at = by_id[np.searchsorted(graph.work_ids[: graph.n_known], ids, sorter=by_id)] if ids.size else at
-        return rows.hstack(_degrees(graph, at))
-    n_years = graph.years.size
-    slots = np.where(year.is_null().to_numpy(), n_years, np.searchsorted(graph.years, year.fill_null(0).to_numpy()))
-    order = np.lexsort((ids, slots))
-    edges: list[int] = np.searchsorted(slots[order], np.arange(n_years + 2)).tolist()
-    offsets = [*graph.year_offsets.tolist(), graph.n_known]
-    for slot in np.flatnonzero(np.diff(edges)).tolist():
-        some, low, high = order[edges[slot] : edges[slot + 1]], offsets[slot], offsets[slot + 1]
-        at[some] = low + np.searchsorted(graph.work_ids[low:high], ids[some])
-    return rows.hstack(_degrees(graph, at))
-
-
-def _degrees(graph: CitationGraph, at: npt.NDArray[np.int64]) -> list[pl.Series]:
-    starts = {"n_references": graph.ref_offsets, "n_citers": graph.citer_offsets}
-    return [pl.Series(name, ends[at + 1] - ends[at]).cast(pl.UInt32) for name, ends in starts.items()]
+    at = graph.find(rows["work_id"].to_numpy(), rows["publication_year"])
+    offsets = {"n_references": graph.ref_offsets, "n_citers": graph.citer_offsets}
+    return rows.hstack([pl.Series(name, ends[at + 1] - ends[at]).cast(pl.UInt32) for name, ends in offsets.items()])
 
 
 def _check_works(
@@ -402,11 +383,6 @@ def _worst(groups: Sequence[dict[str, Any]], n: int, of: int, *, low: bool) -> s
     return f"{worst.get('year', worst.get('field'))} ({share:.1%})" if is_worse else ""
 
 
-def _check_later(edges: Edges) -> Check:
-    why = SWAPPED if edges.later > _SWAPPED_FROM * edges.dated else None
-    return _check("later_citations", edges.later, edges.dated, *LATER, why=why)
-
-
 def _check_common_ids(graph: CitationGraph, ends: _Ends, edges: Edges, works: pl.LazyFrame) -> Check:
     check = _check("works_in_citations", ends.connected, graph.n_known, "works", "are in a citation")
     if ends.connected or not graph.n_citations:
@@ -461,8 +437,3 @@ def _check(name: str, n: int, of: int, noun: str, predicate: str, *, why: str | 
 
 def _sum(counted: pl.DataFrame, column: str) -> int:
     return int(counted[column].sum() or 0)
-
-
-def _frame(checks: Sequence[Check]) -> pl.DataFrame:
-    rows = [check.stated() | {"by_year": check.by_year, "by_field": check.by_field} for check in checks]
-    return pl.DataFrame(rows, schema=DIAGNOSTICS)

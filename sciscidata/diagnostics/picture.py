@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
+
 from sciscidata.diagnostics.checks import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.plots import plain, save
+from sciscidata.plots.estimates import FEW, draw_line
 from sciscidata.schemas import require_columns
 
 if TYPE_CHECKING:
@@ -20,7 +23,6 @@ _SERIES: Final = {
     "works_with_venue": ("#0072B2", "works with a venue"),
     "references_with_venue": ("#007A59", "references with a venue"),
 }
-_FEWEST: Final = 10  # of a year, to show a share
 _FIELDS: Final = 12
 _SHOWN: Final = 0.99  # of the works lie in the years that are shown: mistaken years would leave a sliver for the others
 
@@ -34,7 +36,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
         title: shown above the picture, for example the name of the data.
 
     Returns:
-        The figure. Warnings are orange. A share by year is left out where the year has fewer than ten works.
+        The figure. Warnings are orange. A year with fewer than 30 works is hollow.
 
     Raises:
         SchemaMismatchError: when called, if ``checks`` is another frame.
@@ -95,14 +97,14 @@ def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
 def _draw_years(axes: Axes, rows: dict[str, dict[str, Any]], years: range) -> None:
     for name, row in rows.items():
         colour, label = _SERIES[name]
-        found = [group for group in row["by_year"] or [] if group["year"] in years and group["of"] >= _FEWEST]
-        shares = [group["n"] / group["of"] for group in found]
-        axes.plot([group["year"] for group in found], shares, color=colour, marker="o", markersize=3, lw=1, label=label)
+        found = [group for group in row["by_year"] or [] if group["year"] in years]
+        n, of, at = (np.array([group[name] for group in found]) for name in ("n", "of", "year"))
+        draw_line(axes, at, n / of, of, color=colour, lw=1, label=label)
     _set_years(axes, years)
     _set_shares(axes.set_ylim, axes.set_yticks)
     if rows:
         axes.legend(frameon=False, fontsize=8)
-    axes.set_title("By year of publication", fontsize=10)
+    axes.set_title(f"By year of publication (hollow: fewer than {FEW} works)", fontsize=10)
 
 
 def _draw_fields(axes: Axes, rows: dict[str, dict[str, Any]]) -> None:

@@ -117,13 +117,6 @@ def score_graph(
     ``advance`` gets the number of references read. With it, no progress bar is shown.
 
     Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, 2001]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3], "cited_id": [1, 2]}))
-        >>> score_graph(graph, focal=range(1, 2)).rows()
-        [(2, 1, 0, 0, 1.0)]
     """
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
@@ -157,18 +150,6 @@ def cache_cd_index(
     files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``.
     Its tasks score shares of the works of a graph that lies on a disk. Their files lie beside the folder until it is
     whole. Raises ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, 2000, None]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
-        >>> with TemporaryDirectory() as home:
-        ...     folder = cache_cd_index(graph, home)
-        ...     sorted(path.name for path in folder.glob("*.parquet"))
-        ...     pl.scan_parquet(folder / "*.parquet").collect().equals(score_graph(graph))
-        ['00000-1990.parquet', '00001-2000.parquet', '00002-undated.parquet']
-        True
     """
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
@@ -258,15 +239,7 @@ def _rows_of(shares: list[tuple[range, Path]], span: range) -> pl.DataFrame:
 
 
 def shard_range(graph: CitationGraph, shard: int, n_shards: int) -> range:
-    """Return the works of one of ``n_shards`` shares with about as many references each, as ``focal`` of score_graph.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4], "publication_year": [1990, 2000, 2001, 2002]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2, 3, 4, 4], "cited_id": [1, 2, 3, 2]}))
-        >>> [shard_range(graph, shard, 2) for shard in range(2)]
-        [range(0, 3), range(3, 4)]
-    """
+    """Return the works of one of ``n_shards`` shares with about as many references each, for ``focal``."""
     if not (is_whole(n_shards) and is_whole(shard) and 0 <= shard < n_shards):
         raise ConfigError(f"shard is {shard!r} of {n_shards!r}, needs whole numbers, the shard from 0 to n_shards - 1.")
     offsets = graph.ref_offsets[: graph.n_known + 1]
@@ -340,11 +313,6 @@ def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
     ``counts`` has work_id, n_i, n_j, n_k and n_refs. With ``config.family`` it also has n_j5, n_shared and n_to_date
     (citers up to the window's end). For ``uncited="null_if_never"`` it has n_ever (citers of any time). For
     ``config.windows`` it has all but n_refs and n_ever once more per window.
-
-    Example:
-        >>> counts = pl.DataFrame({"work_id": [7], "n_i": [3], "n_j": [1], "n_k": [4], "n_refs": [20]})
-        >>> add_indices(counts, CDConfig())["cd_index"].to_list()
-        [0.25]
     """
     schema = score_schema(config)
     indices = {name + window: made for window in config.all_windows for name, made in _indices(window, config).items()}

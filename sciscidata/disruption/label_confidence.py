@@ -228,10 +228,6 @@ def best_expected(chances: Float64Array) -> tuple[float, float]:
     """Find the highest expected accuracy and macro-F1 for rows of three class probabilities; none has to add up to 1.
 
     Accuracy is exact. Macro-F1 is that of the expected table of labels and predictions, see ``find_best_rule``.
-
-    Example:
-        >>> best_expected(np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.1, 0.0, 0.9]]))[0]
-        0.9
     """
     return float(chances.max(axis=1).sum() / chances.sum()), find_best_rule(chances).macro_f1
 
@@ -253,10 +249,6 @@ def find_best_rule(chances: Float64Array) -> Rule:
     worlds the result was at most 0.0006 below the best of 500 random starts.
 
     Source: the spread, Roberts 2018, "The unreasonable effectiveness of quasirandom sequences".
-
-    Example:
-        >>> find_best_rule(np.array([[0.8, 0.2, 0.0], [0.0, 1.0, 0.0], [0.0, 0.1, 0.9]])).factor.shape
-        (3,)
     """
     every = np.ascontiguousarray(chances.T)
     step = -(-len(chances) // _ROWS_SEARCHED)

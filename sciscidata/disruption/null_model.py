@@ -279,13 +279,6 @@ def rewire(
 
     Memory: 4 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
     per work. The citations of works without a year never count, and stay as they are.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4], "publication_year": [1990, 1990, 2000, 2000]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [3, 4], "cited_id": [1, 2]}))
-        >>> sorted({tuple(rewire(graph, number).graph.refs.tolist()) for number in range(9)})
-        [(0, 1), (1, 0)]
     """
     from sciscidata._kernels.random import draw, stream_key
     from sciscidata.disruption import _rewire_kernels as kernels

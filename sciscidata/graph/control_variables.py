@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import polars as pl
 
 from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
+from sciscidata.graph.graph import build_graph
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
 _FIELD_AND_YEAR = ("primary_field", "publication_year")
@@ -31,6 +33,7 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
 
     Raises:
         SchemaMismatchError: a column is missing or mistyped.
+        WorkIdError, EmptyInputError: at collect, as in ``compute_cd_index``.
 
     Source:
         Normalised citations: Waltman et al. 2011, doi:10.1016/j.joi.2010.08.001. Why: Holst et al. 2024,
@@ -47,19 +50,22 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
     stage = "compute_control_variables"
     works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=columns).select(columns)
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
-    edges = citations.select(*CITATIONS).drop_nulls().filter(pl.col("citing_id") != pl.col("cited_id")).unique()
-    known = works.select(cited_id="work_id", is_known=pl.lit(1))
-    references = edges.join(known, on="cited_id", how="left").group_by("citing_id")
-    references = references.agg(n_references=pl.len().cast(pl.Int64), n_known=pl.col("is_known").count())
-    citers = edges.group_by("cited_id").agg(n_citations=pl.len().cast(pl.Int64))
-    counted = works.join(references, left_on="work_id", right_on="citing_id", how="left")
-    counted = counted.join(citers, left_on="work_id", right_on="cited_id", how="left")
+
+    def count() -> pl.DataFrame:
+        graph = build_graph(works, citations)
+        starts, n = graph.ref_offsets[: graph.n_known + 1], graph.n_known
+        n_known = np.concatenate([[0], np.cumsum(graph.refs[: starts[-1]] < n)])[starts]  # before each work
+        numbers = {"n_references": starts, "n_known": n_known, "n_citations": graph.citer_offsets[: n + 1]}
+        return pl.DataFrame({"work_id": graph.work_ids[:n], **{name: np.diff(ends) for name, ends in numbers.items()}})
+
+    schema = pl.Schema(dict.fromkeys(("work_id", "n_references", "n_known", "n_citations"), pl.Int64))
+    counted = works.join(pl.defer(count, schema=schema), on="work_id", how="left")
     usual = pl.col("cited_by_count").mean().over(_FIELD_AND_YEAR)
     is_placed = pl.all_horizontal(pl.col(_FIELD_AND_YEAR).is_not_null()) & (usual > 0)
     return counted.select(
         "work_id",
-        pl.col("n_references", "n_citations").fill_null(0),
-        share_references_in_data=pl.col("n_known") / pl.col("n_references"),
+        pl.col("n_references", "n_citations"),
+        share_references_in_data=pl.when(pl.col("n_references") > 0).then(pl.col("n_known") / pl.col("n_references")),
         normalised_citations=pl.when(is_placed).then(pl.col("cited_by_count") / usual),
     )
 

@@ -111,22 +111,37 @@ class CitationGraph:
         """Number of distinct citations."""
         return self.refs.size
 
-    def first_index_from(self, year: int) -> int:
-        """Return the index of the first work published in ``year`` or later."""
-        return int(self.year_offsets[np.searchsorted(self.years, year)])
+    def find(self, work_ids: Int64Array, years: pl.Series) -> Int64Array:
+        """Return the indices of works of WORKS by their ids and years, null for none; any index if a work is not there.
+
+        Example:
+            >>> works = pl.LazyFrame({"work_id": [10, 20, 30], "publication_year": [2000, None, 2001]},
+            ...     schema_overrides={"publication_year": pl.Int32})
+            >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [30], "cited_id": [10]}))
+            >>> graph.find(np.array([20, 30]), pl.Series([None, 2001]))
+            array([2, 1])
+        """
+        if self.days is not None:  # ids do not ascend within a year
+            by_id = np.argsort(self.work_ids[: self.n_known])
+            places = np.searchsorted(self.work_ids[: self.n_known], work_ids, sorter=by_id)
+            return by_id[np.minimum(places, self.n_known - 1)]
+        n_years, indices = self.years.size, np.zeros(work_ids.size, np.int64)
+        places = np.searchsorted(self.years, years.fill_null(0).to_numpy())
+        slots = np.where(years.is_null().to_numpy(), n_years, places)
+        order = np.lexsort((work_ids, slots))
+        edges: list[int] = np.searchsorted(slots[order], np.arange(n_years + 2)).tolist()
+        offsets = [*self.year_offsets.tolist(), self.n_known]
+        for slot in np.flatnonzero(np.diff(edges)).tolist():
+            some, low, high = order[edges[slot] : edges[slot + 1]], offsets[slot], offsets[slot + 1]
+            place = low + np.searchsorted(self.work_ids[low:high], work_ids[some])
+            indices[some] = np.minimum(place, self.n_known - 1)
+        return indices
 
     def citers_among(self, citing: range, n_threads: int = 1) -> tuple[AnyArray, Int32Array]:
         """Return who cites each work, among the works ``citing``.
 
         The citers of i are citers[starts[i]:starts[i+1]], ascending, that is in order of time. ``starts`` (n + 1) is
         uint32 while that suffices, else int64; ``citers`` is int32. Memory: 4 bytes per work and citation.
-
-        Example:
-            >>> works = pl.LazyFrame({"work_id": [10, 20, 30], "publication_year": [2000, 2001, 2001]},
-            ...     schema_overrides={"publication_year": pl.Int32})
-            >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 20]}))
-            >>> graph.citers_among(range(3))
-            (array([0, 2, 3, 3], dtype=uint32), array([1, 2, 2], dtype=int32))
         """
         from sciscidata.graph import _kernels as kernels
 
@@ -241,16 +256,6 @@ def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
 
     ``trusted`` skips the comparison of its files with their SHA-256, which takes about a second per GB. Raises
     InputNotFoundError if ``folder`` holds no graph of this version, StorageError if a file of the graph is damaged.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 2000]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> with TemporaryDirectory() as home:
-        ...     _ = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}), cache_dir=home)
-        ...     (folder,) = Path(home).glob("graph-*")
-        ...     read_graph(folder).n_citations
-        1
     """
     folder = Path(folder)
     try:

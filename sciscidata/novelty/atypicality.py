@@ -43,7 +43,7 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
-from sciscidata.novelty.year_tasks import YearWork, take_years
+from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
@@ -160,11 +160,6 @@ def join_atypicality(
     """Join ATYPICALITY to the scores of works; null if ``config`` is None, and where a work has no score.
 
     Lazy; other columns of ``scores`` and the order of its rows stay. Arguments and errors: see ``compute_atypicality``.
-
-    Example:
-        >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": [2]})
-        >>> join_atypicality(pl.LazyFrame({"work_id": [1]}), pl.LazyFrame(), edges, None).collect()["z_p10"].to_list()
-        [None]
     """
     names = [name for name in ATYPICALITY if name != "work_id"]
     scored = require_columns(scores, ATYPICALITY, frame_name="scores", stage="join_atypicality", columns=["work_id"])
@@ -286,8 +281,8 @@ def _take_years(scorer: YearScorer, engine: Engine, home: Path, folder: Path) ->
         "background": None if background is None else str(background.path.absolute()),
     }
     arrays = {"venues": scorer.venues, **({} if background is None else {"source_ids": background.source_ids})}
-    given = YearWork(score_one_year, "atypicality", arguments, arrays)
-    for j, path, result in take_years(engine, home, graph, years, given):
+    done = take_years(engine, home, graph, years, score_one_year, arguments, arrays, what="atypicality")
+    for j, path, result in done:
         scorer.n_cells[j], scorer.n_known[j] = result["n_cells"], result["n_known"]
         if result["concentration"] is not None:
             scorer.concentrations[int(graph.years[j])] = result["concentration"]
@@ -461,14 +456,6 @@ def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:
     """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is; null stays null.
 
     ``rows`` holds publication_year, and z_p10 and z_median (Float64, null where undefined).
-
-    Example:
-        >>> rows = pl.DataFrame({"publication_year": [2000, 2000], "z_p10": [-9.0, 1.0], "z_median": [0.0, None]},
-        ...     schema_overrides={"z_median": pl.Float64})
-        >>> add_scores(rows, "sigmoid").select("novelty_score", "conventionality_score").rows()
-        [(0.9996646498695336, 0.5), (0.2689414213699951, None)]
-        >>> add_scores(rows, "rank").select("novelty_score", "conventionality_score").rows()
-        [(0.75, 0.5), (0.25, None)]
     """
     if score == "rank":
 

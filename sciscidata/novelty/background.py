@@ -39,7 +39,7 @@ from sciscidata.novelty.venue_pairs import (
     year_places,
     year_slots,
 )
-from sciscidata.novelty.year_tasks import YearWork, take_years
+from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
 from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
@@ -220,18 +220,6 @@ def write_null_model(
     SchemaMismatchError are raised if an argument is wrong or a column is missing. Later, WorkIdError and
     EmptyInputError are raised as by build_graph. StorageError is raised if the disk is full, ``path`` cannot be
     written, or another run has made it.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5, 6], "source_id": [7, 7, 8, 8, None, None],
-        ...     "publication_year": [1990, 1990, 1990, 1990, 2000, 2000]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> citations = pl.LazyFrame({"citing_id": [5, 5, 6, 6], "cited_id": [1, 2, 3, 4]})
-        >>> with TemporaryDirectory() as home:
-        ...     table = read_background(write_null_model(works, citations, f"{home}/pairs.parquet"))
-        ...     rows = table.scan().select(pl.all().exclude("publication_year").round(3)).collect().rows()
-        >>> rows
-        [(7, 7, 1, 0.333, 0.471), (8, 8, 1, 0.333, 0.471)]
     """
     works, citations = require_corpus(works, citations, "write_background")
     config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
@@ -331,8 +319,8 @@ def _by_threads(pairs: _YearPairs, years: list[int], n_threads: int) -> _YearFou
 
 
 def _by_tasks(pairs: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
-    given = YearWork(save_one_year, "venue pairs", {"config": asdict(pairs.config)}, pairs.arrays())
-    done = take_years(engine, home, pairs.graph, years, given)
+    config = {"config": asdict(pairs.config)}
+    done = take_years(engine, home, pairs.graph, years, save_one_year, config, pairs.arrays(), what="venue pairs")
     return ((counts, read_parquet(path).rechunk()) for _, path, counts in done)  # pages end where chunks do
 
 

@@ -62,13 +62,6 @@ def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
     """Warn about the years in which few venues dominate, where the closed form is less exact.
 
     Empty if there are none.
-
-    Example:
-        >>> print(*remark_on_concentration({1999: 0.05, 2000: 0.25, 2001: 0.4}))
-        few venues dominate the references of 2 of 3 years (2000, 2001): two references of one age lead to the same
-        venue with a chance of 0.2 or more, at most 0.40. There the variances of the closed form may sum to a fifth less
-        than those of shuffles, and that of one venue pair may be a third of theirs. To be sure, shuffle:
-        NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000.
     """
     years = sorted(year for year, share in concentrations.items() if share >= DOMINATED)
     if not years:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,13 +76,6 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
 
     The result is int32 (graph.n_dated), in index order. Raises ConfigError if ``works`` holds a work with a venue and a
     year that is not in the graph.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2], "publication_year": [1990, 1991], "source_id": [None, 70]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [2], "cited_id": [1]}))
-        >>> venue_numbers(graph, works)
-        array([-1,  0], dtype=int32)
     """
     numbers = np.full(graph.n_dated, -1, np.int32)
     ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance
@@ -95,29 +87,19 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
         at = np.searchsorted(ids, new)
         provisional = np.insert(provisional, at, np.arange(ids.size, ids.size + new.size, dtype=np.int32))
         ids = np.insert(ids, at, new)
-        numbers[_indices(graph, batch)] = provisional[np.searchsorted(ids, venues)]
+        work_ids = batch["work_id"].to_numpy()
+        indices = graph.find(work_ids, batch["publication_year"])
+        if (indices >= graph.n_dated).any() or not np.array_equal(graph.work_ids[indices], work_ids):
+            raise ConfigError(
+                "works holds a dated work that is not in the graph. Name the WORKS that the graph was built from."
+            )
+        numbers[indices] = provisional[np.searchsorted(ids, venues)]
     final = np.full(ids.size + 1, -1, np.int32)  # its last entry is that of -1
     final[provisional] = np.arange(ids.size, dtype=np.int32)
     for start in range(0, numbers.size, _ROWS_AT_ONCE):
         part = numbers[start : start + _ROWS_AT_ONCE]
         part[:] = final[part]
     return numbers
-
-
-def _indices(graph: CitationGraph, rows: pl.DataFrame) -> Int64Array:
-    """Return the indices of dated works; within a year the ids ascend."""
-    years, work_ids = rows["publication_year"].to_numpy(), rows["work_id"].to_numpy()
-    order = np.lexsort((work_ids, years))
-    indices = np.zeros(order.size, np.int64)
-    edges = np.append(np.searchsorted(years[order], graph.years), order.size).tolist()
-    for (first, last), (low, high) in zip(pairwise(edges), pairwise(graph.year_offsets.tolist()), strict=True):
-        some, ids = order[first:last], graph.work_ids[low:high]
-        indices[some] = low + np.minimum(np.searchsorted(ids, work_ids[some]), ids.size - 1)
-    if edges[0] or not np.array_equal(graph.work_ids[indices], work_ids):
-        raise ConfigError(
-            "works holds a dated work that is not in the graph. Name the WORKS that the graph was built from."
-        )
-    return indices
 
 
 def venue_ids(works: pl.LazyFrame) -> Int64Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,38 +15,33 @@ from sciscidata.graph.graph import CitationGraph, graph_folder
 from sciscidata.storage.year_parts import part_path
 
 
-class YearWork(NamedTuple):
-    """What is done for each year.
-
-    ``work`` is the function of the tasks, ``what`` the name of their bar. ``arguments`` are JSON; ``arrays`` are handed
-    over as the names of files.
-    """
-
-    work: Callable[..., dict[str, Any] | None]
-    what: str
-    arguments: Mapping[str, Any]
-    arrays: Mapping[str, npt.NDArray[Any]]
-
-
 def take_years(
-    engine: Engine, home: Path, graph: CitationGraph, years: Sequence[int], given: YearWork
+    engine: Engine,
+    home: Path,
+    graph: CitationGraph,
+    years: Sequence[int],
+    work: Callable[..., dict[str, Any] | None],
+    arguments: Mapping[str, Any],
+    arrays: Mapping[str, npt.NDArray[Any]],
+    *,
+    what: str,
 ) -> list[tuple[int, Path, dict[str, Any]]]:
-    """Have tasks done for the ``years`` of a graph on disk, by their places.
+    """Have tasks done for the ``years`` of a graph on disk, by their places: ``work`` with ``arguments`` (JSON).
 
-    Return place, file and facts in order.
+    ``arrays`` are handed over as the names of files. Return place, file and facts in order.
     """
     of_graph = {"graph": str(graph_folder(graph).absolute()), "stage_dir": engine.config.stage_dir}
-    handed = {name: hand_over(array, home / f"{name}.npy") for name, array in given.arrays.items()}
+    handed = {name: hand_over(array, home / f"{name}.npy") for name, array in arrays.items()}
     n_references = np.diff(graph.ref_offsets[graph.year_offsets])
     tasks = [
         Task(
-            name=f"{given.what} of {graph.years[j]}",
-            work=name_of(given.work),
-            arguments={**given.arguments, **of_graph, **handed, "j": j},
+            name=f"{what} of {graph.years[j]}",
+            work=name_of(work),
+            arguments={**arguments, **of_graph, **handed, "j": j},
             out=str(part_path(home, j, graph.years[j])),
             cost=float(n_references[j]),
         )
         for j in years
     ]
-    facts = engine.do_all(tasks, home, what=given.what, unit="references")
+    facts = engine.do_all(tasks, home, what=what, unit="references")
     return [(j, Path(done.out), found) for j, done, found in zip(years, tasks, facts, strict=True)]

@@ -2,39 +2,43 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, get_args
+from typing import TYPE_CHECKING, Final, Literal, Unpack, get_args
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.frames import AnyFrame
+from sciscidata.errors import ConfigError
+from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.options.checks import suggest
 from sciscidata.plots._parts import count_works
-from sciscidata.plots.by_year_and_field import (
+from sciscidata.plots.estimates import (
+    FEW,
+    Numbers,
     Series,
+    add_up,
     draw_names,
     draw_numbers,
-    find_label_column,
+    equal_works,
+    estimate,
     find_limits,
+    name_column,
     name_rows,
+    read_values,
+    sums_of,
 )
 from sciscidata.plots.figure import Look, drawing
-from sciscidata.plots.intervals import student, wilson_interval
-from sciscidata.schemas import require_columns
+from sciscidata.plots.intervals import student
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Numbers = npt.NDArray[Any]
 Stat = Literal["mean", "median", "percentile", "share"]
 
 _MOST_PLACES: Final = 500
 _MOST_NAMES: Final = 40
 #: Okabe and Ito 2008, without yellow and black.
 _LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
-_TITLES: Final = {"cd_index": "CD index", "cd_index_5": "CD₅", "cd_index_10": "CD₁₀", "z_p10": "z (10th percentile)"}
+_MEASURED: Final = ("n_works", "value", "low", "high")
 
 
 def measure_by(
@@ -61,7 +65,6 @@ def measure_by(
         seven.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
 
     Source:
@@ -76,20 +79,24 @@ def measure_by(
         [75.0, 25.0]
     """
     keys = [x, *([by] if by is not None else [])]
-    rows = _read(frame, keys, y, stat)
-    counts = rows.group_by(keys, maintain_order=True).len()
-    n = counts["len"].cast(pl.Int64).to_numpy()
-    group, value = np.repeat(np.arange(n.size), n), rows["_value"].to_numpy()
-    work = rows["_work"].to_numpy()
-    measure = _measure_means if stat in ("mean", "share") else _measure_medians
+    if stat not in get_args(Stat):
+        raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
+    frame = to_lazy(frame, "the works", "measure_by")
+    work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
+    work = work.cast(pl.Int64).fill_null(-1).alias("_work")
+    rows = read_values(frame, keys, {"_value": (y, stat)}, work, stage="measure_by").drop_nulls()
+    rows = rows.sort(*keys, "_value", "_work").collect(engine="streaming")
     if stat == "percentile":
-        _, first = np.unique(work, return_index=True)
-        known = np.sort(value[first])
-        value = 50 * (np.searchsorted(known, value) + np.searchsorted(known, value, "right")) / max(known.size, 1)
-    measured = measure(value, group, work, n, is_share=stat == "share")
-    return counts.select(keys).with_columns(
-        pl.Series("n", n), *(pl.Series(name, part).fill_nan(None) for name, part in measured.items())
-    )
+        value, known = rows["_value"].to_numpy(), rows.unique("_work", keep="first")["_value"].sort().to_numpy()
+        places = np.searchsorted(known, value) + np.searchsorted(known, value, "right")
+        rows = rows.with_columns(_value=50 * places / max(known.size, 1))
+    if stat in ("mean", "share"):
+        groups = add_up(rows.lazy(), keys, ["_value"], work="_work")
+        measured = estimate(groups, "_value", is_share=stat == "share")
+    else:
+        groups, measured = _measure_medians(rows, keys)
+    columns = [pl.Series(name, part).fill_nan(None) for name, part in zip(_MEASURED, measured, strict=True)]
+    return groups.select(*keys, "n").with_columns(columns)
 
 
 def plot_by(
@@ -99,7 +106,7 @@ def plot_by(
     *,
     by: str | None = None,
     stat: Stat = "mean",
-    few: int = 30,
+    few: int = FEW,
     **look: Unpack[Look],
 ) -> Figure:
     """Plot a statistic of any score by any group, with intervals at 95 %: ``measure_by``, drawn.
@@ -122,7 +129,6 @@ def plot_by(
     Raises:
         ConfigError: an option is wrong, or there are too many groups to draw.
         SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
-        StorageError: the file cannot be written.
 
     Example:
         >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
@@ -141,7 +147,10 @@ def plot_by(
     if len(lines) > len(_LINES):
         raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(_LINES)} colours. Keep fewer.")
     named = _name_statistic(y, stat)
-    series = [_as_series(part, named, colour, few, stat) for part, colour in zip(lines, _LINES, strict=False)]
+    series: list[Series] = []
+    for part, colour in zip(lines, _LINES, strict=False):
+        n, value, low, high = (part[name].fill_null(np.nan).to_numpy() for name in _MEASURED)
+        series.append(Series(named, colour, stat == "share", n, value, low, high, few))
     if is_names:
         ranked = measured.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
         ranked = ranked.sort("value", x, descending=[True, False], nulls_last=True)
@@ -162,7 +171,7 @@ def plot_by(
             else:
                 draw_numbers(axes, part[x].to_numpy(), one, limits)
         if not is_names:
-            axes.set_xlabel(_name_column(x))
+            axes.set_xlabel(name_column(x))
             if measured.height:
                 low, high = places.to_numpy()[[0, -1]]
                 room = 0.3 + 0.02 * (high - low)
@@ -170,91 +179,32 @@ def plot_by(
         if by is not None:
             for part, one in zip(lines, series, strict=True):
                 axes.plot([], [], "o", color=one.colour, ms=3.5, label=str(part[by][0]))
-            axes.legend(title=_name_column(by), loc="best")
+            axes.legend(title=name_column(by), loc="best")
         n_rows = int(measured["n"].sum())
-        within = f" and {_name_column(by)}" if by else ""
-        picture.title = f"{count_works(n_rows)} by {_name_column(x)}{within}: {named} with 95% interval."
+        within = f" and {name_column(by)}" if by else ""
+        picture.title = f"{count_works(n_rows)} by {name_column(x)}{within}: {named} with 95% interval."
         if any((one.n < few).any() for one in series):
             picture.title += f" Hollow: fewer than {few} works."
     return picture.figure
 
 
-def _read(frame: AnyFrame, keys: list[str], y: str, stat: str) -> pl.DataFrame:
-    """Collect ``keys``, ``_value`` and ``_work`` (a number for each work), sorted by keys and value."""
-    if stat not in get_args(Stat):
-        raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
-    lazy = require_columns(frame, {}, frame_name="the works", stage="measure_by")
-    schema = lazy.collect_schema()
-    if stat == "share" and schema.get(y) != pl.Boolean:
-        column = find_label_column(y, lazy)
-        value = pl.col(column) == y
-    else:
-        column, value = y, pl.col(y)
-    known = {name: schema.get(name, pl.Float64()) for name in (*keys, column)}
-    lazy = require_columns(lazy, known, frame_name="the works", stage="measure_by")
-    if stat != "share" and not schema[y].is_numeric():
-        remedy = 'For shares of a label: y="disruptive", stat="share".'
-        raise SchemaMismatchError(f"y={y!r} is a column of {schema[y]}, {stat} needs numbers. {remedy}")
-    work = pl.col("work_id").rank("dense") if "work_id" in schema else pl.int_range(pl.len())
-    rows = lazy.select(*keys, _value=value.cast(pl.Float64).fill_nan(None), _work=work.cast(pl.Int64))
-    rows = rows.drop_nulls([*keys, "_value"]).with_columns(_work=pl.col("_work").fill_null(-1))
-    return rows.sort(*keys, "_value", "_work").collect(engine="streaming")
+def _measure_medians(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, tuple[Numbers, ...]]:
+    """Return groups, works and medians, and the values at the ends of the interval of the share up to the median."""
+    below = (pl.col("_value") <= pl.col("_value").median().over(keys)).cast(pl.Float64)
+    groups = add_up(rows.lazy().with_columns(_value=below), keys, ["_value"], work="_work")
+    n, n_works, share, squares = sums_of(groups, "_value")
+    value, starts = rows["_value"].to_numpy(), np.cumsum(n) - n
 
-
-def _sum_by_work(rest: Numbers, group: Numbers, work: Numbers, n_groups: int) -> tuple[Numbers, Numbers]:
-    """Add up what works differ by in each group; return the sum of squares over works, and the number of works."""
-    order = np.lexsort((work, group))
-    group, work = group[order], work[order]
-    starts = np.flatnonzero(np.diff(group, prepend=-1) | np.diff(work, prepend=-2))
-    sums = np.add.reduceat(rest[order], starts) if starts.size else np.empty(0)
-    squares = np.bincount(group[starts], sums**2, n_groups)
-    return squares, np.bincount(group[starts], minlength=n_groups)
-
-
-def _measure_means(value: Numbers, group: Numbers, work: Numbers, n: Numbers, *, is_share: bool) -> dict[str, Any]:
-    mean = np.bincount(group, value, n.size) / n
-    squares, n_works = _sum_by_work(value - mean[group], group, work, n.size)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        if is_share:
-            spread = mean * (1 - mean)
-            equal_to = np.where(squares > 0, spread * n**2 / squares, n_works)
-            low, high = wilson_interval(mean * equal_to, equal_to)
-        else:
-            half = student(n_works - 1.0) * np.sqrt(squares * n_works / (n_works - 1)) / n
-            low, high = mean - half, mean + half
-    return {"n_works": n_works, "value": mean, "low": low, "high": high}
-
-
-def _measure_medians(value: Numbers, group: Numbers, work: Numbers, n: Numbers, *, is_share: bool) -> dict[str, Any]:
-    """Return medians, and the values at the ends of the interval of the share below the median."""
-    starts = np.cumsum(n) - n
-
-    def pick(place: npt.NDArray[Any]) -> Numbers:
+    def pick(place: Numbers) -> Numbers:
         return value[starts + np.clip(place, 0, n - 1).astype(np.int64)] if n.size else np.empty(0)
 
-    median = (pick((n - 1) // 2) + pick(n // 2)) / 2
-    below = (value <= median[group]).astype(np.float64)
-    share = np.bincount(group, below, n.size) / n
-    squares, n_works = _sum_by_work(below - share[group], group, work, n.size)
     with np.errstate(divide="ignore", invalid="ignore"):
-        equal_to = np.where(squares > 0, share * (1 - share) * n**2 / squares, n_works)
-        half = student(n_works - 1.0) * 0.5 / np.sqrt(equal_to)
-    known = np.nan_to_num(half, nan=1.0)
-    low = np.where(known < 0.5, pick(np.floor(n * (0.5 - known)) - 1), np.nan)
-    high = np.where(known < 0.5, pick(np.ceil(n * (0.5 + known))), np.nan)
-    return {"n_works": n_works, "value": median, "low": low, "high": high}
-
-
-def _as_series(part: pl.DataFrame, name: str, colour: str, few: int, stat: str) -> Series:
-    value, low, high = (part[column].fill_null(np.nan).to_numpy() for column in ("value", "low", "high"))
-    n = part["n_works"].to_numpy()
-    return Series(name, colour, stat == "share", n, value, low, high, n >= few, n >= few)
-
-
-def _name_column(column: str | None) -> str:
-    return _TITLES.get(column or "", (column or "").replace("_", " "))
+        half = np.nan_to_num(student(n_works - 1.0) * 0.5 / np.sqrt(equal_works(share, squares, n, n_works)), nan=1.0)
+    low = np.where(half < 0.5, pick(np.floor(n * (0.5 - half)) - 1), np.nan)
+    high = np.where(half < 0.5, pick(np.ceil(n * (0.5 + half))), np.nan)
+    return groups, (n_works, (pick((n - 1) // 2) + pick(n // 2)) / 2, low, high)
 
 
 def _name_statistic(y: str, stat: str) -> str:
-    what = _name_column(y)
+    what = name_column(y)
     return {"percentile": f"median percentile of {what}", "share": f"share {what}"}.get(stat, f"{stat} of {what}")

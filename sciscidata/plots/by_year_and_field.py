@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -11,11 +11,21 @@ import polars as pl
 
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.options.checks import suggest
 from sciscidata.plots._parts import count_works, write_share
-from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, fit_text, letter_panels
-from sciscidata.plots.intervals import mean_interval, wilson_interval
+from sciscidata.plots.estimates import (
+    FEW,
+    STEPS,
+    Series,
+    add_up,
+    draw_names,
+    draw_numbers,
+    estimate,
+    find_limits,
+    name_column,
+    name_rows,
+    read_values,
+)
+from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, letter_panels
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.release import Release
 from sciscidata.schemas import EXAMPLE, require_columns
@@ -24,35 +34,10 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-Float64Array = npt.NDArray[np.float64]
-
 _YEAR, _FIELD = "publication_year", "primary_field"
-_FEW: Final = 30
 _MOST_FIELDS: Final = 26  # as many as OpenAlex has
-_STEPS: Final = (1, 2, 5, 10)
 _MOST_YEARS: Final = 500
 _FEW_YEARS: Final = 40
-_ROW_MM: Final = (4.2, 5.2)  # of a field, and where names take two lines
-_LETTERS: Final = {"one": 26, "two": 52}  # of a line of a name
-_SCORES: Final = {
-    "cd_index": "CD index",
-    "novelty_score": "novelty score",
-    "conventionality_score": "conventionality score",
-}
-
-
-class Series(NamedTuple):
-    """One panel: what was estimated for each group, from how many works, with which interval."""
-
-    name: str
-    colour: str
-    is_share: bool
-    n: npt.NDArray[np.int64]
-    value: Float64Array
-    low: Float64Array
-    high: Float64Array
-    enough: npt.NDArray[np.bool_]  # of works
-    sure: npt.NDArray[np.bool_]  # that, and a complete citation window
 
 
 def plot_by_year(
@@ -60,7 +45,7 @@ def plot_by_year(
     *,
     label: str = "disruptive",
     score: str = "cd_index",
-    few: int = _FEW,
+    few: int = FEW,
     complete_until: int | None = None,
     **look: Unpack[Look],
 ) -> Figure:
@@ -75,7 +60,7 @@ def plot_by_year(
         labelled: ``publication_year``, the column of the label and the score, one row per work. Rows without a label
             or without a score do not count in its panel.
         label: one of the labels of EXAMPLE, or a class of your own label; "" leaves out the panel.
-        score: ``cd_index``, ``novelty_score`` or ``conventionality_score``; "" leaves out the panel.
+        score: a column of numbers; "" leaves out the panel.
         few: a year with fewer works is shown as unsure.
         complete_until: last year whose citation window is complete; later years are shown as unsure. None: all are.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
@@ -84,9 +69,7 @@ def plot_by_year(
         The figure, with a panel for the label and one for the score.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({
@@ -97,7 +80,7 @@ def plot_by_year(
         >>> [axes.get_ylabel() for axes in figure.axes]
         ['share disruptive', 'mean CD index']
     """
-    groups = _summarise(labelled, _YEAR, label, score, "plot_by_year")
+    groups = _add_up(labelled, _YEAR, label, score, "plot_by_year")
     counts = dict(groups.select(_YEAR, "n").rows())
     first, last = _choose_span(counts, few)
     groups = groups.filter(pl.col(_YEAR).is_between(first, last))
@@ -129,7 +112,7 @@ def plot_by_field(
     *,
     label: str = "disruptive",
     score: str = "cd_index",
-    few: int = _FEW,
+    few: int = FEW,
     **look: Unpack[Look],
 ) -> Figure:
     """Plot the share of a label and the mean of a score by field, with 95% intervals, largest share first.
@@ -146,9 +129,7 @@ def plot_by_field(
         The figure, with a panel for the label and one for the score.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({
@@ -159,13 +140,13 @@ def plot_by_field(
         >>> [tick.get_text() for tick in figure.axes[0].get_yticklabels()]
         ['Psychology (1)', 'Medicine (2)']
     """
-    groups = _summarise(labelled, _FIELD, label, score, "plot_by_field")
+    groups = _add_up(labelled, _FIELD, label, score, "plot_by_field")
     n_works = int(groups["n"].sum())
     groups = groups.drop_nulls(_FIELD).sort("n", _FIELD, descending=[True, False])
     named, groups = int(groups["n"].sum()), groups.head(_MOST_FIELDS)
-    order = ["share", "mean"] if label else ["mean"]
+    order = ["mean_label", "mean_score"]
     groups = groups.sort([*order, _FIELD], nulls_last=True, descending=[*(True for _ in order), False])
-    series = _estimate(groups, label, score, few, np.ones(groups.height, np.bool_))
+    series = _estimate(groups, label, score, few)
     names, height = name_rows([f"{name} ({n:,})" for name, n in groups.select(_FIELD, "n").rows()], look)
     with drawing(look, heights_mm=(height,) * len(series), share="y") as picture:
         for axes, one in zip(picture.panels, series, strict=True):
@@ -189,9 +170,7 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure, with a panel for years and one for fields.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001], "primary_field": ["Law", None, "Law"]},
@@ -218,9 +197,7 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         The figure, with a panel for years and one for fields.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> works = pl.DataFrame({"publication_year": [2000, 2000, 2001]}, schema={"publication_year": pl.Int32})
@@ -261,36 +238,27 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
     return picture.figure
 
 
-def _summarise(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
-    """Count works, labels and scores of each group: ``n``, ``n_labelled``, ``n_label``, ``share``, ``mean``, ``sd``."""
-    labelled = require_columns(labelled, {}, frame_name="the labelled works", stage=stage)
-    column = find_label_column(label, labelled)
-    if score and score not in _SCORES:
-        raise ConfigError(f"score is {score!r}, needs one of {', '.join(_SCORES)}.{suggest(score, _SCORES)}")
+def _add_up(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> pl.DataFrame:
+    """Add up ``label``, as 0 and 1, and ``score`` in each group."""
     if not label and not score:
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
-    needed = [by, *([column] if column else []), *([score] if score else [])]
-    known_types = {column: pl.String(), **EXAMPLE}
-    rows = require_columns(labelled, known_types, frame_name="the labelled works", stage=stage, columns=needed)
-    value = pl.col(score).fill_nan(None) if score else pl.lit(None, pl.Float64)
-    known = pl.col(column) if column else pl.lit(None, pl.String)
-    values = rows.select(by, known.alias("label"), value.alias("value"))
-    counted = values.drop_nulls(by) if by == _YEAR else values
-    return (
-        counted.filter(pl.col("label").is_not_null() | pl.col("value").is_not_null())
-        .group_by(by)
-        .agg(
-            n=pl.len().cast(pl.Int64),
-            n_labelled=pl.col("label").count().cast(pl.Int64),
-            n_label=(pl.col("label") == label).sum().cast(pl.Int64),
-            n_scored=pl.col("value").count().cast(pl.Int64),
-            mean=pl.col("value").mean(),
-            sd=pl.col("value").std(),
-        )
-        .with_columns(share=pl.col("n_label") / pl.col("n_labelled"))
-        .sort(by)
-        .collect(engine="streaming")
-    )
+    labelled = require_columns(labelled, EXAMPLE, frame_name="the labelled works", stage=stage, columns=[by])
+    rows = read_values(labelled, [by], {"label": (label, "share"), "score": (score, "mean")}, stage=stage)
+    return add_up(rows.drop_nulls(by) if by == _YEAR else rows, [by], ["label", "score"])
+
+
+def _estimate(
+    groups: pl.DataFrame, label: str, score: str, few: int, is_complete: npt.NDArray[np.bool_] | bool = True
+) -> list[Series]:
+    """Make the panels that are asked for."""
+    series: list[Series] = []
+    if label:
+        shares = estimate(groups, "label", is_share=True)
+        series.append(Series(f"share {label}", COLOURS.get(label, INK), True, *shares, few, is_complete))
+    if score:
+        means = estimate(groups, "score", is_share=False)
+        series.append(Series(f"mean {name_column(score)}", "#0072B2", False, *means, few, is_complete))
+    return series
 
 
 def _choose_span(counts: Mapping[int, int], few: int) -> tuple[int, int]:
@@ -313,130 +281,12 @@ def describe_hidden(hidden: dict[str, int]) -> str:
     return f" Not shown: {' and '.join(parts)}." if parts else ""
 
 
-def find_label_column(label: str, labelled: pl.LazyFrame) -> str:
-    """Find the column that holds a label: of those that every release has, else an own one of these works."""
-    if not label:
-        return ""
-    holder = next((column for column, words in VOCABULARIES.items() if label in words), None)
-    if holder is None:
-        schema = labelled.collect_schema()
-        other_labels = [name for name in schema if name.endswith("_label") and name not in VOCABULARIES]
-        other_labels = [name for name in other_labels if schema[name] == pl.String]
-        with_label = {name: labelled.select(pl.col(name) == label).filter(pl.first()).head(1) for name in other_labels}
-        holder = next((name for name, rows in with_label.items() if rows.collect(engine="streaming").height), None)
-    if holder is None:
-        words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]
-        raise ConfigError(f"label is {label!r}, needs one of {', '.join(words)}.{suggest(label, words)}")
-    return holder
-
-
-def _estimate(
-    groups: pl.DataFrame, label: str, score: str, few: int, is_complete: npt.NDArray[np.bool_]
-) -> list[Series]:
-    """Make the panels that are asked for."""
-    series: list[Series] = []
-    columns: dict[str, Any] = {
-        name: groups[name].cast(pl.Float64).fill_null(np.nan).to_numpy()
-        for name in groups.columns
-        if name not in (_YEAR, _FIELD)
-    }
-    if label:
-        n = groups["n_labelled"].to_numpy()
-        low, high = wilson_interval(columns["n_label"], n)
-        sure = n >= few, (n >= few) & is_complete
-        series.append(Series(f"share {label}", COLOURS.get(label, INK), True, n, columns["share"], low, high, *sure))
-    if score:
-        n = groups["n_scored"].to_numpy()
-        low, high = mean_interval(columns["mean"], columns["sd"], n)
-        sure = n >= few, (n >= few) & is_complete
-        series.append(Series(f"mean {_SCORES[score]}", "#0072B2", False, n, columns["mean"], low, high, *sure))
-    return series
-
-
-def find_limits(series: list[Series]) -> tuple[float, float]:
-    """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge."""
-    numbers = [np.empty(0)]
-    for one in series:
-        sure = one.enough if one.enough.sum() > 1 else np.ones(one.value.size, np.bool_)
-        numbers += [one.value[sure], one.low[sure], one.high[sure]]
-    shown = np.concatenate(numbers)
-    shown = shown[np.isfinite(shown)]
-    if not shown.size:
-        return 0.0, 1.0
-    low, high = float(shown.min()), float(shown.max())
-    room = 0.12 * (high - low) or 0.05
-    is_share = series[0].is_share
-    return (max(low - room, -0.02 if is_share else -np.inf), min(high + room, 1.02 if is_share else np.inf))
-
-
-def draw_estimates(
-    axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, upright: bool, size: float
-) -> None:
-    """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge."""
-    low, high = limits
-    shown = np.clip(one.value, low, high)
-    lines = axes.vlines if upright else axes.hlines
-    for sure, alpha in ((True, 1.0), (False, 0.4)):
-        some = (one.sure == sure) & np.isfinite(one.low)
-        lines(places[some], one.low[some], one.high[some], color=one.colour, lw=0.8, alpha=alpha)
-    beyond = {"v" if upright else "<": one.value < low, "^" if upright else ">": one.value > high}
-    inside = np.isfinite(one.value) & ~np.logical_or(*beyond.values())
-    for marker, some in {"o": inside, **beyond}.items():
-        for sure, face in ((True, one.colour), (False, "white")):
-            chosen = some & (one.sure == sure)
-            if not chosen.any():
-                continue
-            at = (places[chosen], shown[chosen]) if upright else (shown[chosen], places[chosen])
-            dots: dict[str, Any] = {"marker": marker, "ms": size, "mfc": face, "mec": one.colour, "mew": 0.7}
-            (drawn,) = axes.plot(*at, ls="none", **dots, clip_on=False, zorder=3)
-            drawn.set_in_layout(False)  # half of a dot may stand out of the frame
-    (axes.set_ylim if upright else axes.set_xlim)(low, high)
-    values = axes.yaxis if upright else axes.xaxis
-    if one.is_share:
-        values.set_major_formatter(write_share)
-    elif low < 0 < high:
-        (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
-
-
-def draw_numbers(axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float]) -> None:
-    """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap."""
-    from matplotlib.ticker import MaxNLocator
-
-    if places.size:
-        steps = np.diff(places, append=places[-1])
-        gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1
-        joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
-        axes.plot(np.insert(places.astype(np.float64), gaps, np.nan), joined, color=one.colour, lw=0.8, alpha=0.6)
-    size = float(np.clip(110 / max(places.size, 1), 1.2, 3.5))
-    draw_estimates(axes, places, one, limits, upright=True, size=size)
-    axes.set_ylabel(one.name)
-    whole = not places.size or bool((places == np.round(places)).all())
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=whole, steps=_STEPS))
-    axes.ticklabel_format(axis="x", useOffset=False)
-
-
-def draw_names(axes: Axes, names: list[str], one: Series, limits: tuple[float, float], rows: npt.NDArray[Any]) -> None:
-    """Draw estimates beside names, such as fields, one below the other; ``rows`` says where each stands."""
-    draw_estimates(axes, rows, one, limits, upright=False, size=3.5)
-    axes.set_yticks(range(len(names)), names, linespacing=0.9)
-    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
-    axes.grid(axis="y", color="#EEEEEE", lw=0.6)
-    axes.set_axisbelow(True)
-    axes.set_xlabel(one.name)
-
-
 def _describe_groups(picture: Picture, series: list[Series], by: str, n_works: int) -> str:
     intervals = [f"{one.name} with 95% {'Wilson' if one.is_share else 't'} interval" for one in series]
     if len(series) > 1:
         letter_panels(picture)
         intervals = [f"({letter}) {text}" for letter, text in zip("ab", intervals, strict=False)]
     return f"{count_works(n_works)} by {by}: {', '.join(intervals)}."
-
-
-def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
-    """Break long names into lines; return them and the height of a panel with all of them, in mm."""
-    fitted = [fit_text(name, _LETTERS.get(look.get("width", "two"), _LETTERS["two"])) for name in names]
-    return fitted, 20 + _ROW_MM["\n" in "".join(fitted)] * max(len(fitted), 2)
 
 
 def _count_fields(works: pl.LazyFrame) -> dict[str, int]:
@@ -469,7 +319,7 @@ def _draw_year_counts(axes: Axes, counts: list[dict[int, int]], totals: list[int
     if span:
         axes.set_xlim(span[0] - 0.8, span[-1] + 0.8)
     _scale_counts(axes.yaxis, is_share=len(counts) > 1)
-    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=_STEPS))
+    axes.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True, steps=STEPS))
     axes.ticklabel_format(axis="x", useOffset=False)
     axes.set_xlabel("year of publication")
     axes.set_ylabel("share of works" if len(counts) > 1 else "works")
@@ -493,5 +343,5 @@ def _draw_field_counts(axes: Axes, fields: list[str], names: list[str], counts: 
 def _scale_counts(axis: Any, *, is_share: bool) -> None:  # noqa: ANN401 (XAxis or YAxis)
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=5, integer=not is_share, steps=_STEPS))
+    axis.set_major_locator(MaxNLocator(nbins=5, integer=not is_share, steps=STEPS))
     axis.set_major_formatter(write_share if is_share else "{x:,.0f}")

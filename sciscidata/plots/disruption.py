@@ -21,6 +21,7 @@ from sciscidata.plots._parts import (
     signed_log_axis,
     signed_log_edges,
 )
+from sciscidata.plots.estimates import add_up, draw_line, name_hollow
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
@@ -60,7 +61,6 @@ def plot_disruption(
     Raises:
         ConfigError: an option of the picture is wrong, or only one of ``eligible`` and ``drawn`` is given.
         SchemaMismatchError: the frame has no ``cd_index``.
-        StorageError: the file cannot be written.
 
     Example:
         >>> figure = plot_disruption(pl.Series([-0.2, 0.0, 0.4]), data="three works", width="one")
@@ -139,10 +139,6 @@ def plot_comparison(
     Returns:
         The figure, with two panels.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
         >>> ours = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.4, -0.2, None]})
@@ -173,10 +169,6 @@ def plot_windows(
     Returns:
         The figure, with two panels, as in ``plot_comparison``.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> five = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.5, -0.1]})
         >>> ten = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.4, 0.2]})
@@ -204,7 +196,6 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
     Raises:
         ConfigError: an option is wrong, more than ten works are chosen, or one of them has no index at any age.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> found = pl.DataFrame({"work_id": [7, 7], "age": [1, 2], "cd_index": [1.0, 0.5]})
@@ -252,25 +243,25 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: one panel for each convention, in the order of their names.
 
     Raises:
-        ConfigError: an option is wrong.
         SchemaMismatchError: a column is missing or mistyped.
-        StorageError: the file cannot be written.
 
     Example:
         >>> rows = {"publication_year": [1990, 1991], "convention": "default", "window": "5", "cd_index": [0.5, 0.4]}
         >>> figure = plot_cd_sweep(pl.DataFrame(rows, schema_overrides={"publication_year": pl.Int32}))
         >>> figure.get_label()
-        'Mean CD index by publication year, 1 convention and 1 window.'
+        'Mean CD index by publication year, 1 convention and 1 window. Hollow: fewer than 30 works.'
     """
     from matplotlib.ticker import MaxNLocator
 
     read = ("publication_year", "convention", "window", "cd_index")
     rows = require_columns(sweep, CD_SWEEP, frame_name="the sweep", stage="plot_cd_sweep", columns=read)
     nulls = ["null_mean"] if "null_mean" in rows.collect_schema() else []
-    cells = rows.group_by("publication_year", "convention", "window").agg(pl.col("cd_index", *nulls).mean())
-    shown = cells.drop_nulls(["publication_year", "cd_index"]).sort("publication_year").collect(engine="streaming")
+    keys = ("publication_year", "convention", "window")
+    shown = add_up(rows.select(*keys, "cd_index", *nulls).drop_nulls("publication_year"), keys, ["cd_index", *nulls])
+    shown = shown.filter(pl.col("n_cd_index") > 0)
     conventions = sorted(shown["convention"].unique()) or ["no scores"]
     windows = sorted(shown["window"].unique(), key=lambda name: (not name[:1].isdigit(), len(name), name))
+    is_hollow = False
     with drawing(look, heights_mm=(52,) * len(conventions)) as picture:
         for axes, convention in zip(picture.panels, conventions, strict=True):
             axes.axhline(0, color=INK, lw=0.6)
@@ -278,9 +269,11 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
                 line = shown.filter(convention=convention, window=window)
                 shade = 1 - 0.75 * number / max(len(windows) - 1, 1)
                 name = "no end" if window == "all" else f"{window} years" if window.isdigit() else window
-                axes.plot(line["publication_year"], line["cd_index"], color=INK, alpha=shade, label=name)
+                years, works = (line[name].to_numpy() for name in ("publication_year", "n_cd_index"))
+                shown_as: dict[str, Any] = {"color": INK, "alpha": shade}
+                is_hollow |= draw_line(axes, years, line["mean_cd_index"].to_numpy(), works, label=name, **shown_as)
                 for null in nulls:
-                    axes.plot(line["publication_year"], line[null], color=INK, alpha=shade, ls="--", lw=0.8)
+                    axes.plot(years, line[f"mean_{null}"], ls="--", lw=0.8, **shown_as)
             axes.set_ylabel(f"mean CD index\n{convention}")
             axes.set_xlabel("publication year")
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
@@ -289,6 +282,7 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
         counted = f"{len(conventions)} convention{'s' * (len(conventions) > 1)}"
         picture.title = (
             f"Mean CD index by publication year, {counted} and {len(windows)} window{'s' * (len(windows) != 1)}."
+            + name_hollow(is_hollow)
         )
     return picture.figure
 
@@ -317,10 +311,10 @@ def _draw_quartiles(axes: Axes, rows: pl.LazyFrame) -> str:
     age, mean, n, low, middle, high = (shown[name].to_numpy() for name in shown.columns)
     axes.fill_between(age, low, high, color=INK, alpha=0.2, lw=0, label="middle half")
     axes.plot(age, middle, color=INK, ls="--", label="median")
-    axes.plot(age, mean, color=INK, marker="o", markersize=2.5, label="mean")
+    is_hollow = draw_line(axes, age, mean, n, color=INK, label="mean")
     fewest, most = int(n.min(initial=n_works)), int(n.max(initial=0))
     number = f"{most:,}" if fewest == most else f"{fewest:,} to {most:,}"
-    return f"CD index of {count_works(n_works)} by age, with {number} at each age."
+    return f"CD index of {count_works(n_works)} by age, with {number} at each age.{name_hollow(is_hollow)}"
 
 
 def _plot_two(

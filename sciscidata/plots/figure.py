@@ -74,6 +74,10 @@ class Look(TypedDict, total=False):
         width: ``"one"`` column of a journal (85 mm) or ``"two"`` (180 mm, the default).
         path: file to write: PNG, SVG or PDF by its suffix. An existing file is replaced.
         ax: an Axes to draw in, or a list with one for each panel; else a figure is made.
+
+    Raises:
+        ConfigError: an option is unknown or wrong.
+        StorageError: the file cannot be written.
     """
 
     data: str | Corpus | Release | Mapping[str, Any] | None

@@ -30,17 +30,20 @@ def wilson_interval(successes: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Float64
         return np.maximum(middle - half, 0.0), np.minimum(middle + half, 1.0)
 
 
-def mean_interval(mean: npt.ArrayLike, deviation: npt.ArrayLike, n: npt.ArrayLike) -> tuple[Float64Array, Float64Array]:
-    """Return the ends of Student's interval of a mean; NaN below two values. ``deviation`` is that of the sample.
+def mean_interval(
+    mean: Float64Array, squares: Float64Array, n: Float64Array, n_works: Float64Array
+) -> tuple[Float64Array, Float64Array]:
+    """Return the ends of Student's interval of a mean of ``n`` rows; NaN below two works.
+
+    ``squares``: the sum over works of the square of what they differ by, all their rows together.
 
     Example:
-        >>> low, high = mean_interval([0.0, 0.0], [1.0, 1.0], [2, 100])
+        >>> low, high = mean_interval(np.zeros(2), np.array([1.0, 99.0]), *np.array([[2, 100], [2, 100]]))
         >>> low.round(2).tolist(), high.round(2).tolist()
         ([-8.98, -0.2], [8.98, 0.2])
     """
-    mean, deviation, n = (np.asarray(part, np.float64) for part in (mean, deviation, n))
     with np.errstate(divide="ignore", invalid="ignore"):
-        half = student(n - 1) * deviation / np.sqrt(n)
+        half = student(n_works - 1.0) * np.sqrt(squares * n_works / (n_works - 1)) / n
     return mean - half, mean + half
 
 

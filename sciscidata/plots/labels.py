@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
+import numpy as np
 import polars as pl
 
 from sciscidata.disruption.label_stability import GROUPS, LABEL_STABILITY
@@ -11,6 +12,7 @@ from sciscidata.disruption.missing_data import MISSING_DATA
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LABELS_BY_INDEX
 from sciscidata.plots._parts import write_share
+from sciscidata.plots.estimates import FEW, name_hollow
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval
 from sciscidata.schemas import require_columns
@@ -34,9 +36,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: shares with their 95% Wilson intervals (a) by citers at that age, (b) by references on record.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: a column is missing or has another type.
-        StorageError: the file cannot be written.
 
     Example:
         >>> stability = pl.DataFrame({"age": [3, 3, 5], "group": ["all", "1-2 citers", "all"], "works": [9, 4, 8],
@@ -48,6 +48,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
 
     rows = require_columns(stability, LABEL_STABILITY, frame_name="stability", stage="plot_label_stability").collect()
     ages: list[int] = rows["age"].unique().sort().to_list()
+    is_hollow = False
     with drawing(look, heights_mm=(60, 60), share="y") as picture:
         for panel, (kind, name) in zip(picture.panels, _PANELS.items(), strict=True):
             groups = ["all", *(group for group in GROUPS if group.endswith(kind) and group in rows["group"])]
@@ -56,16 +57,13 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
                 share, works = shown["share_same"].to_numpy(), shown["works"].to_numpy()
                 low, high = wilson_interval(share * works, works)
                 gap = 0.6 * ((place + 0.5) / len(ages) - 0.5)
-                panel.errorbar(
-                    [groups.index(group) + gap for group in shown["group"]],
-                    share,
-                    [share - low, high - share],
-                    fmt=_MARKS[place % len(_MARKS)],
-                    color=colormaps["cividis"]((place + 0.5) / len(ages)),
-                    markersize=3.5,
-                    lw=0.8,
-                    label=counted(age, "year"),
-                )
+                at = np.array([groups.index(group) + gap for group in shown["group"]])
+                mark: dict[str, Any] = {"color": colormaps["cividis"]((place + 0.5) / len(ages)), "markersize": 3.5}
+                mark |= {"marker": _MARKS[place % len(_MARKS)], "ls": "none"}
+                ends = [share - low, high - share]
+                panel.errorbar(at, share, ends, lw=0.8, label=counted(age, "year"), **mark)
+                panel.plot(at[works < FEW], share[works < FEW], mfc="white", **mark)
+                is_hollow |= bool((works < FEW).any())
             panel.set_xticks(range(len(groups)), [group.removesuffix(f" {kind}") for group in groups])
             panel.set_xlabel(name)
             panel.set_ylim(0, 1.04)
@@ -78,7 +76,7 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
         said = " or ".join(filter(None, [", ".join(map(str, ages[:-1])), *map(str, ages[-1:])]))
         picture.title = (
             f"Works whose disruption label after {said} years is that of all years, with 95% Wilson intervals: "
-            "(a) by citers at that age, (b) by references on record."
+            f"(a) by citers at that age, (b) by references on record.{name_hollow(is_hollow)}"
         )
     return picture.figure
 
@@ -94,9 +92,7 @@ def plot_missing_data(effect: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: (a) works that keep their label, by label; (b) shares of the labels, and the ceiling of accuracy.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: a column is missing or has another type.
-        StorageError: the file cannot be written.
 
     Example:
         >>> effect = pl.DataFrame({"missing": ["nothing", "citations"], "share": [0.0, 0.1], "label": ["all", "all"],

@@ -15,6 +15,7 @@ from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import collect_some, count_works, draw_classes
+from sciscidata.plots.estimates import draw_line, name_hollow
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval
 from sciscidata.records.last_year_of_data import find_last_year
@@ -64,10 +65,6 @@ def plot_novelty(
     Returns:
         The figure, with two panels.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> scored = pl.DataFrame({"novelty_score": [0.9, 0.2], "conventionality_score": [0.3, 0.8]})
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
@@ -110,10 +107,6 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     Returns:
         The figure: the two z, and below them the number of works.
 
-    Raises:
-        ConfigError: an option of the picture is wrong.
-        StorageError: the file cannot be written.
-
     Example:
         >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
         >>> plot_novelty_by_year(scored, width="one").get_suptitle().partition(":")[0]
@@ -134,13 +127,13 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     years, works = by_year["publication_year"].to_numpy(), by_year["n"].to_numpy()
     with drawing(look, heights_mm=(60, 25), stacked=True, share="x") as picture:
         spread, number = picture.panels
+        is_hollow = False
         for name, (colour, marker, line, meaning) in _SERIES.items():
             low, middle, high = (quantiles.filter(column=name, share=share)["quantile"].to_numpy() for share in _BAND)
             # Bars, because a band would bridge years without works and hide a single one.
             spread.bar(years, high - low, bottom=low, width=1.0, color=colour, alpha=0.22, lw=0)
-            spread.plot(
-                years, middle, color=colour, marker=marker, ls=line, markersize=2.5, label=meaning.format(tail_max)
-            )
+            label = meaning.format(tail_max)
+            is_hollow = draw_line(spread, years, middle, works, marker, color=colour, ls=line, label=label)
         spread.use_sticky_edges = False  # else the lowest band stands on the frame
         spread.axhline(0, color=INK, lw=0.6)
         spread.set_ylabel("z of venue pairs")
@@ -155,7 +148,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
             number.set_xlim(years[0] - 1.2, years[-1] + 1.2)
         picture.title = (
             f"z of {count_works(int(works.sum())).replace('work', 'scored work')} by year of publication: "
-            "medians, and the middle 80% of works shaded."
+            f"medians, and the middle 80% of works shaded.{name_hollow(is_hollow)}"
         )
     return picture.figure
 
@@ -183,9 +176,7 @@ def plot_uzzi_cells(
         The figure, with two panels.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: ``z_p10``, ``z_median`` or ``hit`` is missing, or mistyped.
-        StorageError: the file cannot be written.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
 

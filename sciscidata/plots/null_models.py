@@ -43,9 +43,7 @@ def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = No
         below -2, or neither.
 
     Raises:
-        ConfigError: an option of the picture is wrong.
         SchemaMismatchError: a column is missing.
-        StorageError: the file cannot be written.
 
     Example:
         >>> scores = pl.DataFrame({"cd_index": [0.4, -0.2], "null_mean": [0.1, -0.1], "z": [2.5, None]})

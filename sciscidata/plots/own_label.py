@@ -28,7 +28,6 @@ def plot_label(label: OwnLabel, eligible: Mapping[str, int], drawn: Mapping[str,
 
     Raises:
         ConfigError: ``label`` is no OwnLabel, or an option of the picture is wrong.
-        StorageError: the file cannot be written.
 
     Example:
         >>> label = OwnLabel(name="impact_label", classes=("top", "rest"), column="impact_label")

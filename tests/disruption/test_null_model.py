@@ -14,6 +14,7 @@ from hypothesis import given, settings
 
 from sciscidata._kernels.random import draw, stream_key
 from sciscidata.disruption import _rewire_kernels as kernels
+from sciscidata.disruption.closed_null_model import compute_expected_cd_index
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import score_graph
 from sciscidata.disruption.null_model import NULL_CD_INDEX, compute_null_cd_index, rewire, score_null
@@ -80,6 +81,29 @@ def test_draws_of_a_real_graph_keep_it_too_whatever_the_threads(null):
     assert in_the_future[1] > 0.1 if null == "configuration" else in_the_future[1] == in_the_future[0]
     others = [rewire(graph, 1, null=null, seed=7), rewire(graph, 0, null=null, seed=8)]
     assert all((other.graph.refs != drawn.refs).mean() > 0.9 for other in others)
+
+
+def test_the_closed_approximation_agrees_with_draws_of_a_real_graph():
+    works, citations = scan_real()
+    drawn = compute_null_cd_index(works, citations, n_draws=100, seed=3).collect().sort("work_id")
+    closed = compute_expected_cd_index(works, citations).collect().sort("work_id")
+    assert closed["cd_index"].equals(drawn["cd_index"])
+    both = drawn.with_columns(closed.select(pl.exclude("work_id", "cd_index").name.suffix("_closed")))
+    assert both.filter(pl.col("null_mean").is_not_null() & pl.col("null_mean_closed").is_null()).is_empty()
+    varies = both.filter((pl.col("null_std") > 0) & pl.col("z").is_not_null())
+    found = varies.select(
+        mean=pl.corr("null_mean", "null_mean_closed"),
+        error=(pl.col("null_mean") - pl.col("null_mean_closed")).abs().mean(),
+        std=(pl.col("null_std_closed") / pl.col("null_std")).median(),
+        z=pl.corr("z", "z_closed", method="spearman"),
+        verdict=((pl.col("z").abs() > 2) == (pl.col("z_closed").abs() > 2)).mean(),
+    ).row(0, named=True)
+    print(varies.height, found)
+    assert found["mean"] > 0.98
+    assert found["error"] < 0.007  # of which chance in 100 draws makes 0.004
+    assert found["std"] == pytest.approx(0.94, abs=0.03)
+    assert found["z"] > 0.94
+    assert found["verdict"] > 0.92
 
 
 def test_the_bytes_of_a_draw_are_pinned():

@@ -18,7 +18,14 @@ from sciscidata.label_thresholds import (
     compute_disruption_labels,
     compute_novelty_labels,
 )
-from sciscidata.plots import plot_comparison, plot_disruption, plot_novelty, plot_novelty_by_year
+from sciscidata.plots import (
+    plot_cd_sweep,
+    plot_cd_trajectory,
+    plot_comparison,
+    plot_disruption,
+    plot_novelty,
+    plot_novelty_by_year,
+)
 from sciscidata.plots.disruption import _draw_labels, _draw_spread, describe_two
 from sciscidata.plots.novelty import _draw_band
 from sciscidata.sources.sciscinet.published_scores import compare_scores
@@ -156,12 +163,28 @@ def test_a_picture_says_how_many_works_it_does_not_show() -> None:
     assert classes.get_title() == "Eligible (pale) and drawn works"
 
 
+def test_years_and_ages_of_few_works_are_hollow_and_no_line_goes_through_them() -> None:
+    year = pl.Series([1990] * 40 + [1991] * 5 + [1992] * 40, dtype=pl.Int32)
+    one = pl.DataFrame({"publication_year": year, "age": year - 1989, "cd_index": 0.5, "z_p10": 0.5, "z_median": 0.5})
+    one = one.with_columns(convention=pl.lit("default"), window=pl.lit("5"), work_id=pl.int_range(pl.len()))
+    for draw in (plot_cd_sweep, plot_novelty_by_year, plot_cd_trajectory):
+        figure = draw(one)
+        lines = [line for line in figure.axes[0].lines if line.get_marker() in ("o", "s")]
+        hollow = [line.get_xdata() % 100 % 89 for line in lines if line.get_markerfacecolor() == "white"]
+        assert all(x.tolist() == [2] for x in hollow)
+        assert 2 * len(hollow) == len(lines)
+        joined = [line.get_ydata() for line in lines if line.get_markerfacecolor() != "white"]
+        assert all(np.isnan(y).tolist() == [False, True, False] for y in joined)
+        assert "Hollow: fewer than 30 works." in figure.get_label()
+
+
 def test_the_years_show_the_quantiles_of_their_works() -> None:
     spread, number = plot_novelty_by_year(SCORED).axes
     names = {"median pair": "z_median", "10th percentile": "z_p10"}
-    medians = {names[line.get_label().split(":")[0]]: line.get_xydata().tolist() for line in spread.lines[:2]}
-    assert medians["z_p10"] == [[1990, -1.25], [1991, 2.0], [2001, 7.0]]
-    assert medians["z_median"] == [[1990, -0.25], [1991, 4.0], [2001, 30.0]]
+    assert [names[label.split(":")[0]] for label in spread.get_legend_handles_labels()[1]] == ["z_median", "z_p10"]
+    z_median, z_p10 = (line for line in spread.lines if line.get_markerfacecolor() == "white")  # few works: hollow
+    assert z_p10.get_xydata().tolist() == [[1990, -1.25], [1991, 2.0], [2001, 7.0]]
+    assert z_median.get_xydata().tolist() == [[1990, -0.25], [1991, 4.0], [2001, 30.0]]
     bands = [(bar.get_y(), bar.get_y() + bar.get_height()) for bar in spread.patches[3:]]  # z_p10, after z_median
     assert bands[0] == pytest.approx((-2.65, 0.15))
     assert [bar.get_height() for bar in number.patches] == [2, 1, 1]
