@@ -29,6 +29,10 @@ from mkdocs.structure.pages import Page
 HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
 _PACKAGES = ("sciscidata", "sciscirl")
+_RUN_NOTEBOOKS = (
+    "To run notebooks, install what they need with `python3 scripts/install.py notebooks`. "
+    "Then open them with `.venv/bin/jupyter lab notebooks`."
+)
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]+)"[^>]*>')
 _OPTION_ROW = re.compile(r"<tr>(?=\s*<td><code>([^<]+)</code>)")
@@ -124,7 +128,7 @@ def read_notebook(path: Path) -> Notebook:
             else:
                 parts.append(f"```text\n{printed.rstrip()}\n```")
     title, _, rest = parts[0].removeprefix("# ").partition("\n")
-    where = f"This page is `notebooks/{path.name}` of the repository, as it last ran."
+    where = f"This page is `notebooks/{path.name}` of the repository, as it last ran. {_RUN_NOTEBOOKS}"
     page = "\n\n".join([f"# {title}", where, rest.strip(), *parts[1:]])
     return Notebook(path.stem, title, rest.strip().partition("\n\n")[0], page + "\n", pictures)
 
@@ -132,7 +136,8 @@ def read_notebook(path: Path) -> Notebook:
 def render_gallery(notebooks: list[Notebook]) -> str:
     """Show every picture of the notebooks below the question of its notebook; a picture leads to its page."""
     intro = "Notebooks with a question each, most of them on real papers. A picture leads to its page."
-    lines = ["# Gallery", "", intro]
+    more = "[Pictures and pages](pictures.md) has the pictures that are one call each."
+    lines = ["# Gallery", "", f"{intro} {more}", "", _RUN_NOTEBOOKS]
     for notebook in notebooks:
         lines += ["", f"## {notebook.title}", "", notebook.question, "", f"[Read it](notebooks/{notebook.name}.md)", ""]
         lines.append('<div class="gallery">')
