@@ -1,16 +1,20 @@
-"""A griffe extension: docstrings of this project say ``Example:``, which griffe knows as ``Examples:`` only."""
+"""A griffe extension for what docstrings of this project say otherwise than griffe reads it."""
 
 from __future__ import annotations
 
 import re
+from textwrap import dedent
 
 import griffe
 
+_AS_TEXT = re.compile(r"^(Returns|Source):\n((?: {4}.*\n?|\n)+)", re.M)
 
-class Examples(griffe.Extension):
-    """Show the doctests of a docstring as code."""
+
+class Sections(griffe.Extension):
+    """Show doctests as code, and returns and sources as text."""
 
     def on_object(self, *, obj: griffe.Object, **_: object) -> None:
-        """Rename the section."""
+        """Rename doctests. Write out returns, where griffe takes words before a colon as a type, and sources."""
         if obj.docstring:
-            obj.docstring.value = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
+            text = re.sub(r"^Example:$", "Examples:", obj.docstring.value, flags=re.M)
+            obj.docstring.value = _AS_TEXT.sub(lambda found: f"**{found[1]}:**\n\n{dedent(found[2])}", text)

@@ -1,8 +1,9 @@
 """MkDocs hooks of the documentation site: they make pages from code and notebooks, and MathML from formulas.
 
 Pages made from code: both command lines (from their parsers), both Python references (from ``__init__.pyi`` and
-docstrings), and the architecture (from the layers in pyproject.toml and the first docstring line of each module). Pages
-made from notebooks, with the outputs that ``_notebooks.py`` kept in them: one each, and the gallery of their pictures.
+docstrings, a page for each name), and the architecture (from the layers in pyproject.toml and the first docstring line
+of each module). Pages made from notebooks, with the outputs that ``_notebooks.py`` kept in them: one each, and the
+gallery of their pictures.
 """
 
 from __future__ import annotations
@@ -13,23 +14,43 @@ import html
 import importlib
 import inspect
 import json
+import posixpath
 import re
 import tomllib
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import griffe
 from latex2mathml.converter import convert
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 
 HOME = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((HOME / "notebooks").glob("*.ipynb"))
-#: The order of functions on the reference pages: that of the flow.
-_VERBS = (
-    *("scan", "ingest", "compute", "draw", "build", "read", "verify", "export", "find", "train", "score"),
-    *("evaluate", "measure", "compare", "write", "plot"),
+_PACKAGES = ("sciscidata", "sciscirl")
+_RUN_NOTEBOOKS = (
+    "To run notebooks, install what they need with `python3 scripts/install.py notebooks`. "
+    "Then open them with `.venv/bin/jupyter lab notebooks`."
 )
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
+_PICTURE = re.compile(r'<img alt="[^"]*" src="([^"]+)"[^>]*>')
+_OPTION_ROW = re.compile(r"<tr>(?=\s*<td><code>([^<]+)</code>)")
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """List the page of each public name below that of its package, and state the version at the foot of each page."""
+    import sciscidata
+
+    config.copyright = f"sciscidata {sciscidata.__version__}"
+    (sections,) = (entry["Reference"] for entry in config.nav or [] if "Reference" in entry)
+    for entry in sections:
+        ((title, place),) = entry.items()
+        package = Path(place).stem
+        if package in _PACKAGES:
+            names = sorted(read_public(package), key=str.lower)
+            entry[title] = [{"All names": place}, *({name: f"reference/{package}/{name}.md"} for name in names)]
+    return config
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -37,9 +58,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages = {
         "reference/sciscidata_command.md": render_command("sciscidata"),
         "reference/sciscirl_command.md": render_command("sciscirl"),
-        "reference/sciscidata.md": render_api("sciscidata"),
-        "reference/sciscirl.md": render_api("sciscirl"),
+        **{name: page for package in _PACKAGES for name, page in render_api(package).items()},
         "reference/architecture.md": render_architecture(),
+        "changelog.md": (HOME / "CHANGELOG.md").read_text("utf-8").replace("](docs/", "]("),
         "gallery.md": render_gallery(notebooks := [read_notebook(path) for path in NOTEBOOKS]),
         **{f"notebooks/{notebook.name}.md": notebook.page for notebook in notebooks},
         **{f"notebooks/{name}": drawn for notebook in notebooks for name, (_, drawn) in notebook.pictures.items()},
@@ -49,9 +70,26 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
-def on_page_content(content: str, **_: object) -> str:
-    """Turn LaTeX into MathML: browsers draw it themselves, so no page loads a script for formulas."""
-    return _FORMULA.sub(_render_formula, content)
+def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:
+    """Turn LaTeX into MathML, which needs no script; fit pictures to phones; let search find an option once."""
+    content = _FORMULA.sub(_render_formula, content)
+    folder = posixpath.dirname(page.file.src_uri)
+
+    def fit(found: re.Match[str]) -> str:
+        """Let a picture lead to its file, where it can be enlarged; take the narrow one on a phone if there is one."""
+        narrow = found[1].replace(".png", "_narrow.png")
+        source = f'<source media="(max-width: 44em)" srcset="{narrow}">'
+        is_there = posixpath.normpath(posixpath.join(folder, narrow)) in files.src_uris
+        return f'<a href="{found[1]}"><picture>{source if is_there else ""}{found[0]}</picture></a>'
+
+    seen: set[str] = set()
+
+    def skip(found: re.Match[str]) -> str:
+        is_new = found[1] not in seen
+        seen.add(found[1])
+        return "<tr>" if is_new else "<tr data-search-exclude>"
+
+    return _OPTION_ROW.sub(skip, _PICTURE.sub(fit, content)) if folder == "reference" else _PICTURE.sub(fit, content)
 
 
 def _render_formula(found: re.Match[str]) -> str:
@@ -90,7 +128,7 @@ def read_notebook(path: Path) -> Notebook:
             else:
                 parts.append(f"```text\n{printed.rstrip()}\n```")
     title, _, rest = parts[0].removeprefix("# ").partition("\n")
-    where = f"This page is `notebooks/{path.name}` of the repository, as it last ran."
+    where = f"This page is `notebooks/{path.name}` of the repository, as it last ran. {_RUN_NOTEBOOKS}"
     page = "\n\n".join([f"# {title}", where, rest.strip(), *parts[1:]])
     return Notebook(path.stem, title, rest.strip().partition("\n\n")[0], page + "\n", pictures)
 
@@ -98,7 +136,8 @@ def read_notebook(path: Path) -> Notebook:
 def render_gallery(notebooks: list[Notebook]) -> str:
     """Show every picture of the notebooks below the question of its notebook; a picture leads to its page."""
     intro = "Notebooks with a question each, most of them on real papers. A picture leads to its page."
-    lines = ["# Gallery", "", intro]
+    more = "[Pictures and pages](pictures.md) has the pictures that are one call each."
+    lines = ["# Gallery", "", f"{intro} {more}", "", _RUN_NOTEBOOKS]
     for notebook in notebooks:
         lines += ["", f"## {notebook.title}", "", notebook.question, "", f"[Read it](notebooks/{notebook.name}.md)", ""]
         lines.append('<div class="gallery">')
@@ -177,22 +216,23 @@ def read_public(package: str) -> dict[str, str]:
     return found
 
 
-def render_api(package: str) -> str:
-    """Show every public name of a package: its signature and its docstring."""
+def render_api(package: str) -> dict[str, str]:
+    """Make a page for every public name of a package, with signature and docstring, and one that lists them."""
     doc = ast.get_docstring(ast.parse((HOME / package / "__init__.py").read_text("utf-8"))) or ""
     parts = [f"# {package}", doc.replace("\nExample:\n", "\n**Example**\n\n")]
-    public = read_public(package)
-    place = {verb: i for i, verb in enumerate(_VERBS)}
-    verbs = {name: name.rpartition(".")[2].partition("_")[0] for name in public}
-    functions = sorted(filter(str.islower, public), key=lambda name: place.get(verbs[name], len(place)))
-    classes = sorted(set(public) - set(functions))
-    for title, names in (("Functions", functions), ("Configurations and other classes", classes)):
-        if names:
-            links = ", ".join(f"[`{name}`][{public[name]}]" for name in names)
-            parts.append(f"**{title}**: {links}")
-    for name in (*functions, *classes):
-        parts.append(f"::: {public[name]}\n    options:\n      heading: {package}.{name}\n      toc_label: {name}")
-    return "\n\n".join(parts) + "\n"
+    pages: dict[str, str] = {}
+    public, modules = read_public(package), griffe.load(package, search_paths=[HOME])
+    for title, is_class in (("Functions", False), ("Configurations and other classes", True)):
+        rows: list[str] = []
+        for name in sorted((name for name in public if name.islower() != is_class), key=str.lower):
+            place = f"reference/{package}/{name}.md"
+            options = f"heading: {package}.{name}\n      heading_level: 1"
+            pages[place] = f"::: {public[name]}\n    options:\n      {options}\n"
+            described: Any = modules[public[name].partition(".")[2]]
+            line = described.docstring.value.partition("\n")[0] if described.docstring else ""
+            rows.append(f"- [`{name}`]({package}/{name}.md): {line}")
+        parts += [f"## {title}", "\n".join(rows)] if rows else []
+    return {f"reference/{package}.md": "\n\n".join(parts) + "\n", **pages}
 
 
 def render_command(program: str) -> str:

@@ -35,6 +35,7 @@ _SERIES = {
 }
 
 Float64Array = npt.NDArray[np.float64]
+_Regions = list[tuple[str, list[tuple[float, float]]]]  # of the plane: label and corners
 
 
 def plot_novelty(
@@ -70,7 +71,7 @@ def plot_novelty(
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
         >>> figure = plot_novelty(scored, scored, LabelThresholds(), eligible_counts=counts, drawn_counts=counts)
         >>> figure.get_suptitle()
-        'Novelty and conventionality of 2 eligible works, and the regions of the labels by the rule "margin".'
+        'Novelty and conventionality of 2 eligible works. A work is balanced if its scores differ by at most 0.15.'
     """
     columns = ("novelty_score", "conventionality_score") if thresholds.novelty_rule == "margin" else [*_SERIES]
     scored, eligible = (
@@ -82,15 +83,14 @@ def plot_novelty(
         if thresholds.novelty_rule == "uzzi":
             cut = find_conventionality_cut(scored, thresholds) if cut is None else cut
             points = _points(eligible, "z_median", "z_p10")
-            _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
+            regions = _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
+            rule = "Lines: the cuts of Uzzi et al. 2013."
         else:
             points = _points(eligible, "conventionality_score", "novelty_score")
-            _draw_band(plane, thresholds.novelty_margin)
-        n_points, n_seen = _draw_density(plane, points)
-        picture.title = (
-            f"Novelty and conventionality of {n_points:,} eligible works{_beyond(n_points, n_seen)}, "
-            f'and the regions of the labels by the rule "{thresholds.novelty_rule}".'
-        )
+            regions = _draw_band(plane, thresholds.novelty_margin)
+            rule = f"A work is balanced if its scores differ by at most {thresholds.novelty_margin:g}."
+        n_points, n_seen = _draw_density(plane, points, regions)
+        picture.title = f"Novelty and conventionality of {n_points:,} eligible works{_beyond(n_points, n_seen)}. {rule}"
         draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     return picture.figure
 
@@ -203,8 +203,8 @@ def plot_uzzi_cells(
     with drawing(look, heights_mm=(80, 62), ratios=(1.45, 1)) as picture:
         plane, table = picture.panels
         points = _points(works, "z_median", "z_p10")
-        _draw_quadrants(plane, points, find_conventionality_cut(works, rule), rule.uzzi_tail_max)
-        n_points, n_seen = _draw_density(plane, points)
+        regions = _draw_quadrants(plane, points, find_conventionality_cut(works, rule), rule.uzzi_tail_max)
+        n_points, n_seen = _draw_density(plane, points, regions)
         _draw_cells(table, counts, is_hit=bool(hit))
         letter_panels(picture)
         what = "the share of hits in each cell, with its 95% Wilson interval" if hit else "the share of each cell"
@@ -247,8 +247,11 @@ def _points(works: pl.LazyFrame, x: str, y: str) -> pl.LazyFrame:
     return works.select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
 
 
-def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
-    """Draw in greys how many works lie where; return how many works there are, and how many are seen."""
+def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[int, int]:
+    """Draw in shades of each label how many works lie where; return how many there are, and how many are seen."""
+    from matplotlib.colors import LinearSegmentedColormap
+    from matplotlib.patches import Polygon
+
     (left, right), (low, high) = axes.get_xlim(), axes.get_ylim()
     rows = max(1, int(_GRID / 1.8))
     extent = (left, right, low, high)
@@ -256,15 +259,19 @@ def _draw_density(axes: Axes, points: pl.LazyFrame) -> tuple[int, int]:
     centres, counts, n_points = _count_cells(points, grid)
     if not counts.size:
         return n_points, 0
-    look = {"bins": "log", "mincnt": 1, "cmap": "Greys", "lw": 0.1}
-    cells = axes.hexbin(*centres.T, C=counts, reduce_C_function=np.sum, **grid, **look)
-    most = max(10.0, float(np.asarray(cells.get_array()).max(initial=1.0)))
-    cells.set_clim(0.1, most)  # from a tenth of a work: a single one shall not be white
+    most = max(10.0, float(counts.max()))
+    look = {"bins": "log", "mincnt": 1, "lw": 0.1, "vmin": 0.1, "vmax": most}  # 0.1: a single work shall not be white
+    drawn = []
+    for label, corners in regions:
+        colours = LinearSegmentedColormap.from_list(label, ["white", COLOURS[label], "black"])
+        cells = axes.hexbin(*centres.T, C=counts, reduce_C_function=np.sum, cmap=colours, **grid, **look)
+        cells.set_clip_path(Polygon(corners, transform=axes.transData))
+        drawn.append(cells)
     # Hexagons stand on the edges too, and a half one looks as if something were cut off.
     across, up = 0.7 * (right - left) / _GRID, 0.7 * (high - low) / rows
     axes.set_xlim(left - across, right + across)
     axes.set_ylim(low - up, high + up)
-    bar = axes.figure.colorbar(cells, ax=axes, label="works (log scale)", shrink=0.8)
+    bar = axes.figure.colorbar(drawn[-1], ax=axes, label="works (log scale)", shrink=0.8)
     bar.ax.set_ylim(1, most)
     return n_points, int(counts.sum())
 
@@ -291,13 +298,11 @@ def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64
     return centres[counts > 0], counts[counts > 0], n_points
 
 
-def _draw_band(axes: Axes, margin: float) -> None:
-    """Shade the plane of the scores; the balanced lie on white along the diagonal, as wide as the margin."""
-    ends = np.array([-1.0, 2.0])  # beyond what is seen, like the regions
-    for label, low, high in (("conventional", -3.0, ends - margin), ("novel", ends + margin, 4.0)):
-        axes.fill_between(ends, low, high, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
-    for place in (ends - margin, ends + margin):
-        axes.plot(ends, place, color=INK, lw=0.8, zorder=3)
+def _draw_band(axes: Axes, margin: float) -> _Regions:
+    """Part the plane of the scores; the balanced lie along the diagonal, as wide as the margin."""
+    left, right = -1.0, 2.0  # beyond what is seen
+    for place in (-margin, margin):
+        axes.plot((left, right), (left + place, right + place), color=INK, lw=0.8, zorder=3)
     if margin < 1:
         # Below the other diagonal no work lies: z_p10 never exceeds z_median, so sigmoids add up to 1 or more.
         near, far = (1 - margin) / 6, (1 + margin) / 2
@@ -308,20 +313,21 @@ def _draw_band(axes: Axes, margin: float) -> None:
     axes.set_ylim(0, 1)
     axes.set_xlabel("conventionality score (high: usual pair common)")
     axes.set_ylabel("novelty score (high: rare pairs atypical)")
+    lower = [(left, left - margin), (right, right - margin)]
+    upper = [(right, right + margin), (left, left + margin)]
+    return [
+        ("novel", [(left, 9.0), *reversed(upper), (right, 9.0)]),
+        ("conventional", [(left, -9.0), *lower, (right, -9.0)]),
+        ("balanced", [*lower, *upper]),
+    ]
 
 
-def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_max: float) -> None:
-    """Shade the plane of z by the two cuts; balanced stays white, so that greys are works."""
+def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_max: float) -> _Regions:
+    """Part the plane of z by the two cuts."""
     edge = tail_max if cut is None else cut
     found = counted_quantiles(points.with_columns(pl.lit(0).alias("all")), "all", _SEEN)
     left, right = _view(found.filter(column="x")["quantile"].to_list(), edge)
     low, high = _view(found.filter(column="y")["quantile"].to_list(), tail_max)
-    wide, tall = right - left, high - low  # more than is seen: shades shall not end at the outermost works
-    for label, across, up in (
-        ("novel", (left - wide, edge), (low - tall, tail_max)),
-        ("conventional", (edge, right + wide), (tail_max, high + tall)),
-    ):
-        axes.fill_between(across, *up, color=COLOURS[label], alpha=0.18, lw=0, zorder=0)
     # Near the upper and the lower end: the works are thickest where the regions meet.
     bottom, top = low + 0.1 * (tail_max - low), high - 0.1 * (high - tail_max)
     _name(axes, (left + edge) / 2, bottom, "novel")
@@ -334,6 +340,12 @@ def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_ma
     axes.set_ylim(low, high)
     axes.set_xlabel(f"median z (high conventionality: above {edge:.3g})")
     axes.set_ylabel(f"10th percentile of z (tail novelty: below {tail_max:g})")
+    wide, tall = right - left, high - low  # more than is seen: no hexagon ends at the outermost works
+    below, above = (low - tall, tail_max), (tail_max, high + tall)
+    before, after = (left - wide, edge), (edge, right + wide)
+    parts = [("novel", before, below), ("conventional", after, above)]
+    parts += [("balanced", after, below), ("balanced", before, above)]
+    return [(label, [(x[0], y[0]), (x[1], y[0]), (x[1], y[1]), (x[0], y[1])]) for label, x, y in parts]
 
 
 def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:

@@ -8,7 +8,9 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.colors import to_rgba
 from matplotlib.figure import Figure
+from matplotlib.path import Path
 
 from sciscidata.label_thresholds import (
     DISRUPTION_LABELS,
@@ -27,6 +29,7 @@ from sciscidata.plots import (
     plot_novelty_by_year,
 )
 from sciscidata.plots.disruption import _draw_labels, _draw_spread, describe_two
+from sciscidata.plots.figure import COLOURS
 from sciscidata.plots.novelty import _draw_band
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
@@ -104,13 +107,18 @@ def names_in(axes) -> list[tuple[str, float, float]]:
 @given(st.floats(0, 1.5))
 def test_in_the_plane_of_scores_every_name_stands_in_its_own_region(margin: float) -> None:
     axes = plane()
-    _draw_band(axes, margin)
+    regions = _draw_band(axes, margin)
     names, x, y = zip(*names_in(axes), strict=True)
     scores = pl.DataFrame({"novelty_score": y, "conventionality_score": x})
     thresholds = LabelThresholds(novelty_margin=margin)
     labels = compute_novelty_labels(scores, thresholds).collect()["novelty_label"].to_list()
-    if margin > 0:  # else the balanced lie on the diagonal, and nowhere else
+    if margin > 1e-6:  # else the balanced lie on the diagonal, and nowhere else
         assert labels == list(names)
+        at = [
+            [name for name, corners in regions if Path(corners).contains_point(place)]
+            for place in zip(x, y, strict=True)
+        ]
+        assert at == [[name] for name in names]
     assert set(names) == (set(NOVELTY_LABELS) if margin < 1 else {"balanced"})
 
 
@@ -155,11 +163,13 @@ def test_a_picture_says_how_many_works_it_does_not_show() -> None:
     plane, classes, _ = figure.axes
     assert "of 1,000 eligible works, 2 of them beyond the edges" in figure.get_label()
     assert int(plane.collections[-1].get_array().sum()) == 998
+    shades = {layer.get_cmap().name: layer.get_cmap()(0.5) for layer in plane.collections}
+    assert all(np.allclose(shades[name], to_rgba(COLOURS[name]), atol=0.02) for name in NOVELTY_LABELS)
     assert classes.get_title() == "Eligible (pale) and drawn works\n(17 more drawn without a label)"
     works = works.head(998)
     figure = plot_novelty(works, works, LabelThresholds(novelty_rule="uzzi"), **options)
     _, classes, _ = figure.axes
-    assert "of 998 eligible works, and" in figure.get_label()
+    assert "of 998 eligible works. " in figure.get_label()
     assert classes.get_title() == "Eligible (pale) and drawn works"
 
 
