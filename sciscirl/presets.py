@@ -22,11 +22,10 @@ from sciscidata.terminal.messages import align_columns, find_unknown, suggest
 from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
-from sciscirl.task.prompts import STYLES
+from sciscirl.task.prompts import STYLES, PromptTemplate
 from sciscirl.task.registry import add_entry
 from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
 from sciscirl.task.rules import TaskRules
-from sciscirl.task.templates import PromptTemplate
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
 HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"

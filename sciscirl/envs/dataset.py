@@ -42,10 +42,9 @@ from sciscirl.task.papers import (
     read_split,
     size_held_out,
 )
-from sciscirl.task.prompts import render_record
+from sciscirl.task.prompts import PromptTemplate, render_record
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import TaskRules, Weight
-from sciscirl.task.templates import PromptTemplate
 
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
 _OF_RULES: Final = (

@@ -26,9 +26,8 @@ from sciscirl.task.papers import (
     hide_fields,
     list_labels,
 )
-from sciscirl.task.prompts import STYLES, render_prompt
+from sciscirl.task.prompts import STYLES, PromptTemplate, find_prompt
 from sciscirl.task.rewards import BUILT_IN, REWARDS, RewardTable, balance, find_reward
-from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt, list_styles
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
@@ -63,15 +62,10 @@ class TaskRules:
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
-        if self.own_prompt is None and self.style in OWN_PROMPTS:
-            object.__setattr__(self, "own_prompt", OWN_PROMPTS[self.style])
+        if self.own_prompt is None and self.style not in STYLES:
+            object.__setattr__(self, "own_prompt", find_prompt(self.style))
         if self.own_reward is None and self.reward not in BUILT_IN:
             object.__setattr__(self, "own_reward", find_reward(self.reward))
-        if self.own_prompt is None and self.style not in STYLES:
-            known = list_styles()
-            raise SciSciRLError(
-                f"style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
-            )
         self._check_hidden()
         for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
             if own is not None and own.name != name:
@@ -182,7 +176,7 @@ class TaskRules:
     @property
     def prompt(self) -> PromptTemplate:
         """The prompt, as a template that needs nothing but the paper."""
-        return describe_prompt(self.style, self.own_prompt, self.contract, self.target, self.hide)
+        return (self.own_prompt or find_prompt(self.style)).filled(self.contract, self.target, self.hide)
 
     def see(self, view: View) -> View:
         """Return a paper without what is hidden."""
@@ -190,9 +184,8 @@ class TaskRules:
 
     def render(self, view: View) -> list[dict[str, str]]:
         """Write the messages that ask about one paper: system, then user."""
-        if self.own_prompt is not None:
-            return self.own_prompt.render(view, self.contract, self.target, self.hide)
-        return render_prompt(view, self.style, self.contract, self.target, self.hide)
+        prompt = self.own_prompt or find_prompt(self.style)
+        return prompt.render(view, self.contract, self.target, self.hide)
 
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)

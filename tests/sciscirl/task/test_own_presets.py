@@ -25,10 +25,9 @@ from sciscirl.presets import (
 )
 from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView
-from sciscirl.task.prompts import STYLES, render_prompt
+from sciscirl.task.prompts import STYLES, PromptTemplate, register_prompt, render_prompt
 from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward, score_answer
 from sciscirl.task.rules import TaskRules
-from sciscirl.task.templates import PromptTemplate, describe_prompt, register_prompt
 from tests.conftest import REPOSITORY
 from tests.sciscirl.registries import kept_registries
 
@@ -107,7 +106,7 @@ def test_an_own_preset_goes_through_json_and_pickle_whole(own):
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(("contract", "target"), [("four_keys", "joint"), ("probabilities", "novelty")])
 def test_the_record_of_a_run_holds_every_word_of_a_built_in_prompt(style, contract, target):
-    whole = describe_prompt(style, None, contract, target)
+    whole = TaskRules(style=style, contract=contract, target=target).prompt
     assert whole.render(VIEW, contract, target) == render_prompt(VIEW, style, contract, target)
 
 
