@@ -89,6 +89,7 @@ class TaskOptions:
         weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
             any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
             likely as it is if the work is cited anew (soft targets). None: the preset's.
+        ids: use only papers whose ids this file lists, one a line: of each split those that are in it.
         plugin: run this Python file first, which registers presets, rewards or prompts of your own.
 
     Raises:
@@ -113,6 +114,7 @@ class TaskOptions:
     max_paper_tokens: PositiveInt | None = None
     hide: tuple[str, ...] | None = None
     weight: Weight | None = None
+    ids: Path | None = None
     plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
@@ -145,7 +147,7 @@ class RunOptions(TaskOptions):
         interleave: spread the classes evenly over the batches; None: as the preset does.
         seed: of the order of the papers, and of new weights; None: the preset's.
         batch_size: papers in a step; None: the preset's.
-        learning_rate: of the optimizer; None: the preset's.
+        learning_rate: of the optimizer, or auto: the cookbook's rule for the model; None: the preset's.
         lora_rank: of the adapter; None: the preset's.
         eval_temperature: of sampling in evaluations, 0 is greedy; None: the preset's.
         eval_top_p: of sampling in evaluations, from the most probable tokens with this share; None: the preset's.
@@ -169,7 +171,7 @@ class RunOptions(TaskOptions):
     interleave: bool | None = None
     seed: int | None = None
     batch_size: PositiveInt | None = None
-    learning_rate: LearningRate | None = None
+    learning_rate: LearningRate | Literal["auto"] | None = None
     lora_rank: PositiveInt | None = None
     eval_temperature: Temperature | None = None
     eval_top_p: TopP | None = None
@@ -202,6 +204,10 @@ class TrainOptions(RunOptions):
             with another paper (DAPO); None: the preset's.
         challenger: of an adversarial preset: rules, or a base model; None: the preset's.
         judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
+        max_steps_off_policy: sample while training goes on, by weights that are at most so many steps old; None: wait.
+        num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
+        compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
+        rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
         load_checkpoint: start from the last checkpoint of this run on a server, named by its folder, or from these
             weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
         wandb_project: log to this project of Weights & Biases too.
@@ -232,6 +238,10 @@ class TrainOptions(RunOptions):
     dynamic_sampling: Annotated[int, Meta(ge=0)] | None = None
     challenger: str | None = None
     judge: str | None = None
+    max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
+    num_minibatches: PositiveInt | None = None
+    compute_post_kl: bool = False
+    rolling_save_every: Annotated[int, Meta(ge=0)] = 0
     load_checkpoint: str | None = None
     wandb_project: str | None = None
     wandb_name: str | None = None
@@ -302,13 +312,13 @@ class SftOptions(GoldOptions, RunOptions):
     Attributes:
         preset: the experiment whose prompt and contract are used (see ``sciscirl presets``).
         n_epochs: how often each paper is shown, each time in another order.
-        learning_rate: at the first step; it falls linearly to 0.
+        learning_rate: at the first step, or auto: the cookbook's rule; it falls linearly to 0.
     """
 
     backend: ClassVar[str]
     preset: str = "exp4"
     n_epochs: PositiveInt = 3
-    learning_rate: LearningRate = 1e-4
+    learning_rate: LearningRate | Literal["auto"] = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -384,12 +394,6 @@ def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
 
     Raises:
         SciSciRLError: an option has no effect in this command.
-
-    Example:
-        >>> refuse_without_effect("train", {"adam_beta1": 0.8})
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: adam_beta1 has no effect in sciscirl train: the cookbook's loop ...
     """
     for name in options:
         if reason := NO_EFFECT.get(command, {}).get(name):
@@ -405,10 +409,6 @@ def resolve_preset(
 
     Raises:
         SciSciRLError: no preset has that name, or an option is impossible or has no effect.
-
-    Example:
-        >>> resolve_preset(TrainOptions(preset="exp4", style="ontology", class_weights=["disruptive:3"])).rules.reward
-        'strong(class_weights=disruptive:3)'
     """
     given: dict[str, Any] = {
         names.get(one.name, one.name): value

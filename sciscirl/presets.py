@@ -19,7 +19,7 @@ from msgspec import Meta
 from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscidata.terminal.messages import align_columns, find_unknown, suggest
-from sciscirl.errors import COOKBOOK, SciSciRLError
+from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
 from sciscirl.task.prompts import STYLES, PromptTemplate
@@ -44,7 +44,7 @@ _Positive = Annotated[float, Meta(gt=0)]
 #: Above 2, which is the most that most servers take, sampling is close to drawing tokens by chance.
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
-LearningRate = Annotated[float, Meta(gt=0, le=1)]
+LearningRate = Annotated[float, Meta(gt=0, le=1, description="a number above 0, up to 1, or auto")]
 _Reference = Annotated[
     str,
     Meta(
@@ -225,12 +225,6 @@ def read_preset_file(path: Path) -> Preset:
 
     Raises:
         SciSciRLError: the file cannot be read, or it has an unknown name or an impossible value.
-
-    Example:
-        >>> read_preset_file(Path("no-such.toml"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: no-such.toml cannot be read: No such file or directory. Check the path.
     """
     content = _read_toml(path)
     try:
@@ -277,16 +271,10 @@ def register_preset(name: str, *, base: str = "baseline", **changes: Any) -> Pre
 
 
 def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Preset:  # noqa: ANN401 (checked)
-    """Return a preset of one's own, as ``register_preset`` without adding it.
-
-    Example:
-        >>> make_preset("mine", base="exp4", lerning_rate=1e-5)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: a preset has no 'lerning_rate'. Did you mean learning_rate?
-    """
+    """Return a preset of one's own, as ``register_preset`` without adding it."""
     base = check_value("the base of a preset", base, str, SciSciRLError)
     preset = replace(find_preset(base), name=check_value("the name of a preset", name, str, SciSciRLError), base=base)
+    changes = with_own_names(changes)
     nested = {
         key: cast("Mapping[str, Any]", changes.pop(key))
         for key in ("reward", "prompt", "adversarial")
@@ -294,7 +282,7 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
     }
     for key, allowed in {"": CHANGES, "prompt": ("system", "user"), "adversarial": _ADVERSARIAL_NAMES}.items():
         where = f"[{key}] of a preset" if key else "a preset"
-        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where, renamed=COOKBOOK):
+        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where):
             raise SciSciRLError(msg)
     if "prompt" in nested:
         texts = {text: str(nested["prompt"].get(text, "")) for text in ("system", "user")}
@@ -346,6 +334,8 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         rules["own_reward"] = None if rules["reward"] != preset.rules.reward else preset.rules.own_reward
     if isinstance(own.get("loss_fn_config"), Mapping):
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
+    if own.get("learning_rate") == "auto":
+        own["learning_rate"] = recommend_learning_rate(own.get("model", preset.model))
     if "loss_fn" in own and own["loss_fn"] != preset.loss_fn:
         own.setdefault("loss_fn_config", ())
     preset = replace(preset, **own, rules=replace(preset.rules, **rules))
@@ -360,6 +350,19 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
             f"preset {preset.name!r} has no {' and no '.join(opponents)}. Leave it out, or choose preset=adversarial."
         )
     return replace(preset, adversarial=replace(preset.adversarial, **opponents))
+
+
+def recommend_learning_rate(model: str) -> float:
+    """Return the learning rate of an adapter by the cookbook's rule, from family and width of the model."""
+    from tinker_cookbook.hyperparam_utils import get_lr  # loads Transformers
+
+    try:
+        return get_lr(model)
+    except (ValueError, OSError, NotImplementedError, AssertionError) as error:
+        raise SciSciRLError(
+            f"learning_rate is auto, for which the cookbook has no rule for {model} ({' '.join(str(error).split())}). "
+            "Give a number, such as 4e-05."
+        ) from error
 
 
 def _refuse_reward(preset: Preset, name: str) -> None:
@@ -390,12 +393,7 @@ def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
 
 
 def render_presets() -> str:
-    """Write the presets as a table for a terminal, one line each.
-
-    Example:
-        >>> print(render_presets().splitlines()[5].split()[:3])
-        ['exp4', 'two_keys', 'exp3']
-    """
+    """Write the presets as a table for a terminal, one line each."""
     head = ("name", "also", "from", "labels", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
     rows = [
         (
@@ -421,12 +419,7 @@ def find_alias(name: str) -> str:
 
 
 def describe(preset: Preset) -> dict[str, object]:
-    """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides.
-
-    Example:
-        >>> describe(PRESETS["exp5"])["reward"]
-        'disruptive_x3'
-    """
+    """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides."""
     own: dict[str, object] = {name: getattr(preset, name) for name in ("name", "base", *_OF_PRESET)}
     own["loss_fn_config"] = dict(preset.loss_fn_config)
     challenge = {} if preset.adversarial is None else {"adversarial": asdict(preset.adversarial)}
@@ -435,7 +428,10 @@ def describe(preset: Preset) -> dict[str, object]:
 
 def describe_rules(rules: TaskRules) -> dict[str, object]:
     """Return labels, contract, prompt and reward in JSON types, the two with their texts and numbers."""
-    table = {name: getattr(replace(rules, class_counts=()).table, name) for name in NUMBERS}
+    reward = replace(rules, class_counts=()).table
+    table = {name: getattr(reward, name) for name in NUMBERS}
+    if reward.function is not None:
+        table["function"] = {"name": reward.function.name, "sha256": reward.function.sha256}
     prompt, target = rules.prompt, rules.target
     # So that a run is read without its release.
     own = {"own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
@@ -455,10 +451,6 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
 
     Raises:
         SciSciRLError: the settings do not describe rules.
-
-    Example:
-        >>> recall_rules({"preset": "exp5"}) == PRESETS["exp5"].rules
-        True
     """
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
@@ -469,8 +461,17 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
         rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})
     if reward not in BUILT_IN and isinstance(table := settings.get("reward_table"), Mapping):
-        numbers = cast("Mapping[str, Any]", table)
-        rules["own_reward"] = change_reward(find_reward("strong"), numbers, reward, rules.get("target"))
+        numbers = dict(cast("Mapping[str, Any]", table))
+        function = numbers.pop("function", None)
+        known = REWARDS[reward] if function and reward in REWARDS else find_reward("strong")
+        if function and (known.function is None or known.function.sha256 != function["sha256"]):
+            raise SciSciRLError(
+                f"the reward {reward!r} is the function {function['name']} (its source has SHA-256 "
+                f"{function['sha256']}), which is not registered here. Register it, or name its plugin: plugin=FILE.py."
+            )
+        rules["own_reward"] = change_reward(known, numbers, reward, rules.get("target"))
+    if stated := settings.get("class_counts"):
+        rules["class_counts"] = tuple(stated.items())
     return replace(base, **rules)
 
 
@@ -479,10 +480,6 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
 
     Raises:
         SciSciRLError: the settings do not describe a preset.
-
-    Example:
-        >>> recall_preset(describe(PRESETS["exp5"])) == PRESETS["exp5"]
-        True
     """
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())

@@ -32,7 +32,7 @@ from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, View, list_labels, short_name
 from sciscirl.task.prompts import cap_view
-from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
+from sciscirl.task.rewards import RewardParts, quadratic_loss
 from sciscirl.task.rules import TaskRules
 
 
@@ -76,8 +76,7 @@ class LabelEnv(Env):
         """
         text, answer, end = self._read(action, extra)
         self.answer = answer
-        gold = self.paper.labels(self.rules.target)
-        reward = score_answer(answer, gold, self.rules.table, self.rules.weigh(self.paper))
+        gold, reward = self.paper.labels(self.rules.target), self.rules.score(answer, self.paper)
         self._show(text, answer, gold, reward)
         metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end)
         if self.rules.contract == "probabilities":
@@ -231,14 +230,7 @@ def _without_end(action: Action, renderer: Renderer) -> str:
 
 
 def void(answer: Answer) -> Answer:
-    """Make an answer that was cut off invalid, even if its text is complete so far.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> answer = void(parse_answer('{"disruption_label": "neutral", "confidence": 0.5}', "two_keys"))
-        >>> answer.is_json, answer.is_valid, answer.label, answer.problem
-        (True, False, None, 'cut_off')
-    """
+    """Make an answer that was cut off invalid, even if its text is complete so far."""
     return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
 
 

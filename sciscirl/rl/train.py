@@ -133,13 +133,34 @@ def check_preset(preset: Preset) -> None:
             refuse_without_effect("train", {name: getattr(preset, name)})
 
 
-def make_config(run: Run[TrainOptions]) -> train.Config:
-    """Build the cookbook's config of a run. Reads the training split, asks no server."""
+def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
+    """Build the configuration of the cookbook's loop, ``tinker_cookbook.rl.train.main``, for options of a run.
+
+    ``train_preset`` runs that loop too, and keeps the record, the lock and the alarms of a run. Reads the training
+    split, asks no server.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: an option is impossible or has no effect.
+    """
+    run = options if isinstance(options, Run) else resolve_run(options)
     options, preset = run.options, run.preset
     check_preset(preset)
     if options.wandb_project and importlib.util.find_spec("wandb") is None:
         raise SciSciRLError("wandb_project is set, but wandb is not installed. pip install wandb, or leave it out.")
-    builder = make_dataset_builder(run)
+    builder, size = make_dataset_builder(run), preset.batch_size
+    off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
+    if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
+        other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
+        raise SciSciRLError(
+            f"max_steps_off_policy is {off_policy}, beside {other}, which needs the answers of a step before the next "
+            "begins. Leave one of them out."
+        )
+    if n_parts is not None and size % (n_parts * preset.num_substeps):
+        raise SciSciRLError(
+            f"batch_size is {size}, needs a multiple of num_minibatches {n_parts} times num_substeps "
+            f"{preset.num_substeps}."
+        )
     return train.Config(
         learning_rate=preset.learning_rate,
         dataset_builder=builder,
@@ -166,6 +187,12 @@ def make_config(run: Run[TrainOptions]) -> train.Config:
         rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
+        async_config=off_policy
+        if off_policy is None
+        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size),
+        stream_minibatch_config=n_parts and train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
+        compute_post_kl=options.compute_post_kl,
+        rolling_save_every=options.rolling_save_every,
         wandb_project=options.wandb_project,
         wandb_name=options.wandb_name or (run.folder.name if options.wandb_project else None),
         evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run))],
@@ -191,9 +218,9 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("n_train", "n_test")}
+    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("max_steps_off_policy", "num_minibatches")}
     own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
-    return describe(run.preset) | own | builder.state_eval_split()
+    return describe(run.preset) | own | builder.describe_papers()
 
 
 def make_alarm(run: Run[TrainOptions], *, is_over: bool = False) -> CollapseAlarm:

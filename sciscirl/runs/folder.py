@@ -215,22 +215,12 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 
 def name_run(folder: Path) -> str:
-    """Name a run's folder by the last part of its path; one named after a seed, by the last two.
-
-    Example:
-        >>> name_run(Path("runs/exp4")), name_run(Path("runs/sweep/exp4/seed_0"))
-        ('exp4', 'exp4/seed_0')
-    """
+    """Name a run's folder by the last part of its path; one named after a seed, by the last two."""
     return "/".join(folder.parts[-2 if re.fullmatch(r"seed_\d+", folder.name) else -1 :])
 
 
 def expand_home(path: str) -> Path:
-    """Return the folder that a setting names, with ``~`` expanded.
-
-    Example:
-        >>> expand_home("runs/exp4").as_posix()
-        'runs/exp4'
-    """
+    """Return the folder that a setting names, with ``~`` expanded."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -287,12 +277,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def parse_row(line: str) -> dict[str, Any] | None:
-    """Read a line of JSON; None if it is no object.
-
-    Example:
-        >>> parse_row('{"step": 1}'), parse_row('{"st'), parse_row("[" * 100_000)
-        ({'step': 1}, None, None)
-    """
+    """Read a line of JSON; None if it is no object."""
     try:
         row: Any = parse_json(line)
     except ValueError:
@@ -470,16 +455,7 @@ def find_commit() -> str | None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Generator[None]:
-    """Turn disk errors of a run, also those from the cookbook's loops, into one line.
-
-    Example:
-        >>> with disk_errors(Path("runs/exp4")):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.StorageError: cannot write runs/exp4: No space left on device. Free some disk space, or choose
-        a folder on a larger disk. The run goes on from its last checkpoint: resume=True.
-    """
+    """Turn disk errors of a run, also those from the cookbook's loops, into one line."""
     with errors_about(folder, RESUME_HINT):
         try:
             yield

@@ -48,17 +48,18 @@ class Usage:
         )
 
     def dollars(self, model_name: str) -> float | None:
-        """Return the cost; None where a price is not known.
-
-        Example:
-            >>> Usage(prefill=1_000_000, sample=1_000_000, train=2_000_000).dollars("Qwen/Qwen3-8B")
-            1.675
-        """
+        """Return the cost; None where a price is not known."""
         price = PRICES.get(model_name)
         if price is None or price.train is None:
             return None
         millionths = self.prefill * price.prefill + self.sample * price.sample + self.train * price.train
         return millionths / 1e6
+
+
+def say_price(usage: Usage, model_name: str) -> str:
+    """Say what tokens cost by the list."""
+    dollars = usage.dollars(model_name)
+    return "no list price known" if dollars is None else f"${dollars:.2f} (list prices of {PRICES_DATE})"
 
 
 def count_tokens(row: Mapping[str, Any]) -> Usage:

@@ -41,14 +41,6 @@ def find_server(base_url: str | None = None) -> str:
 
     Every connection passes through here, because each request of the SDK carries the key. ``base_url`` is the server;
     else ``TINKER_BASE_URL``, else Tinker: so in all functions of this module.
-
-    Example:
-        >>> find_server("http://localhost:8000/"), find_server("https://gpu.example")
-        ('http://localhost:8000', 'https://gpu.example')
-        >>> find_server("http://gpu.example:8000")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: base_url is http://gpu.example:8000: the key would be sent there unencrypted. ...
     """
     url = resolve_base_url(base_url)
     name = "base_url" if base_url else "TINKER_BASE_URL"
@@ -104,16 +96,7 @@ def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel
 def check_offer(
     model_name: str, models: Sequence[tinker.types.SupportedModel], url: str, *, needs_training: bool = True
 ) -> None:
-    """Make sure that a model is among those that a server offers.
-
-    Example:
-        >>> offer = [tinker.types.SupportedModel(model_name="Qwen/Qwen3-8B")]
-        >>> check_offer("meta-llama/Llama-3.1-8B-Instruct", offer, "https://tinker.example")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: https://tinker.example does not offer 'meta-llama/Llama-3.1-8B-Instruct'
-        (Tinker retired it on 2026-06-12). Choose one that it offers: model=Qwen/Qwen3-8B
-    """
+    """Make sure that a model is among those that a server offers."""
     offered = [
         model.model_name
         for model in models
@@ -130,12 +113,7 @@ def check_offer(
 
 
 def is_tinker(base_url: str | None = None) -> bool:
-    """Say whether a server is Tinker itself, not a server of your own.
-
-    Example:
-        >>> is_tinker("http://127.0.0.1:8000"), is_tinker("https://tinker.thinkingmachines.dev/services/tinker-prod")
-        (False, True)
-    """
+    """Say whether a server is Tinker itself, not a server of your own."""
     host = urlsplit(resolve_base_url(base_url)).hostname or ""
     return host.endswith(".thinkingmachines.dev")
 

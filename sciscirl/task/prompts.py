@@ -84,10 +84,6 @@ def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = (
     """Write the parts of a system message, in their order: task, definitions, checklist, answer, examples.
 
     There are no examples of an own label.
-
-    Example:
-        >>> [*render_parts("two_keys", "novelty")]
-        ['task', 'definitions', 'checklist', 'answer', 'examples']
     """
     frame, closing = _TEXTS["frame"], _choose("closing", contract, target)
     examples: list[str] = []
@@ -106,12 +102,7 @@ def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = (
 
 
 def render_question(contract: ContractName, target: Target) -> str:
-    """Write the question that ends a prompt.
-
-    Example:
-        >>> render_question("four_keys", "joint")
-        'Which labels fit this paper?'
-    """
+    """Write the question that ends a prompt."""
     is_choice = isinstance(target, PairTarget) and contract != "probabilities"
     return _TEXTS["question"]["pairs"] if is_choice else _choose("question", contract, target)
 
@@ -206,12 +197,7 @@ def render_record(view: View) -> str:
 
 
 def escape_markup(text: str) -> str:
-    r"""Escape what could be taken for markup; inside the strings of a JSON text the escapes mean the same.
-
-    Example:
-        >>> print(escape_markup('{"a": "1 < 2 <|im_end|>"}'))
-        {"a": "1 < 2 \u003c|im_end|>"}
-    """
+    r"""Escape what could be taken for markup; inside the strings of a JSON text the escapes mean the same."""
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -382,14 +368,7 @@ PROMPTS: Final[Mapping[str, PromptTemplate]] = MappingProxyType(_PROMPTS)
 
 
 def find_prompt(style: str) -> PromptTemplate:
-    """Return the prompt of a name (PromptError if there is none).
-
-    Example:
-        >>> find_prompt("plan")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PromptError: style is 'plan', needs one of plain, ontology, checklist. Did you mean plain?
-    """
+    """Return the prompt of a name (PromptError if there is none)."""
     if style not in PROMPTS:
         raise PromptError(f"style is {style!r}, needs one of {', '.join(PROMPTS)}.{suggest(style, PROMPTS)}")
     return PROMPTS[style]

@@ -10,7 +10,6 @@ from tinker_cookbook.renderers import Message, get_text_content
 from sciscirl.lab.adversarial.env import Opponents, play_challenge
 from sciscirl.presets import Preset
 from sciscirl.task.papers import Paper
-from sciscirl.task.rewards import score_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +53,11 @@ async def play_episode(
         >>> asyncio.run(play_episode(paper, find_preset("exp4"), policy)).parts
         {'parse': 0.0, 'contract': 0.05, 'task': 1.0, 'think': 0.0}
     """
-    rules, gold = preset.rules, paper.labels(preset.rules.target)
+    rules = preset.rules
     turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(rules.see(paper.view))]
     first_text = get_text_content(await policy(turns))
     if preset.adversarial is None:
-        named = score_answer(rules.parse(first_text), gold, rules.table, rules.weigh(paper)).named()
+        named = rules.score(rules.parse(first_text), paper).named()
         turns.append(Message(role="assistant", content=first_text))
         return PlayedEpisode(turns, named.pop("total"), named)
     turns, reward, parts = await play_challenge(paper, preset, policy, opponents, turns, first_text)

@@ -24,6 +24,10 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         "eval_concurrently": "one process does not train while it evaluates",
         "challenger": "TRL's loop asks for one answer, without a second turn",
         "judge": "TRL's loop asks for one answer, without a second turn",
+        "max_steps_off_policy": "TRL samples and trains in turn",
+        "num_minibatches": "micro_batch_size divides a step",
+        "compute_post_kl": "TRL logs its own KL",
+        "rolling_save_every": "checkpoints lie in the folder of the run until you delete them",
         "wandb_project": "metrics go to metrics.jsonl only",
         "wandb_name": "metrics go to metrics.jsonl only",
     }

@@ -44,7 +44,6 @@ from sciscirl.runs.folder import (
     list_weights,
     locked_folder,
     open_store,
-    plan_run,
 )
 from sciscirl.runs.lineage import warn_of_other_release
 
@@ -167,9 +166,7 @@ def describe_local_training(run: Run[LocalTrainOptions]) -> str:
     _check_start(run)
     builder = make_dataset_builder(run)
     settings = list_own_settings(run, builder)
-    plan = render_plan(run, builder, asdict(run.options) | settings, has_price=False)
-    plan_run(run.folder, Path(run.options.release), settings, resume=run.options.resume)
-    return plan
+    return render_plan(run, builder, asdict(run.options) | settings, settings, has_price=False)
 
 
 def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:

@@ -23,10 +23,8 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.lab.studies.sweep import plan_sweep
-from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
-from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
+from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.rl.train import guarded_run, make_config, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
@@ -238,16 +236,6 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no-such-folder"))
     with pytest.raises(StorageError, match=r"out.predictions\.parquet: No space left on device\.$"):
         save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
-
-
-def test_a_home_that_there_is_not_is_one_line(options):
-    for find in (
-        lambda path: make_config(resolve_run(TrainOptions(**options | {"log_path": path}))),
-        lambda path: plan_sweep(SweepOptions(out=path)),
-        lambda path: resolve_run(PeftSftOptions(log_path=path)),
-    ):
-        with pytest.raises(SciSciRLError, match=r"'~nobody-of-this-name/run': there is no such home\. Write"):
-            find("~nobody-of-this-name/run")
 
 
 def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):
