@@ -58,36 +58,15 @@ _Reference = Annotated[
 class Preset:
     """One experiment, whole.
 
+    Its other fields are options of the same names: see TrainOptions, and SftOptions for those of Adam. The notes
+    publish ``max_tokens`` of exp4; its default, learning rate, rank and temperatures are ours or the cookbook's.
+
     Attributes:
         name: by which ``find_preset`` finds it.
         change: what sets it apart, in words.
         base: the preset that it changes; None: it stands alone.
         rules: labels, prompt, contract and reward.
-        max_tokens: longest answer; a longer one is cut off and invalid. 64 is published for exp4, 256 is ours.
-        model: the base model.
-        batch_size: papers in a step.
-        group_size: answers to each paper in training; rewards are centred within them.
-        eval_group_size: answers to each held-out paper.
-        seed: of the order of the papers.
-        learning_rate: of Adam; not published, the cookbook's value for its GRPO example.
-        lora_rank: not published, the cookbook's default.
-        temperature: of sampling in training; not published, the cookbook's default.
-        top_p: of sampling in training: only the most probable tokens that together have this share.
-        eval_temperature: of sampling in evaluations, 0 is greedy; not published, there the cookbook's default.
-        eval_top_p: of sampling in evaluations, as ``top_p``.
-        interleave: spread each class evenly over the batches.
-        remove_constant_reward_groups: leave out groups whose rewards are all equal; they teach nothing.
-        dynamic_sampling: how often a group with equal rewards is first sampled again, each time with another training
-            paper of its class.
         loss_fn: of reinforcement learning, one of LOSSES.
-        loss_fn_config: its numbers; the clip thresholds are ratios of probabilities, such as 0.8 and 1.28.
-        num_substeps: optimizer steps for the answers of one training step; more than one is off-policy.
-        kl_penalty_coef: cost of each nat by which the model leaves the reference.
-        kl_reference: BASE, or weights to sample from (tinker://...).
-        kl_discount: adds the penalties of later tokens, each discounted by this; 0 adds none.
-        adam_beta1: of supervised training; the cookbook fixes it in reinforcement learning.
-        adam_beta2: of supervised training, as ``adam_beta1``.
-        adam_eps: of supervised training, as ``adam_beta1``.
         adversarial: how an answer is challenged, and what it earns instead of ``rules.reward``; None: no challenge.
 
     Raises:

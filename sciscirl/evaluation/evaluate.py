@@ -47,7 +47,6 @@ from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
     find_ceiling,
-    find_checkpoint,
     find_eval_split,
     is_local,
     is_taught,
@@ -437,7 +436,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     if is_here:
         local_model, checkpoint = load_part("find_local_weights")(folder, content, step, checkpoint), None
     elif step is None:
-        checkpoint = _find_checkpoint(folder)
+        checkpoint = _find_weights(folder, None)
     elif step == 0 and (start := settings.load_checkpoint) is not None:
         checkpoint = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
     return Subject(
@@ -461,19 +460,16 @@ def _describe_weights(folder: Path, facts: Mapping[str, Any], step: int | None) 
     return {"run": name_run(real_path(folder)), "step": step, **begun, "is_taught": is_taught(facts)}
 
 
-def _find_checkpoint(folder: Path) -> str:
-    checkpoint = find_checkpoint(folder, "sampler_path")
-    if checkpoint is None or checkpoint.sampler_path is None:
-        raise SciSciRLError(f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run.")
-    return checkpoint.sampler_path
-
-
-def _find_weights(folder: Path, step: int) -> str:
+def _find_weights(folder: Path, step: int | None) -> str:
+    """Return the weights of a step of a run, or the last ones."""
     kept = list_weights(folder)
-    if step not in kept:
+    if not kept and step is None:
+        raise SciSciRLError(f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run.")
+    wanted = next(reversed(kept)) if step is None else step
+    if wanted not in kept:
         steps = ", ".join(map(str, kept)) or "no step"
         raise SciSciRLError(f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these.")
-    return kept[step]
+    return kept[wanted]
 
 
 def measure(predictions: pl.DataFrame, ceiling: Mapping[str, float] | None = None) -> dict[str, float]:

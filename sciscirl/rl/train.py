@@ -187,10 +187,12 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
-        async_config=off_policy
+        async_config=None
         if off_policy is None
         else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size),
-        stream_minibatch_config=n_parts and train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
+        stream_minibatch_config=None
+        if n_parts is None
+        else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
         compute_post_kl=options.compute_post_kl,
         rolling_save_every=options.rolling_save_every,
         wandb_project=options.wandb_project,

@@ -9,12 +9,13 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
-from sciscirl.runs.folder import METRICS_FILE, parse_row, read_rows, seal_logs
-from sciscirl.runs.prices import Usage, count_tokens
+from sciscirl.runs.folder import METRICS_FILE, parse_row, read_judgement, read_rows, seal_logs
+from sciscirl.runs.prices import Usage, count_tokens, whole
 
 #: A line comes at least this often, so that a log shows that the run lives.
 SILENCE_SECONDS: Final = 30.0
@@ -68,14 +69,8 @@ def render_evaluation(row: Mapping[str, Any]) -> str | None:
         >>> render_evaluation({"step": 50, "test/label_match": 0.396, "test/format_strict_ok": 1.0})
         'evaluated before step 50: match 0.396, valid 100%'
     """
-    split = _find_split(row)
-    parts = _name({name.removeprefix(f"{split}/"): value for name, value in row.items()}, _JUDGED) if split else []
+    parts = _name({**read_judgement(row), "step": row.get("step")}, _JUDGED)
     return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
-
-
-def _find_split(row: Mapping[str, Any]) -> str | None:
-    """Name the papers that judged: test, dev, or those held out of training."""
-    return next((split for split in ("test", "dev", "held_out") if f"{split}/label_match" in row), None)
 
 
 def _name(row: Mapping[str, Any], shown: Mapping[str, tuple[str, str]]) -> list[str]:
@@ -109,12 +104,9 @@ class _Follower:
         self.usage += count_tokens(row)
         judged = render_evaluation(row)
         if judged is not None:
-            path = self.folder / f"iteration_{row['step']:06d}" / f"eval_{_find_split(row)}_rollout_summaries.jsonl"
-            for rollout in read_rows(path):
-                taken = [{f"{_TRAIN}total_{key}_tokens": step.get(f"{key}_len", 0) for key in ("ob", "ac")} for step in
-                         rollout.get("steps", ())]  # fmt: skip
-                for tokens in map(count_tokens, taken):
-                    self.usage += Usage(prefill=tokens.prefill, sample=tokens.sample, train=0)
+            for path in (self.folder / f"iteration_{row['step']:06d}").glob("eval_*_rollout_summaries.jsonl"):
+                for step in chain.from_iterable(rollout.get("steps", ()) for rollout in read_rows(path)):
+                    self.usage += Usage(prefill=whole(step.get("ob_len")), sample=whole(step.get("ac_len")), train=0)
         taken = render_step(row, self.usage.dollars(self.model))
         if taken is not None:
             self.step = row["step"]

@@ -62,6 +62,11 @@ def say_price(usage: Usage, model_name: str) -> str:
     return "no list price known" if dollars is None else f"${dollars:.2f} (list prices of {PRICES_DATE})"
 
 
+def whole(value: object) -> int:
+    """Read a number of tokens; 0 where a log has none or is damaged."""
+    return int(value) if isinstance(value, int | float) and abs(value) < _MANY else 0
+
+
 def count_tokens(row: Mapping[str, Any]) -> Usage:
     """Count the tokens of a training step, from its row of metrics.
 
@@ -69,8 +74,6 @@ def count_tokens(row: Mapping[str, Any]) -> Usage:
         >>> count_tokens({"env/all/total_ob_tokens": 600, "env/all/total_ac_tokens": 20})
         Usage(prefill=600, sample=20, train=620)
     """
-    shown, said, learned = (
-        int(value) if isinstance(value := row.get(name), int | float) and abs(value) < _MANY else 0
-        for name in ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
-    )
+    names = ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
+    shown, said, learned = (whole(row.get(name)) for name in names)
     return Usage(prefill=shown, sample=said, train=shown + said + learned)

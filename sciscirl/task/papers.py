@@ -17,7 +17,6 @@ from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.release.release import Release, read_release
-from sciscidata.storage import hash_file
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
@@ -274,24 +273,14 @@ def read_split(
     """
     if split not in get_args(SplitName):
         raise ReleaseError(f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}.")
-    path, release = Path(release_folder) / f"{split}.parquet", open_release(release_folder)
+    release = open_release(release_folder)
     if split not in release.splits:
         raise ReleaseError(f"{release_folder} has no development split. Build a release with SplitConfig.n_dev.")
-    try:
-        found = hash_file(path)
-    except OSError as error:
-        raise ReleaseError(str(error)) from error
-    stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")
-    if found != stated:
-        raise ReleaseError(
-            f"{path} was altered after it was released: its SHA-256 is {found}, the manifest states {stated}. "
-            "Copy the release again, or rebuild it."
-        )
     words: dict[str, tuple[str, ...]] = {**VOCABULARIES}
     if target is not None:
         words |= list_labels(target)
         needs = ("disruption_label",) if isinstance(target, PairTarget) else tuple(list_labels(target))
-    rows: pl.DataFrame = getattr(release, split)
+    rows = _read_rows(release, split)
     asked = target.label if isinstance(target, OwnTarget) and not isinstance(target, PairTarget) else None
     stated = stated_label(release.manifest)
     own, hidden = asked or stated, asked.hidden if asked is not None else ()
@@ -299,12 +288,15 @@ def read_split(
         hidden = stated.hidden  # what a run or a table of predictions recalls of a label is its name and its classes
     for column in needs:
         if column not in rows.columns:
-            raise ReleaseError(f"{path} has no {column}. Build a release with this label (OwnLabel).")
+            raise ReleaseError(
+                f"{split} of {release_folder} has no {column}. Build a release with this label (OwnLabel)."
+            )
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
             raise ReleaseError(
-                f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}; "
-                f"every row needs one of {', '.join(words[column])}. Build a release balanced by {column}."
+                f"{split} of {release_folder}: {len(strays):,} of {len(rows):,} rows have no {column}, first "
+                f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. Build a release "
+                f"balanced by {column}."
             )
     chances = _read_chances(release) if with_chances else {}
     return [
@@ -321,6 +313,13 @@ def read_split(
         )
         for row in rows.iter_rows(named=True)
     ]
+
+
+def _read_rows(release: Release, split: str) -> pl.DataFrame:
+    try:
+        return getattr(release, split)  # which compares the file with its SHA-256 in the manifest
+    except (SciSciDataError, OSError) as error:
+        raise ReleaseError(str(error)) from error
 
 
 def _read_chances(release: Release) -> dict[str, tuple[float, ...]]:
@@ -446,7 +445,7 @@ def read_ids(path: Path, release_folder: str | Path) -> set[str]:
     except (OSError, ValueError) as error:
         raise ReleaseError(f"ids is {path}, which cannot be read: {error}. Give a file with an id a line.") from error
     release = open_release(release_folder)
-    strange = listed.difference(*(getattr(release, split)["openalex_id"] for split in release.splits))
+    strange = listed.difference(*(_read_rows(release, split)["openalex_id"] for split in release.splits))
     if strange or not listed:
         what = (
             f"names {len(strange):,} that {release_folder} does not have, first {min(strange)}" if strange else "none"

@@ -161,7 +161,7 @@ class RewardTable:
         """Return what the function of this reward says, checked."""
         if self.function is None or paper is None:
             raise RewardError(f"reward {self.name!r} is a function of the paper. Score answers with TaskRules.score.")
-        value = self.function.call(answer, paper)
+        value: Any = self.function.call(answer, paper)
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.wrong <= value <= self.correct:
             raise RewardError(
                 f"reward {self.name!r} returned {value!r} for {paper.openalex_id}, needs a number from {self.wrong} to "

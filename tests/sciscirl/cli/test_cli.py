@@ -183,16 +183,3 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(monkeypatch, c
 def test_a_home_that_is_not_there_is_named_as_it_was_typed():
     with pytest.raises(SciSciRLError, match="not the folder of a run"):
         run(["select", "~nobody-of-this-name/run"])
-
-
-def test_the_surface_is_what_the_stub_lists_and_loads_nothing_before_it_is_used():
-    program = (
-        "import sys, sciscirl; print(*dir(sciscirl)); assert not {'polars', 'torch', 'tinker'} & {*sys.modules}; "
-        "assert {*sciscirl.__all__} == {*dir(sciscirl)}"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    names = done.stdout.split()
-    stub = (REPOSITORY / "sciscirl" / "__init__.pyi").read_text("utf-8")
-    assert len(names) <= 25
-    assert all(f" as {name}\n" in stub for name in names)

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
-from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.envs.class_share_penalty import ShareTracker
@@ -17,7 +16,7 @@ from sciscirl.envs.env import LabelEnv, LabelGroupBuilder
 from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE
-from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
+from sciscirl.metrics.predictions import collect_predictions, prediction_schema
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
 from sciscirl.task.rewards import REWARDS
@@ -140,14 +139,6 @@ def test_every_part_of_the_reward_is_logged_and_adds_up(papers, toy_renderer):
     assert metrics["env/all/label_match"] in {0.25, 0.5}
 
 
-def test_recall_of_a_batch_is_taken_over_the_papers_of_the_class(papers, toy_renderer):
-    right, _ = roll_out(of_class(papers, "neutral"), toy_renderer, [say("neutral"), say("disruptive")])
-    other, _ = roll_out(of_class(papers, "disruptive"), toy_renderer, [say("neutral"), say("neutral")])
-    metrics = compute_trajectory_metrics([right, other], [["disruption"]] * 2)
-    assert (metrics["env/all/recall/neutral"], metrics["env/all/recall/disruptive"]) == (0.5, 0.0)
-    assert "env/all/recall/consolidating" not in metrics
-
-
 def test_ties_within_a_group_are_logged(papers, toy_renderer):
     tied, _ = roll_out(papers[0], toy_renderer, ["no", "no", "{}"])
     assert tied.metrics_G[0]["reward_tie_group_rate"] == 1.0
@@ -157,17 +148,6 @@ def test_ties_within_a_group_are_logged(papers, toy_renderer):
     assert tied.metrics_G[0][GROUP_SQUARE] == pytest.approx((sum(rewards) / 3) ** 2)
     alone, _ = roll_out(papers[0], toy_renderer, ["no"])
     assert alone.metrics_G == [{}]
-
-
-def test_a_rollout_on_disk_holds_a_row_of_predictions(papers, toy_renderer):
-    group, _ = roll_out(papers[0], toy_renderer, [say("neutral", 0.25), "no"])
-    records = serialize_rollout_summaries(
-        split="train", iteration=0, trajectory_groups_P=[group], taglist_P=[["disruption"]]
-    )
-    logs = [record["steps"][0]["logs"] for record in records]
-    assert set(logs[0]) == set(PREDICTIONS) - {"forecast"}
-    assert (logs[0]["confidence"], logs[0]["openalex_id"]) == (0.25, papers[0].openalex_id)
-    assert "confidence" not in logs[1]
 
 
 def test_a_joint_episode_logs_each_label_and_both(papers, toy_renderer):

@@ -10,8 +10,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.ensemble import HistGradientBoostingClassifier
-from threadpoolctl import threadpool_info
 from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
@@ -234,19 +232,6 @@ def test_trees_learn_what_year_citations_and_field_tell_and_repeat_themselves():
         predict_metadata(make_papers(["neutral"] * 4), test, COLUMN)
 
 
-def test_trees_grow_on_one_thread(monkeypatch):
-    """Two threads wait for each other on a busy machine: then they take 60 times as long."""
-    threads, fit = set(), HistGradientBoostingClassifier.fit
-
-    def note(*given):
-        threads.update(pool["num_threads"] for pool in threadpool_info())
-        return fit(*given)
-
-    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", note)
-    predict_metadata(train := make_papers(["neutral", "disruptive"] * 20), train, COLUMN)
-    assert threads == {1}
-
-
 def test_a_slice_that_nothing_can_be_learnt_from_is_said(test_papers):
     with pytest.raises(SciSciRLError, match="no training papers"):
         run_baseline("majority", [], test_papers)
@@ -364,7 +349,7 @@ def test_a_slice_that_was_altered_is_not_judged_on(asking, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(ReleaseError, match="altered"):
+    with pytest.raises(ReleaseError, match=r"test\.parquet is damaged"):
         asking(release=folder)
 
 

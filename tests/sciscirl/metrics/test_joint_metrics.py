@@ -25,8 +25,6 @@ from sciscirl.task.papers import TARGETS, VOCABULARIES, name_gold
 from sciscirl.task.rewards import REWARDS, score_answer
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]
-#: The novelty label that is to a joint answer what the disruption label is.
-TWIN = dict(zip(VOCABULARIES["disruption_label"], VOCABULARIES["novelty_label"], strict=True))
 spoken = st.tuples(
     st.sampled_from(EVERY),
     st.none() | st.sampled_from(EVERY),

@@ -25,7 +25,7 @@ from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import TrainOptions, resolve_run
-from sciscirl.presets import HISTORICAL_MODEL, PRESETS
+from sciscirl.presets import PRESETS
 from sciscirl.rl.dry_run import find_bounds, render_dry_run
 from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
@@ -49,14 +49,6 @@ def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     assert (builder.batch_size, builder.group_size, builder.seed) == (16, 2, 0)
     assert (config.eval_every, config.max_steps, config.renderer_name) == (50, 5, RENDERER)
     assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
-
-
-def test_checkpoints_outlive_the_choice_of_one(options):
-    assert make_config(resolve_run(TrainOptions(**options))).ttl_seconds == 90 * 86_400
-    assert make_config(resolve_run(TrainOptions(**options, keep_days=3650))).ttl_seconds == 3650 * 86_400
-    for days in (0, 3651):
-        with pytest.raises(SciSciRLError, match=rf"keep_days is {days}, needs a whole number from 1 to 3650"):
-            make_config(resolve_run(TrainOptions(**options, keep_days=days)))
 
 
 def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
@@ -104,15 +96,6 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
     assert (train.tracker is not None) == (name == "exp6")
     assert make_evaluator(resolve_run(options), config.dataset_builder).target == preset.rules.target
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
-
-
-def test_papers_are_shown_as_often_as_the_steps_take(options):
-    config = make_config(resolve_run(TrainOptions(**options, max_steps=4)))
-    assert config.dataset_builder.n_epochs == 3  # 64 papers shown of 24
-    train, test = asyncio.run(config.dataset_builder())
-    assert len(train) == 4
-    assert test is None  # judged by our own evaluator, once
-    assert len(config.evaluator_builders) == 1
 
 
 def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options, toy_renderer, monkeypatch):
@@ -315,13 +298,6 @@ def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_t
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
 
 
-def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
-    (tmp_path / "metrics.jsonl").write_text("{}\n", "utf-8")
-    with pytest.raises(SciSciRLError, match="run of something else"):
-        begin_run(tmp_path, toy_slice, {}, resume=True)
-    assert not (tmp_path / "run.json").exists()
-
-
 def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
     holder = f"from pathlib import Path; from sciscirl.runs.folder import locked_folder\n" \
         f"with locked_folder(Path({str(tmp_path)!r})): print('held', flush=True); input()"  # fmt: skip
@@ -340,28 +316,11 @@ def test_a_key_of_another_form_is_one_line(monkeypatch):
         check_server("a/b", url)
 
 
-def test_a_retired_model_is_said_with_what_there_is_instead(options, monkeypatch):
-    offer = [
-        {"model_name": "Qwen/Qwen3.8-27B"},
-        {"model_name": "Qwen/Qwen3-8B"},
-        {"model_name": "Qwen/Qwen3.5-4B", "trainable": False},
-    ]
-    with serve_models(offer) as url:
-        with pytest.raises(SciSciRLError) as caught:
-            check_server(HISTORICAL_MODEL, url)
-        assert "retired it on 2026-06-12" in str(caught.value)
-        assert str(caught.value).endswith("model=Qwen/Qwen3-8B, model=Qwen/Qwen3.8-27B")
-        check_server("Qwen/Qwen3-8B", url)
-        check_server("Qwen/Qwen3.5-4B", url, needs_training=False)
-        with pytest.raises(SciSciRLError, match=r"does not offer 'Qwen/Qwen3\.5-4B'"):
-            check_server("Qwen/Qwen3.5-4B", url)
-
-
 def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(ReleaseError, match="altered"):
+    with pytest.raises(ReleaseError, match=r"\.parquet is damaged"):
         asyncio.run(train_preset(TrainOptions(**options | {"release": str(folder)}, base_url="http://127.0.0.1:9")))
 
 

@@ -23,7 +23,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import CHANGES, LOSSES, PRESETS, make_preset
+from sciscirl.presets import CHANGES, LOSSES, make_preset
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.folder import begin_run
@@ -308,13 +308,3 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
         with pytest.raises(SciSciRLError, match=f"was begun with {name}=") as caught:
             begin(changed, resume=True)
         assert len(str(caught.value)) < 900
-
-
-def test_a_run_of_a_preset_file_lies_in_a_folder_of_its_name(tmp_path):
-    path = tmp_path / "own.toml"
-    path.write_text("base = 'exp4'", "utf-8")
-    assert resolve_run(TrainOptions(preset=str(path))).folder.as_posix() == "runs/own"
-    assert resolve_run(TrainOptions(preset="two_keys")).folder.as_posix() == "runs/exp4"
-    assert find_subject(EvaluationConfig(release=tmp_path, model="a/b", preset=str(path))).preset.rules == (
-        PRESETS["exp4"].rules
-    )

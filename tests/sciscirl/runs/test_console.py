@@ -68,12 +68,6 @@ def test_a_resumed_run_counts_what_it_has_cost_and_shows_no_step_twice(tmp_path,
     assert taken.endswith(f"${(2 * (0.195 + 0.44) + 0.195):.2f} so far")
 
 
-def test_no_price_no_dollars_and_a_loss_where_there_is_no_reward(tmp_path, capsys):
-    with follow_run(tmp_path, "mine/model"):
-        write(tmp_path, {"step": 7, "train_mean_nll": 0.5, "num_tokens": 900, "time/total": 1.0})
-    assert capsys.readouterr().err == "step 7: loss 0.5000, 1.0 s\n"
-
-
 def test_a_silent_run_says_that_it_lives(tmp_path, capsys, monkeypatch):
     assert console.SILENCE_SECONDS <= 30
     monkeypatch.setattr(console, "SILENCE_SECONDS", 0.1)

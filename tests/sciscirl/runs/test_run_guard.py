@@ -95,24 +95,6 @@ def test_a_checkpoint_that_pytorch_could_not_write_is_one_line_and_other_errors_
         meet(RuntimeError("a bug"), tmp_path)
 
 
-def test_an_outage_of_the_server_is_warned_of(tmp_path, caplog):
-    async def run(base_url: str, n_messages: int) -> None:
-        async with guarded_run(tmp_path, base_url, period_seconds=0.02), asyncio.timeout(60):
-            await asyncio.sleep(0.1)
-            while len(caplog.messages) < n_messages:
-                await asyncio.sleep(0.01)
-
-    with caplog.at_level(logging.WARNING, logger="sciscirl.rl.train"):
-        with serve_models([]) as url:
-            asyncio.run(run(url, 0))
-            assert caplog.messages == []
-        asyncio.run(run(url, 1))  # nobody is there any longer
-    (warning,) = caplog.messages
-    assert warning.startswith(f"no Tinker server answers at {url} (ConnectError). The SDK goes on asking")
-    assert "Ctrl-C" in warning
-    assert "resume=True" in warning
-
-
 def test_a_server_that_is_back_is_said(tmp_path, caplog, monkeypatch):
     answers = iter([False, True, False, False, False, True])
 

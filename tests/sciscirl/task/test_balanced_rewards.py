@@ -244,18 +244,6 @@ def test_the_batch_term_is_the_slope_of_the_squared_excess(due, said, gaining, l
     assert term[gaining] - term[losing] == pytest.approx(slope, abs=1e-6)
 
 
-def test_the_batch_term_of_a_forecast_is_its_mean_and_of_two_labels_that_of_both():
-    table = REWARDS["balanced_shares"]
-    excess = {"disruptive": 0.4, "consolidating": -0.4, "neutral": 0.0, "novel": 0.2, "balanced": 0.0,
-              "conventional": -0.2}  # fmt: skip
-    forecast = foresee({"disruptive": 0.5, "consolidating": 0.25, "neutral": 0.25})
-    assert batch_term(forecast, excess, table) == pytest.approx(-0.5 * (0.5 * 0.4 - 0.25 * 0.4))
-    both = say({"disruption_label": "disruptive", "novelty_label": "conventional"}, "two_keys", "joint")
-    assert batch_term(both, excess, table) == pytest.approx(-0.5 * (0.4 - 0.2) / 2)
-    assert batch_term(parse_answer("no", "two_keys"), excess, table) == 0.0
-    assert batch_term(both, excess, REWARDS["balanced"]) == 0.0
-
-
 @given(st.lists(st.sampled_from(EVERY), min_size=1, max_size=20))
 def test_what_answers_say_adds_up_to_one_for_each_label_column(said):
     for target in TARGETS:
@@ -267,8 +255,3 @@ def test_what_answers_say_adds_up_to_one_for_each_label_column(said):
     for labels in said:
         total.update(shares_said(say(labels, "two_keys", "joint")))
     assert sum(total.values()) == 2 * len(said)
-
-
-def test_a_penalty_that_makes_a_wrong_answer_worse_than_a_broken_one_is_refused():
-    with pytest.raises(RewardError, match="rising values"):
-        replace(REWARDS["balanced"], share_penalty=0.8)

@@ -23,10 +23,9 @@ from sciscirl.presets import (
     recall_preset,
     register_preset,
 )
-from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView
 from sciscirl.task.prompts import STYLES, PromptTemplate, register_prompt, render_prompt
-from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward, score_answer
+from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward
 from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 from tests.sciscirl.registries import kept_registries
@@ -74,13 +73,6 @@ def test_a_preset_file_says_what_differs_from_its_base(own):
     assert all(getattr(own, name) == getattr(exp4, name) for name in same - {"loss_fn", "loss_fn_config"})
     assert list_changes(own).keys() == {"learning_rate", "loss_fn", "loss_fn_config", "style", "reward"}
     assert "learning_rate 2e-05" in own.change
-
-
-def test_a_reward_of_ones_own_pays_what_it_says(own):
-    said = '{"disruption_label": "disruptive", "confidence": 1}'
-    answer = parse_answer(said, own.rules.contract)
-    assert score_answer(answer, "disruptive", own.rules.table).total == 2.25
-    assert score_answer(answer, "neutral", own.rules.table).total == -0.1
 
 
 def test_a_prompt_of_ones_own_is_what_the_model_reads(own):

@@ -4,11 +4,9 @@ import dataclasses
 
 import pytest
 
-from sciscirl.errors import RewardError, SciSciRLError
+from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL, PRESETS, render_presets
 from sciscirl.runs.prices import PRICES, Usage
-from sciscirl.task.papers import Gold, Paper, PaperView
-from sciscirl.task.rewards import REWARDS
 from sciscirl.task.rules import TaskRules
 
 PUBLISHED = {
@@ -30,22 +28,6 @@ def test_the_published_runs_come_first_each_a_change_of_the_one_before():
         sizes = preset.batch_size, preset.group_size, preset.eval_group_size, preset.seed
         assert (*sizes, preset.model, preset.rules.target) == (16, 2, 1, 0, HISTORICAL_MODEL, "disruption")
         assert (preset.interleave, preset.remove_constant_reward_groups, preset.dynamic_sampling) == (False, False, 0)
-
-
-def test_ours_go_on_from_exp4_with_a_model_that_can_be_had():
-    exp4, exp6 = PRESETS["exp4"], PRESETS["exp6"]
-    same = {"style", "contract", "target", "max_paper_tokens"}
-    assert all(getattr(exp4.rules, name) == getattr(exp6.rules, name) for name in same)
-    assert (exp6.rules.reward, exp6.interleave) == ("balanced_shares", True)
-    exp7 = PRESETS["exp7"]
-    assert exp7.rules == dataclasses.replace(exp6.rules, reward="balanced")
-    assert PRESETS["exp8"].rules == dataclasses.replace(exp7.rules, contract="probabilities")
-    assert PRESETS["exp9"].rules == exp7.rules
-    assert (PRESETS["exp9"].remove_constant_reward_groups, PRESETS["exp9"].dynamic_sampling) == (True, 3)
-    assert [name for name, preset in PRESETS.items() if REWARDS[preset.rules.reward].share_penalty] == ["exp6"]
-    for name in set(PRESETS) - set(PUBLISHED):
-        assert PRESETS[name].model in PRICES
-        assert PRESETS[name].interleave == (name not in {"just_rl", "dapo"})
 
 
 def test_the_table_has_every_preset_and_nothing_hidden():
@@ -80,19 +62,6 @@ def test_unknown_rules_are_refused_with_what_there_is(name):
 def test_partial_credit_and_probabilities_do_not_go_together():
     with pytest.raises(SciSciRLError, match="'partial' gives partial credit for labels"):
         TaskRules(contract="probabilities", reward="partial")
-
-
-def test_a_balanced_reward_is_fitted_to_the_training_papers_and_no_other_is():
-    view = PaperView("t", "a", 2000, 1, None)
-    papers = [Paper(f"W{n}", view, Gold(label, None)) for n, label in enumerate(["neutral"] * 2 + ["disruptive"])]
-    assert TaskRules(reward="strong").fitted(papers) == TaskRules(reward="strong")
-    with pytest.raises(RewardError, match="needs at least 1 of each label"):
-        TaskRules(reward="balanced").fitted(papers)
-    papers.append(Paper("W9", view, Gold("consolidating", None)))
-    rules = TaskRules(reward="balanced").fitted(papers)
-    assert rules.class_counts == (("disruptive", 1), ("consolidating", 1), ("neutral", 2))
-    assert dict(rules.table.gold_weights) == {"disruptive": 4 / 3, "consolidating": 4 / 3, "neutral": 2 / 3}
-    assert rules.fitted(papers) == rules
 
 
 def test_dollars_are_those_of_the_price_list_and_none_is_made_up():

@@ -88,14 +88,6 @@ def test_thinking_aloud_costs_one_more_in_every_case(name):
                 assert earn(quoted, gold, preset) == pytest.approx(earn(text, gold, preset) - 1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "right", "wrong"), [("soft", -0.25, -1.0), ("strong", 0.05, -1.55)])
-def test_thinking_aloud_inside_a_valid_answer_costs_the_same(name, right, wrong):
-    answer = parse_answer(render_answer("neutral", "four_keys", justification="<think> hm"), "four_keys")
-    assert answer.is_valid
-    assert score_answer(answer, "neutral", REWARDS[name]).total == right
-    assert score_answer(answer, "disruptive", REWARDS[name]).total == wrong
-
-
 @given(
     hostile_texts | labels.map(lambda label: render_answer(label, "two_keys")),
     labels,
