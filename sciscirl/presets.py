@@ -163,12 +163,11 @@ REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide", "weight")
-_OPPONENTS: Final = ("challenger", "judge")
 _OF_PRESET: Final = tuple(
     one.name for one in fields(Preset) if one.name not in {"name", "base", "rules", "adversarial"}
 )
 #: What ``lay_over`` can change, except for names and nested tables.
-CHANGES: Final = (*_OF_PRESET, *_OF_RULES, *REWARD_NAMES, *_OPPONENTS)
+CHANGES: Final = (*_OF_PRESET, *_OF_RULES, *REWARD_NAMES)
 
 
 def find_preset(name: str) -> Preset:
@@ -321,14 +320,7 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     if numbers:
         preset = _with_reward(preset, change_reward(preset.rules.table, numbers, target=preset.rules.target))
         _check_effect(preset, numbers)
-    opponents = {name: changes[name] for name in _OPPONENTS if changes.get(name) is not None}
-    if not opponents:
-        return preset
-    if preset.adversarial is None:
-        raise SciSciRLError(
-            f"preset {preset.name!r} has no {' and no '.join(opponents)}. Leave it out, or choose preset=adversarial."
-        )
-    return replace(preset, adversarial=replace(preset.adversarial, **opponents))
+    return preset
 
 
 def recommend_learning_rate(model: str) -> float:
@@ -467,7 +459,8 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
     preset = replace(preset, **own, rules=recall_rules(settings))
     if isinstance(stated := settings.get("adversarial"), Mapping):
-        preset = replace(preset, adversarial=AdversarialRules(**stated))
+        known = {name: stated[name] for name in _ADVERSARIAL_NAMES if name in stated}
+        preset = replace(preset, adversarial=AdversarialRules(**known))
     return preset
 
 

@@ -330,10 +330,6 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
 
-    def opponents(self) -> Any:  # noqa: ANN401 (Opponents of the adversarial task)
-        """Return challenger and judge; None: answers are not challenged."""
-        return None
-
     def group_maker(self) -> Callable[..., LabelGroupBuilder]:
         """Return what makes a group, from the arguments of LabelGroupBuilder."""
         return LabelGroupBuilder
@@ -447,7 +443,7 @@ def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
     make_builder = (
         LabelDatasetBuilder
         if preset.adversarial is None
-        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
+        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial)
     )
     builder = make_builder(
         **name_fields(run, "test" if preset.name in PUBLISHED else None),

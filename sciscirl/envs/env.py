@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 import tinker
 from tinker_cookbook.completers import StopCondition
@@ -34,6 +35,8 @@ from sciscirl.task.papers import Paper, View, list_labels, short_name
 from sciscirl.task.prompts import cap_view
 from sciscirl.task.rewards import RewardParts, quadratic_loss
 from sciscirl.task.rules import TaskRules
+
+_ROUNDING: Final = 1e-9  # of rewards
 
 
 class LabelEnv(Env):
@@ -94,6 +97,7 @@ class LabelEnv(Env):
         return text, answer, StopReason.COMPLETED
 
     def _end(self, reward: float, metrics: Metrics, row: Mapping[str, str | float | bool | None]) -> StepResult:
+        metrics["at_floor"] = float(reward <= self.rules.table.not_json + _ROUNDING)
         return StepResult(
             reward=reward,
             episode_done=True,

@@ -88,7 +88,7 @@ _LOCAL: Final = ("batch_size", "dtype", "n_threads")
 #: Options that a server of messages does not take.
 _NOT_IN_CHAT: Final = (
     *("run", "local_model", "checkpoint", "base_url", "renderer", "group_size", "max_paper_tokens"),
-    *("prior_correction", "challenger", "judge", *_LOCAL),
+    *("prior_correction", *_LOCAL),
 )
 
 
@@ -122,8 +122,6 @@ class EvaluationConfig(TaskOptions):
         prior_correction: with logprobs: divide each label's probability by its mean over records without content
             (content_free) or over training papers (train); None: none.
         n_prior: over so many training papers, each class in its share.
-        challenger: of an adversarial preset: rules, or a base model; None: the preset's.
-        judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
         batch_size: prompts in one pass of a local model; None: as many as its completer takes.
         dtype: number format of a local model; None: as saved, or as its adapter was trained.
         n_threads: of PyTorch within one operation of a local model; None: as many as cores are at rest.
@@ -152,8 +150,6 @@ class EvaluationConfig(TaskOptions):
     answers: AnswersBy | None = None
     prior_correction: PriorCorrection | None = None
     n_prior: PositiveInt = 64
-    challenger: str | None = None
-    judge: str | None = None
     batch_size: PositiveInt | None = None
     dtype: Precision | None = None
     n_threads: Threads | None = None
@@ -236,7 +232,7 @@ async def evaluate_model(
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, make_renderer, warn_of_renderer
-    from sciscirl.runs.server_checks import check_opponents, check_server
+    from sciscirl.runs.server_checks import check_server
 
     check_unused(config.out)
     subject = find_subject(config)
@@ -254,14 +250,10 @@ async def evaluate_model(
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
     papers = read_asked(config, subject)
-    check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     warn_of_renderer(base, config.renderer)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
-    opponents = None
-    if preset.adversarial is not None:
-        opponents = load_part("make_opponents")(preset.adversarial, base, renderer_name, config.base_url)
     scoring = _find_scoring(config, subject)
     check_fit(scoring.prior_papers if scoring else (), preset.rules, renderer)
     rules = fit_rules(preset.rules, config.release)
@@ -271,7 +263,8 @@ async def evaluate_model(
         "top_p": preset.eval_top_p,
         "group_size": preset.eval_group_size,
     }
-    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, opponents=opponents, scoring=scoring)
+    more: dict[str, Any] = {"name": split, "adversarial": preset.adversarial, "scoring": scoring}
+    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, **more)
     evaluator.is_taught = bool((subject.weights or {}).get("is_taught"))
     settings: dict[str, Any] = {
         "model": base,

@@ -22,7 +22,6 @@ from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.chat_format import dry_run, say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import Usage, say_price
-from sciscirl.task.adversarial_rules import BY_RULES
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import Paper, list_labels
 from sciscirl.task.rules import TaskRules, find_shortest_answers
@@ -67,13 +66,11 @@ def render_plan(
         renderer.tokenizer.encode(render_answer(labels, rules.contract, rules.target), add_special_tokens=False)
     )
     n_evaluations = -(-n_steps // options.eval_every) + 1
-    mean, n_turns, others = statistics.fmean(lengths), 1, ""
+    mean, n_turns = statistics.fmean(lengths), 1
     prompt_tokens = mean
     if preset.adversarial is not None:
         n_turns = 2
         prompt_tokens += mean + preset.max_tokens + load_part("count_second_turn")(rules, renderer)
-        if {preset.adversarial.challenger, preset.adversarial.judge} - {BY_RULES, None}:
-            others = ", without the models that challenge and judge"
     n_trained = n_steps * preset.batch_size * preset.group_size
     n_answers = n_trained * (1 + preset.dynamic_sampling) + n_evaluations * n_test
     usage = Usage(
@@ -94,7 +91,7 @@ def render_plan(
         *([] if preset.adversarial is not None else [say_rewards(builder, evaluator.papers, rules)]),
         f"in all, if every answer is as long as it may be: {usage.prefill:,} tokens read, {usage.sample:,} sampled, "
         f"{usage.train:,} trained on",
-        *([f"cost: {say_price(usage, preset.model)}{others}"] if has_price else []),
+        *([f"cost: {say_price(usage, preset.model)}"] if has_price else []),
         *say_estimate(renderer),
     ]
     return show_plan(resolved, messages[0][0]["content"], examples, facts)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -41,7 +40,7 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
+from sciscirl.runs.server_checks import check_server, clear_errors, is_tinker, open_service
 from sciscirl.task.papers import EVAL_SPLITS
 
 #: Between two checks that the server answers.
@@ -80,7 +79,6 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
     config = make_config(run)
     builder_of(config).eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
-    check_opponents(preset.adversarial, options.base_url)
     concurrently = options.eval_concurrently
     if concurrently is None:
         # A local server would load the older weights over those in training; W&B takes steps only in order.
@@ -101,7 +99,7 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
         async with (
-            guarded_run(folder, options.base_url, preset.model),
+            guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name),
             none_lost_unsaid(evaluator, folder),
         ):
             # Training answers may end the run while an evaluation is about to say the same.
@@ -146,8 +144,6 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
     run = options if isinstance(options, Run) else resolve_run(options)
     options, preset = run.options, run.preset
     check_preset(preset)
-    if options.wandb_project and importlib.util.find_spec("wandb") is None:
-        raise SciSciRLError("wandb_project is set, but wandb is not installed. pip install wandb, or leave it out.")
     builder, size = make_dataset_builder(run), preset.batch_size
     off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
     if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
@@ -195,8 +191,6 @@ def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
         else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
         compute_post_kl=options.compute_post_kl,
         rolling_save_every=options.rolling_save_every,
-        wandb_project=options.wandb_project,
-        wandb_name=options.wandb_name or (run.folder.name if options.wandb_project else None),
         evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run))],
     )
 
@@ -271,7 +265,13 @@ async def evaluate_last(
 
 @asynccontextmanager
 async def guarded_run(
-    folder: Path, base_url: str | None = None, model: str = "", *, period_seconds: float = PERIOD_SECONDS
+    folder: Path,
+    base_url: str | None = None,
+    model: str = "",
+    project: str | None = None,
+    name: str | None = None,
+    *,
+    period_seconds: float = PERIOD_SECONDS,
 ) -> AsyncGenerator[None]:
     """Show a line for each step, write errors of server and disk in one, and warn of a lost server.
 
@@ -279,7 +279,7 @@ async def guarded_run(
     """
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
-        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model):
+        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model, project, name):
             yield
     finally:
         watch.cancel()

@@ -93,6 +93,8 @@ def _no_place(folder: Path, caught: OSError, option: str) -> str:
 
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
+#: The configuration that the cookbook's own loops write.
+COOKBOOK_FILE: Final = "config.json"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
 #: One line for each time that the run was judged by test after training.
 LOOKS_FILE: Final = "test_looks.jsonl"
@@ -181,11 +183,16 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged)."""
+    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged).
+
+    Where the cookbook's own loop has trained, its ``config.json`` says the same.
+    """
     path = folder / RUN_FILE
     try:
         facts: Any = read_json(path)
     except FileNotFoundError as error:
+        if facts := _read_cookbook(folder):
+            return facts
         what = "the log_path of a training run, or the folder of an evaluation"
         raise RunFolderError(f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}.") from error
     except (OSError, ValueError):
@@ -199,6 +206,31 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"the weights of a run are those that {CHECKPOINTS_FILE} names."
         )
     return sections
+
+
+def _read_cookbook(folder: Path) -> dict[str, Any] | None:
+    """Read the facts of a run from the cookbook's ``config.json``; None: there is none.
+
+    What is asked is known where its dataset builder is LabelDatasetBuilder, or has one as ``papers``.
+    """
+    try:
+        config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
+        papers: dict[str, Any] = config["dataset_builder"]
+        papers = papers.get("papers", papers)
+        model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    manifest = Path(str(papers.get("release"))) / MANIFEST
+    kept = ("lora_rank", "max_tokens", "temperature", "renderer_name")
+    settings: dict[str, Any] = {name: config[name] for name in kept if config.get(name) is not None} | papers | model
+    settings |= {"renderer": settings.get("renderer_name"), "load_checkpoint": config.get("load_checkpoint_path")}
+    settings |= {"prompt": papers.get("own_prompt"), "reward_table": papers.get("own_reward")}
+    settings |= {"backend": "tinker"} if "lr_schedule" in config else {}  # of supervised training
+    if isinstance(target := papers.get("target"), dict):
+        own = {name: target["label"][name] for name in ("name", "classes")}
+        settings |= {"target": own["name"], "own_label": own}
+    release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}
+    return {"settings": settings, "release": release, "release_folder": manifest.parent.name}
 
 
 def say_changed(name: str, older: object, newer: object) -> str:
@@ -296,9 +328,9 @@ def find_step(folder: Path, record: CheckpointRecord) -> int | None:
     """Return the number of training steps behind a checkpoint; None if its record names none."""
     if not record.epoch:
         return record.batch
-    # The end of the cookbook's supervised loop, which counts from 0 again after our one epoch.
-    rows = read_rows(folder / METRICS_FILE)
-    return 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+    # The cookbook's supervised loop counts batches from 0 again in each epoch.
+    rows = [row for row in read_rows(folder / METRICS_FILE) if row.get("epoch", record.epoch) < record.epoch]
+    return 1 + max((row["step"] for row in rows if is_whole(row.get("step"))), default=-1) + (record.batch or 0)
 
 
 def list_weights(folder: Path) -> dict[int | None, str]:

@@ -18,7 +18,6 @@ from sciscidata.remote.urls import check_address, show_address
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.prices import PRICES
-from sciscirl.task.adversarial_rules import BY_RULES, AdversarialRules
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -53,13 +52,6 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     url = find_server(base_url)
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
-
-
-def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
-    """Make sure that a server offers the models that challenge and judge."""
-    for who in () if rules is None else (rules.challenger, rules.judge):
-        if who is not None and who != BY_RULES:
-            check_server(who, base_url, needs_training=False)
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:

@@ -7,11 +7,10 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.machinery import ModuleSpec
 from itertools import combinations_with_replacement
 from pathlib import Path
 from statistics import fmean
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import chz
 import pytest
@@ -253,8 +252,7 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
 def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
     judges = []
     monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
-    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
-    sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
+    monkeypatch.setattr("sciscirl.options.check_trackers", lambda _: None)
 
     async def main(config):
         judges.extend(build() for build in config.evaluator_builders)
@@ -363,12 +361,6 @@ def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SciSciRLError, match=r"tokenizer of .* could not be loaded"):
         make_renderer(str(tmp_path / "empty"), RENDERER)
-
-
-def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SciSciRLError, match="pip install wandb"):
-        make_config(resolve_run(TrainOptions(**options, wandb_project="p")))
 
 
 def test_a_command_that_is_interrupted_says_so(capsys, monkeypatch):

@@ -39,7 +39,8 @@ NOT_REACHED = {
     "recipe_name": "follows from the target",
     "evaluator_builders": "always our evaluator, so that all runs are judged alike",
     "termination": "always off: the reward table alone says what a cut-off answer earns",
-    "session_name": "only a name in Tinker's console; `wandb_name` sets it",
+    "session_name": "only a name in Tinker's console",
+    **dict.fromkeys(("wandb_project", "wandb_name"), "our console sends the rows, the last evaluation among them"),
     "enable_trace": _ONLY_SPEED,
     "span_chart_every": _ONLY_SPEED,
     "async_config": "`max_steps_off_policy` sets it, not beside `num_minibatches`",
@@ -62,16 +63,15 @@ REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
     "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
-    "wandb_name": "mine", "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
+    "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
     "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"), "num_substeps": 3, "lora_rank": 4,
     "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True, "base_url": "http://127.0.0.1:9",
-    "keep_days": 3, "max_steps": 5, "wandb_project": "p", "num_minibatches": 2, "batch_size": 12,
+    "keep_days": 3, "max_steps": 5, "num_minibatches": 2, "batch_size": 12,
     "compute_post_kl": True, "rolling_save_every": 6,
 }  # fmt: skip
 
 
-def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: name)
+def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options):
     config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     own = {name: getattr(config, name) for name in chz.chz_fields(train.Config)}
     required = {"learning_rate", "dataset_builder", "model_name", "recipe_name", "max_tokens", "log_path"}
@@ -137,8 +137,7 @@ def test_losses_are_those_of_the_installed_sdk():
     assert LOSSES.keys() <= {*get_args(tinker.types.LossFnType)}
 
 
-def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: name)
+def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options):
     config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     assert (config.loss_fn, config.num_substeps) == ("ppo", 3)
     assert config.loss_fn_config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}

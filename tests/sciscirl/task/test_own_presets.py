@@ -274,6 +274,6 @@ def test_a_base_and_its_changes_make_up_each_preset():
 
 def test_adversarial_rules_can_be_changed_by_a_file(tmp_path):
     path = tmp_path / "my.toml"
-    path.write_text('base = "adversarial"\njudge = "a/b"\n[adversarial]\ncredit = "mean"\n', "utf-8")
+    path.write_text('base = "adversarial"\n[adversarial]\ncredit = "mean"\n', "utf-8")
     rules = read_preset_file(path).adversarial
-    assert asdict(rules) == asdict(PRESETS["adversarial_mean"].adversarial) | {"judge": "a/b"}
+    assert asdict(rules) == asdict(PRESETS["adversarial_mean"].adversarial)

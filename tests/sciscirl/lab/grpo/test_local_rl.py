@@ -314,7 +314,7 @@ MODES = ("max_steps_off_policy", "num_minibatches", "rolling_save_every", "compu
         *(
             ({name: value}, f"{name} has no effect with backend=local")
             for name, value in dict.fromkeys(NOT_HERE, "x").items()
-            if name not in {"keep_days", "eval_concurrently", "challenger", "judge", *MODES}
+            if name not in {"keep_days", "eval_concurrently", *MODES}
         ),
         *(({name: 1}, f"{name} has no effect with backend=local") for name in MODES[:-1]),
         ({"compute_post_kl": True}, "compute_post_kl has no effect with backend=local"),
