@@ -96,7 +96,6 @@ def test_the_ways_to_write_an_option_mean_the_same():
         ("sweep sedes=1", "unknown flag --sedes. Did you mean --seeds?"),
         ("sweep repo", "there is no command 'sweep repo'. Did you mean sweep repro?"),
         ("train --max-step 4", "unknown flag --max-step. Did you mean --max-steps? See sciscirl train --help."),
-        ("train max_steps_off_policy=2", "unknown flag --max-steps-off-policy. See sciscirl train --help."),
         ("train --max-steps x", "--max-steps is 'x', needs a whole number from 1. See sciscirl train --help."),
         ("train dry_run=maybe", "--dry-run takes no value."),
         ("train --preset", "--preset needs a value."),
