@@ -18,11 +18,12 @@ from .presets import PRESETS as PRESETS
 from .presets import Preset as Preset
 from .presets import find_preset as find_preset
 from .presets import register_preset as register_preset
+from .rl.train import make_config as make_config
 from .rl.train import train_preset as train_preset
 from .task.papers import Paper as Paper
 from .task.papers import read_split as read_split
+from .task.prompts import register_prompt as register_prompt
 from .task.rewards import register_reward as register_reward
 from .task.rewards import score_answer as score_answer
-from .task.templates import register_prompt as register_prompt
 
 __version__: str

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from sciscidata.errors import SciSciDataError
 
-#: For suggestions: names of options in tinker-cookbook, and those that do the same here; None: nothing does.
-COOKBOOK: Final[Mapping[str, str | None]] = {"groups_per_batch": "batch_size", "max_steps_off_policy": None}
+#: Names that tinker-cookbook has for options of ours. Training takes either; the others have the same name in both.
+COOKBOOK: Final[Mapping[str, str]] = {
+    "groups_per_batch": "batch_size",
+    "model_name": "model",
+    "renderer_name": "renderer",
+    "num_epochs": "n_epochs",
+    "load_checkpoint_path": "load_checkpoint",
+    "kl_discount_factor": "kl_discount",
+}
+
+
+def with_own_names(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Put our names of options in the place of the cookbook's."""
+    return {COOKBOOK.get(name, name): value for name, value in options.items()}
 
 
 class SciSciRLError(SciSciDataError):

@@ -13,7 +13,7 @@ LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         **dict.fromkeys(("calibrate", "select", "compare", "report", "model"), ""),
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "merge": "",
-        "sweep": "preset seeds way vary release model out max_steps n_train n_test learning_rate dry_run",
+        "sweep": "preset seeds way vary jobs release model out max_steps n_train n_test learning_rate dry_run",
         "sweep repro": "release out local_model preset n_papers settings against",
         "export-task": "",
         "demo": "release model out short dry_run",

@@ -27,6 +27,7 @@ from sciscirl.presets import (
 )
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
+from sciscirl.runs.trackers import check_trackers
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
@@ -89,6 +90,7 @@ class TaskOptions:
         weight: how the labels of a paper count, in rewards and in supervised training. equal: its label, like that of
             any other. confidence: its label, as much as one can trust it (label_confidence). chances: each label, as
             likely as it is if the work is cited anew (soft targets). None: the preset's.
+        ids: use only papers whose ids this file lists, one a line: of each split those that are in it.
         plugin: run this Python file first, which registers presets, rewards or prompts of your own.
 
     Raises:
@@ -113,6 +115,7 @@ class TaskOptions:
     max_paper_tokens: PositiveInt | None = None
     hide: tuple[str, ...] | None = None
     weight: Weight | None = None
+    ids: Path | None = None
     plugin: PluginFile | None = None
 
     def __post_init__(self) -> None:
@@ -145,11 +148,13 @@ class RunOptions(TaskOptions):
         interleave: spread the classes evenly over the batches; None: as the preset does.
         seed: of the order of the papers, and of new weights; None: the preset's.
         batch_size: papers in a step; None: the preset's.
-        learning_rate: of the optimizer; None: the preset's.
+        learning_rate: of the optimizer, or auto: the cookbook's rule for the model; None: the preset's.
         lora_rank: of the adapter; None: the preset's.
         eval_temperature: of sampling in evaluations, 0 is greedy; None: the preset's.
         eval_top_p: of sampling in evaluations, from the most probable tokens with this share; None: the preset's.
         eval_group_size: answers to each held-out paper in evaluations; None: the preset's.
+        wandb_project: send the metrics to this project of trackio and Weights & Biases, too: of each that is installed.
+        wandb_name: of the run there; None: the folder's name.
     """
 
     preset: str = "baseline"
@@ -169,11 +174,13 @@ class RunOptions(TaskOptions):
     interleave: bool | None = None
     seed: int | None = None
     batch_size: PositiveInt | None = None
-    learning_rate: LearningRate | None = None
+    learning_rate: LearningRate | Literal["auto"] | None = None
     lora_rank: PositiveInt | None = None
     eval_temperature: Temperature | None = None
     eval_top_p: TopP | None = None
     eval_group_size: PositiveInt | None = None
+    wandb_project: str | None = None
+    wandb_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,17 +202,17 @@ class TrainOptions(RunOptions):
         kl_discount: adds the penalties of later tokens, each discounted by this; None: the preset's.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
-        eval_concurrently: train on during evaluations; None: on Tinker, without W&B.
+        eval_concurrently: train on during evaluations; None: on Tinker, without trackers.
         collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
         dynamic_sampling: how often a group with equal rewards is first sampled again,
             with another paper (DAPO); None: the preset's.
-        challenger: of an adversarial preset: rules, or a base model; None: the preset's.
-        judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
+        max_steps_off_policy: sample while training goes on, by weights that are at most so many steps old; None: wait.
+        num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
+        compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
+        rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
         load_checkpoint: start from the last checkpoint of this run on a server, named by its folder, or from these
             weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
-        wandb_project: log to this project of Weights & Biases too.
-        wandb_name: of the run there; None: the folder's name.
 
     Example:
         >>> TrainOptions(preset="exp4", max_steps=0)
@@ -230,11 +237,11 @@ class TrainOptions(RunOptions):
     collapse: CollapseAction = "warn"
     remove_constant_reward_groups: bool | None = None
     dynamic_sampling: Annotated[int, Meta(ge=0)] | None = None
-    challenger: str | None = None
-    judge: str | None = None
+    max_steps_off_policy: Annotated[int, Meta(ge=0)] | None = None
+    num_minibatches: PositiveInt | None = None
+    compute_post_kl: bool = False
+    rolling_save_every: Annotated[int, Meta(ge=0)] = 0
     load_checkpoint: str | None = None
-    wandb_project: str | None = None
-    wandb_name: str | None = None
 
 
 # No slots here and in GoldOptions: of the bases of a class, Python allows them to one.
@@ -302,13 +309,13 @@ class SftOptions(GoldOptions, RunOptions):
     Attributes:
         preset: the experiment whose prompt and contract are used (see ``sciscirl presets``).
         n_epochs: how often each paper is shown, each time in another order.
-        learning_rate: at the first step; it falls linearly to 0.
+        learning_rate: at the first step, or auto: the cookbook's rule; it falls linearly to 0.
     """
 
     backend: ClassVar[str]
     preset: str = "exp4"
     n_epochs: PositiveInt = 3
-    learning_rate: LearningRate = 1e-4
+    learning_rate: LearningRate | Literal["auto"] = 1e-4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -356,7 +363,6 @@ _OF_RL: Final = (
     "loss_fn_config", "num_substeps", "kl_penalty_coef", "kl_reference", "kl_discount",
 )  # fmt: skip
 _ADAM: Final = ("adam_beta1", "adam_beta2", "adam_eps")
-_OPPONENTS: Final = ("challenger", "judge")
 #: What an evaluation calls ``temperature`` and so on, a preset calls ``eval_temperature``.
 OF_EVALUATION: Final[Mapping[str, str]] = MappingProxyType(
     {name: f"eval_{name}" for name in ("temperature", "top_p", "group_size")}
@@ -365,7 +371,7 @@ OF_EVALUATION: Final[Mapping[str, str]] = MappingProxyType(
 NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
         "train": dict.fromkeys(_ADAM, _FIXED_ADAM),
-        "sft": dict.fromkeys((*_OF_RL, *_OPPONENTS), _ONE_ANSWER),
+        "sft": dict.fromkeys(_OF_RL, _ONE_ANSWER),
         "evaluate": dict.fromkeys(
             (
                 *("learning_rate", "lora_rank", "interleave"),
@@ -384,12 +390,6 @@ def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
 
     Raises:
         SciSciRLError: an option has no effect in this command.
-
-    Example:
-        >>> refuse_without_effect("train", {"adam_beta1": 0.8})
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: adam_beta1 has no effect in sciscirl train: the cookbook's loop ...
     """
     for name in options:
         if reason := NO_EFFECT.get(command, {}).get(name):
@@ -405,10 +405,6 @@ def resolve_preset(
 
     Raises:
         SciSciRLError: no preset has that name, or an option is impossible or has no effect.
-
-    Example:
-        >>> resolve_preset(TrainOptions(preset="exp4", style="ontology", class_weights=["disruptive:3"])).rules.reward
-        'strong(class_weights=disruptive:3)'
     """
     given: dict[str, Any] = {
         names.get(one.name, one.name): value
@@ -455,6 +451,7 @@ def resolve_run(options: _Options) -> Run[_Options]:
         >>> resolve_run(PeftSftOptions()).folder.as_posix()
         'runs/sft-peft-exp4'
     """
+    check_trackers(options.wandb_project)
     preset, kind, begun_from = resolve_preset(options), "", None
     if isinstance(options, SftOptions):
         preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer

@@ -19,14 +19,13 @@ from msgspec import Meta
 from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
 from sciscidata.terminal.messages import align_columns, find_unknown, suggest
-from sciscirl.errors import COOKBOOK, SciSciRLError
+from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target
-from sciscirl.task.prompts import STYLES
+from sciscirl.task.prompts import STYLES, PromptTemplate
 from sciscirl.task.registry import add_entry
 from sciscirl.task.rewards import ADJACENT, BUILT_IN, NUMBERS, REWARDS, RewardTable, change_reward, find_reward
 from sciscirl.task.rules import TaskRules
-from sciscirl.task.templates import PromptTemplate
 
 #: The model of the published runs, retired from Tinker on 2026-06-12.
 HISTORICAL_MODEL: Final = "meta-llama/Llama-3.1-8B-Instruct"
@@ -45,7 +44,7 @@ _Positive = Annotated[float, Meta(gt=0)]
 #: Above 2, which is the most that most servers take, sampling is close to drawing tokens by chance.
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
-LearningRate = Annotated[float, Meta(gt=0, le=1)]
+LearningRate = Annotated[float, Meta(gt=0, le=1, description="a number above 0, up to 1, or auto")]
 _Reference = Annotated[
     str,
     Meta(
@@ -59,36 +58,15 @@ _Reference = Annotated[
 class Preset:
     """One experiment, whole.
 
+    Its other fields are options of the same names: see TrainOptions, and SftOptions for those of Adam. The notes
+    publish ``max_tokens`` of exp4; its default, learning rate, rank and temperatures are ours or the cookbook's.
+
     Attributes:
         name: by which ``find_preset`` finds it.
         change: what sets it apart, in words.
         base: the preset that it changes; None: it stands alone.
         rules: labels, prompt, contract and reward.
-        max_tokens: longest answer; a longer one is cut off and invalid. 64 is published for exp4, 256 is ours.
-        model: the base model.
-        batch_size: papers in a step.
-        group_size: answers to each paper in training; rewards are centred within them.
-        eval_group_size: answers to each held-out paper.
-        seed: of the order of the papers.
-        learning_rate: of Adam; not published, the cookbook's value for its GRPO example.
-        lora_rank: not published, the cookbook's default.
-        temperature: of sampling in training; not published, the cookbook's default.
-        top_p: of sampling in training: only the most probable tokens that together have this share.
-        eval_temperature: of sampling in evaluations, 0 is greedy; not published, there the cookbook's default.
-        eval_top_p: of sampling in evaluations, as ``top_p``.
-        interleave: spread each class evenly over the batches.
-        remove_constant_reward_groups: leave out groups whose rewards are all equal; they teach nothing.
-        dynamic_sampling: how often a group with equal rewards is first sampled again, each time with another training
-            paper of its class.
         loss_fn: of reinforcement learning, one of LOSSES.
-        loss_fn_config: its numbers; the clip thresholds are ratios of probabilities, such as 0.8 and 1.28.
-        num_substeps: optimizer steps for the answers of one training step; more than one is off-policy.
-        kl_penalty_coef: cost of each nat by which the model leaves the reference.
-        kl_reference: BASE, or weights to sample from (tinker://...).
-        kl_discount: adds the penalties of later tokens, each discounted by this; 0 adds none.
-        adam_beta1: of supervised training; the cookbook fixes it in reinforcement learning.
-        adam_beta2: of supervised training, as ``adam_beta1``.
-        adam_eps: of supervised training, as ``adam_beta1``.
         adversarial: how an answer is challenged, and what it earns instead of ``rules.reward``; None: no challenge.
 
     Raises:
@@ -185,12 +163,11 @@ REWARD_NAMES: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 _OF_RULES: Final = ("target", "style", "contract", "reward", "max_paper_tokens", "hide", "weight")
-_OPPONENTS: Final = ("challenger", "judge")
 _OF_PRESET: Final = tuple(
     one.name for one in fields(Preset) if one.name not in {"name", "base", "rules", "adversarial"}
 )
 #: What ``lay_over`` can change, except for names and nested tables.
-CHANGES: Final = (*_OF_PRESET, *_OF_RULES, *REWARD_NAMES, *_OPPONENTS)
+CHANGES: Final = (*_OF_PRESET, *_OF_RULES, *REWARD_NAMES)
 
 
 def find_preset(name: str) -> Preset:
@@ -226,12 +203,6 @@ def read_preset_file(path: Path) -> Preset:
 
     Raises:
         SciSciRLError: the file cannot be read, or it has an unknown name or an impossible value.
-
-    Example:
-        >>> read_preset_file(Path("no-such.toml"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: no-such.toml cannot be read: No such file or directory. Check the path.
     """
     content = _read_toml(path)
     try:
@@ -278,16 +249,10 @@ def register_preset(name: str, *, base: str = "baseline", **changes: Any) -> Pre
 
 
 def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Preset:  # noqa: ANN401 (checked)
-    """Return a preset of one's own, as ``register_preset`` without adding it.
-
-    Example:
-        >>> make_preset("mine", base="exp4", lerning_rate=1e-5)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: a preset has no 'lerning_rate'. Did you mean learning_rate?
-    """
+    """Return a preset of one's own, as ``register_preset`` without adding it."""
     base = check_value("the base of a preset", base, str, SciSciRLError)
     preset = replace(find_preset(base), name=check_value("the name of a preset", name, str, SciSciRLError), base=base)
+    changes = with_own_names(changes)
     nested = {
         key: cast("Mapping[str, Any]", changes.pop(key))
         for key in ("reward", "prompt", "adversarial")
@@ -295,7 +260,7 @@ def make_preset(name: str, /, *, base: str = "baseline", **changes: Any) -> Pres
     }
     for key, allowed in {"": CHANGES, "prompt": ("system", "user"), "adversarial": _ADVERSARIAL_NAMES}.items():
         where = f"[{key}] of a preset" if key else "a preset"
-        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where, renamed=COOKBOOK):
+        if msg := find_unknown(nested.get(key, {}) if key else changes, allowed, where=where):
             raise SciSciRLError(msg)
     if "prompt" in nested:
         texts = {text: str(nested["prompt"].get(text, "")) for text in ("system", "user")}
@@ -347,20 +312,28 @@ def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
         rules["own_reward"] = None if rules["reward"] != preset.rules.reward else preset.rules.own_reward
     if isinstance(own.get("loss_fn_config"), Mapping):
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
+    if own.get("learning_rate") == "auto":
+        own["learning_rate"] = recommend_learning_rate(own.get("model", preset.model))
     if "loss_fn" in own and own["loss_fn"] != preset.loss_fn:
         own.setdefault("loss_fn_config", ())
     preset = replace(preset, **own, rules=replace(preset.rules, **rules))
     if numbers:
         preset = _with_reward(preset, change_reward(preset.rules.table, numbers, target=preset.rules.target))
         _check_effect(preset, numbers)
-    opponents = {name: changes[name] for name in _OPPONENTS if changes.get(name) is not None}
-    if not opponents:
-        return preset
-    if preset.adversarial is None:
+    return preset
+
+
+def recommend_learning_rate(model: str) -> float:
+    """Return the learning rate of an adapter by the cookbook's rule, from family and width of the model."""
+    from tinker_cookbook.hyperparam_utils import get_lr  # loads Transformers
+
+    try:
+        return get_lr(model)
+    except (ValueError, OSError, NotImplementedError, AssertionError) as error:
         raise SciSciRLError(
-            f"preset {preset.name!r} has no {' and no '.join(opponents)}. Leave it out, or choose preset=adversarial."
-        )
-    return replace(preset, adversarial=replace(preset.adversarial, **opponents))
+            f"learning_rate is auto, for which the cookbook has no rule for {model} ({' '.join(str(error).split())}). "
+            "Give a number, such as 4e-05."
+        ) from error
 
 
 def _refuse_reward(preset: Preset, name: str) -> None:
@@ -391,12 +364,7 @@ def _check_effect(preset: Preset, numbers: Mapping[str, Any]) -> None:
 
 
 def render_presets() -> str:
-    """Write the presets as a table for a terminal, one line each.
-
-    Example:
-        >>> print(render_presets().splitlines()[5].split()[:3])
-        ['exp4', 'two_keys', 'exp3']
-    """
+    """Write the presets as a table for a terminal, one line each."""
     head = ("name", "also", "from", "labels", "prompt", "contract", "reward", "max_tokens", "batch x group", "change")
     rows = [
         (
@@ -422,12 +390,7 @@ def find_alias(name: str) -> str:
 
 
 def describe(preset: Preset) -> dict[str, object]:
-    """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides.
-
-    Example:
-        >>> describe(PRESETS["exp5"])["reward"]
-        'disruptive_x3'
-    """
+    """Return a preset in JSON types, flat, for the record of a run; without class counts, which the release decides."""
     own: dict[str, object] = {name: getattr(preset, name) for name in ("name", "base", *_OF_PRESET)}
     own["loss_fn_config"] = dict(preset.loss_fn_config)
     challenge = {} if preset.adversarial is None else {"adversarial": asdict(preset.adversarial)}
@@ -436,7 +399,10 @@ def describe(preset: Preset) -> dict[str, object]:
 
 def describe_rules(rules: TaskRules) -> dict[str, object]:
     """Return labels, contract, prompt and reward in JSON types, the two with their texts and numbers."""
-    table = {name: getattr(replace(rules, class_counts=()).table, name) for name in NUMBERS}
+    reward = replace(rules, class_counts=()).table
+    table = {name: getattr(reward, name) for name in NUMBERS}
+    if reward.function is not None:
+        table["function"] = {"name": reward.function.name, "sha256": reward.function.sha256}
     prompt, target = rules.prompt, rules.target
     # So that a run is read without its release.
     own = {"own_label": json.loads(target.to_json())} if isinstance(target, OwnTarget) else {}
@@ -456,10 +422,6 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
 
     Raises:
         SciSciRLError: the settings do not describe rules.
-
-    Example:
-        >>> recall_rules({"preset": "exp5"}) == PRESETS["exp5"].rules
-        True
     """
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
@@ -470,8 +432,17 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
     if style not in STYLES and isinstance(texts := settings.get("prompt"), Mapping):
         rules["own_prompt"] = PromptTemplate(name=style, **{key: texts[key] for key in ("system", "user")})
     if reward not in BUILT_IN and isinstance(table := settings.get("reward_table"), Mapping):
-        numbers = cast("Mapping[str, Any]", table)
-        rules["own_reward"] = change_reward(find_reward("strong"), numbers, reward, rules.get("target"))
+        numbers = dict(cast("Mapping[str, Any]", table))
+        function = numbers.pop("function", None)
+        known = REWARDS[reward] if function and reward in REWARDS else find_reward("strong")
+        if function and (known.function is None or known.function.sha256 != function["sha256"]):
+            raise SciSciRLError(
+                f"the reward {reward!r} is the function {function['name']} (its source has SHA-256 "
+                f"{function['sha256']}), which is not registered here. Register it, or name its plugin: plugin=FILE.py."
+            )
+        rules["own_reward"] = change_reward(known, numbers, reward, rules.get("target"))
+    if stated := settings.get("class_counts"):
+        rules["class_counts"] = tuple(stated.items())
     return replace(base, **rules)
 
 
@@ -480,10 +451,6 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
 
     Raises:
         SciSciRLError: the settings do not describe a preset.
-
-    Example:
-        >>> recall_preset(describe(PRESETS["exp5"])) == PRESETS["exp5"]
-        True
     """
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
@@ -492,7 +459,8 @@ def recall_preset(settings: Mapping[str, Any]) -> Preset:
         own["loss_fn_config"] = tuple(own["loss_fn_config"].items())
     preset = replace(preset, **own, rules=recall_rules(settings))
     if isinstance(stated := settings.get("adversarial"), Mapping):
-        preset = replace(preset, adversarial=AdversarialRules(**stated))
+        known = {name: stated[name] for name in _ADVERSARIAL_NAMES if name in stated}
+        preset = replace(preset, adversarial=AdversarialRules(**known))
     return preset
 
 

@@ -108,6 +108,8 @@ class Option:
     def read(self, text: str) -> Any:  # noqa: ANN401
         """Read one word of a command line; an ArgumentTypeError if it is not what the hint asks for."""
         kind = self.hint.kinds[0] if self.hint.kinds else str
+        if text in self.hint.choices:
+            return text
         if self._item is not None:
             kind = [*self._item.kinds, str][0]
             if self._item.optional and text in _NO_LIMIT:
@@ -128,7 +130,7 @@ class Option:
         details: dict[str, Any] = {"type": self.read, "metavar": self._metavar(kind)}
         if kind is bool:
             details = {"action": argparse.BooleanOptionalAction}
-        elif self.hint.choices:
+        elif self.hint.choices and not self.is_number:
             details = {"choices": [*self.hint.choices]}
         elif self.hint.is_list:
             details["nargs"] = "+" if self.hint.meta("min_length") else "*"

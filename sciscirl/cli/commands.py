@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import shlex
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 from sciscidata.options.parser import OptionParser
 from sciscidata.terminal.messages import printable
 from sciscirl.cli.flags import Command, add_options, call, make_parser, read_words
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import COOKBOOK, SciSciRLError
 from sciscirl.lab_parts import LAB_COMMANDS, SHORT_NAMES, load_part
 
 if TYPE_CHECKING:
@@ -183,11 +184,24 @@ def call_words(name: str, words: Sequence[str]) -> None:
     """Run the command of that name with words as they are typed."""
     from sciscirl.options import refuse_without_effect  # loads what the other commands need not
 
+    words = [_use_own_name(word) for word in words] if name in ("train", "sft") else words
     said = {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
     refuse_without_effect(name, said)
     command = COMMANDS[name]
     values = read_words(make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split()), command, words)
     call(command, _fetch_release(_find_models(values)))
+
+
+def _use_own_name(word: str) -> str:
+    """Put our name of an option in the place of the cookbook's.
+
+    Example:
+        >>> _use_own_name("groups_per_batch=8"), _use_own_name("--num-epochs")
+        ('batch_size=8', '--n_epochs')
+    """
+    dashes, name, rest = re.fullmatch(r"(--|)([\w-]*)(.*)", word, re.DOTALL).groups()  # pyright: ignore[reportOptionalMemberAccess]
+    own = COOKBOOK.get(name.replace("-", "_")) if dashes or rest.startswith("=") else None
+    return f"{dashes}{own}{rest}" if own else word
 
 
 def _find_models(values: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any, Final, get_args, get_origin, get_type_hints
 from sciscidata.options.checks import Hint, convert, field_hints
 from sciscidata.options.parser import REQUIRED, Option, OptionParser, read_texts
 from sciscidata.options.parser import list_options as list_fields
-from sciscirl.errors import COOKBOOK
 
 Command = Callable[..., None]
 _YES_NO: Final = {"true": "--", "1": "--", "yes": "--", "false": "--no-", "0": "--no-", "no": "--no-"}
@@ -118,7 +117,7 @@ def make_parser(command: Command, prog: str, shown: Sequence[str] = ()) -> Optio
     """Make the parser of a command, whose short help has the options named ``shown``, or all."""
     text, _, example = inspect.cleandoc(command.__doc__ or "").partition("\n\nExample:\n")
     about, example = text.partition("\n\nArgs:")[0], example.strip()
-    parser = OptionParser(prog=prog, description=about, example=example, renamed=COOKBOOK)
+    parser = OptionParser(prog=prog, description=about, example=example)
     add_options(parser, command, shown)
     return parser
 

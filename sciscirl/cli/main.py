@@ -88,12 +88,7 @@ def _is_option(words: Sequence[str]) -> bool:
 
 
 def render_commands() -> str:
-    """List every command in a line.
-
-    Example:
-        >>> print(render_commands().splitlines()[4])
-          train              Train by reinforcement learning.
-    """
+    """List every command in a line."""
     return "\n".join(
         [
             "usage: sciscirl COMMAND [--option value | option=value ...]",

@@ -23,13 +23,6 @@ def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) 
     both. This is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``. So it pulls the
     predictions as a whole to the shares of the labels, and not each answer. An invalid answer has no label and pays 0.
     The excess of a label is its share among recent valid answers, minus its share in the training split.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> from sciscirl.task.rewards import REWARDS
-        >>> answer = parse_answer('{"disruption_label": "neutral", "confidence": 0.9}', "two_keys")
-        >>> batch_term(answer, {"disruptive": -0.2, "consolidating": -0.2, "neutral": 0.4}, REWARDS["balanced_shares"])
-        -0.2
     """
     said = shares_said(answer)
     if not said:

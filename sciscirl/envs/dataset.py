@@ -7,8 +7,9 @@ import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
+from pathlib import Path
 from typing import Any, Final, overload
 
 import chz
@@ -17,10 +18,11 @@ from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
 from sciscidata.options.checks import PositiveInt, check_value
+from sciscidata.storage import hash_file
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages
-from sciscirl.errors import SciSciRLError
+from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.options import Run, RunOptions, TrainOptions, resolve_run
@@ -33,6 +35,7 @@ from sciscirl.task.papers import (
     EvalSplit,
     Paper,
     PartName,
+    SplitName,
     Target,
     choose_eval_split,
     class_of,
@@ -42,10 +45,9 @@ from sciscirl.task.papers import (
     read_split,
     size_held_out,
 )
-from sciscirl.task.prompts import render_record
+from sciscirl.task.prompts import PromptTemplate, render_record
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import TaskRules, Weight
-from sciscirl.task.templates import PromptTemplate
 
 _N_KEPT: Final = 3  # epochs: a batch may straddle two, and find its spares in a third
 _OF_RULES: Final = (
@@ -227,6 +229,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             dev if the release has one, else held_out.
         n_train: use a stratified head of the training papers, this many (``take_head``).
         n_test: use a stratified head of the papers that judge, this many.
+        ids: use only papers whose ids this file lists, one a line.
         has_test: whether to return the held-out batches, for the cookbook's own evaluator.
     """
 
@@ -255,6 +258,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     eval_split: EvalSplit = chz.field(default=None, munger=if_none(lambda own: choose_eval_split(own.release)))
     n_train: int | None = None
     n_test: int | None = None
+    ids: str | None = None
     has_test: bool = True
 
     @classmethod
@@ -267,50 +271,64 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             name: the preset; an adversarial one has its own kind of builder.
             release: the folder of the release.
             model: the base model, by name or folder.
-            options: others of TrainOptions, such as ``max_steps``, by which papers are shown as often as it takes.
+            options: others of TrainOptions, by our names or the cookbook's. Papers are shown as often as ``max_steps``
+                takes.
 
         Raises:
             ReleaseError: the release is missing or was altered.
             SciSciRLError: no preset has that name, or an option is impossible or has no effect.
         """
+        options = with_own_names(options)
         return make_dataset_builder(resolve_run(TrainOptions(preset=name, release=release, model=model, **options)))
 
     def rules(self) -> TaskRules:
-        """Return labels, prompt, contract and reward; a balanced reward is fitted to the training papers.
+        """Return labels, prompt, contract and reward, fitted to the training papers (``TaskRules.fitted``).
 
         Raises:
-            ReleaseError: the release is missing or was altered, and the reward needs it.
-            RewardError: a label has too few training papers for the reward.
+            ReleaseError: the release is missing or was altered.
+            RewardError: the reward does not suit the training papers.
         """
-        rules = TaskRules(**{name: getattr(self, name) for name in _OF_RULES})
-        return rules.fitted(self.read("train")) if rules.table.is_balanced else rules
+        return TaskRules(**{name: getattr(self, name) for name in _OF_RULES}).fitted(self.read("train"))
+
+    @cached_property
+    def _splits(self) -> dict[str, list[Paper]]:
+        return {}
+
+    def _read_split(self, split: SplitName) -> list[Paper]:
+        """Read a split, once."""
+        if split not in self._splits:
+            with_chances = self.weight != "equal"
+            self._splits[split] = read_split(self.release, split, target=self.target, with_chances=with_chances)
+        return self._splits[split]
 
     def n_held_out(self) -> int:
         """Return how many training papers are kept out to judge the run (ReleaseError)."""
-        if self.eval_split != "held_out":
-            return 0
-        return size_held_out(len(read_split(self.release, "train", needs=())), self.batch_size)
+        return size_held_out(len(self._read_split("train")), self.batch_size) if self.eval_split == "held_out" else 0
 
-    def state_eval_split(self) -> dict[str, Any]:
-        """State by which papers the run is judged, for its record."""
-        n_kept = self.n_held_out()
-        return {"eval_split": self.eval_split} | (
-            {"n_held_out": n_kept, "held_out_seed": HELD_OUT_SEED} if n_kept else {}
-        )
+    def describe_papers(self) -> dict[str, Any]:
+        """Say for the record of a run which papers it trains on and is judged by."""
+        facts: dict[str, Any] = {name: getattr(self, name) for name in ("eval_split", "n_train", "n_test")}
+        if n_kept := self.n_held_out():
+            facts |= {"n_held_out": n_kept, "held_out_seed": HELD_OUT_SEED}
+        if self.ids is not None:
+            facts["ids_sha256"] = hash_file(Path(self.ids))
+        return facts | ({"class_counts": dict(counts)} if (counts := self.rules().class_counts) else {})
 
     def read(self, part: PartName, *, every: bool = False) -> list[Paper]:
         """Read this run's papers in a part of the release, in the order of the release; ``every``: no head."""
-        n_papers = None if every else self.n_train if part == "train" else self.n_test
-        asked: dict[str, Any] = {"n_papers": n_papers, "n_held_out": self.n_held_out()}
-        return read_part(self.release, part, target=self.target, with_chances=self.weight != "equal", **asked)
+        return read_part(
+            self.release,
+            part,
+            target=self.target,
+            n_papers=None if every else self.n_train if part == "train" else self.n_test,
+            n_held_out=self.n_held_out(),
+            ids=None if self.ids is None else Path(self.ids),
+            papers=self._read_split("train" if part == "held_out" else part),
+        )
 
     def renderer(self) -> Renderer:
         """Return the renderer; it pickles."""
         return make_renderer(self.model_name, self.renderer_name)
-
-    def opponents(self) -> Any:  # noqa: ANN401 (Opponents of the adversarial task)
-        """Return challenger and judge; None: answers are not challenged."""
-        return None
 
     def group_maker(self) -> Callable[..., LabelGroupBuilder]:
         """Return what makes a group, from the arguments of LabelGroupBuilder."""
@@ -414,6 +432,7 @@ def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> di
         "eval_split": options.eval_split or eval_split or choose_eval_split(options.release),
         "n_train": options.n_train,
         "n_test": options.n_test,
+        "ids": options.ids and str(options.ids),
         "has_test": False,  # our own evaluator judges the same papers, by more measures
     }
 
@@ -424,7 +443,7 @@ def make_dataset_builder(run: Run[TrainOptions]) -> LabelDatasetBuilder:
     make_builder = (
         LabelDatasetBuilder
         if preset.adversarial is None
-        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial, base_url=options.base_url)
+        else partial(load_part("AdversarialDatasetBuilder"), adversarial=preset.adversarial)
     )
     builder = make_builder(
         **name_fields(run, "test" if preset.name in PUBLISHED else None),

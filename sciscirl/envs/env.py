@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Final
 
 import tinker
 from tinker_cookbook.completers import StopCondition
@@ -32,8 +33,10 @@ from sciscirl.metrics.predictions import INVALID, make_prediction
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, View, list_labels, short_name
 from sciscirl.task.prompts import cap_view
-from sciscirl.task.rewards import RewardParts, quadratic_loss, score_answer
+from sciscirl.task.rewards import RewardParts, quadratic_loss
 from sciscirl.task.rules import TaskRules
+
+_ROUNDING: Final = 1e-9  # of rewards
 
 
 class LabelEnv(Env):
@@ -76,8 +79,7 @@ class LabelEnv(Env):
         """
         text, answer, end = self._read(action, extra)
         self.answer = answer
-        gold = self.paper.labels(self.rules.target)
-        reward = score_answer(answer, gold, self.rules.table, self.rules.weigh(self.paper))
+        gold, reward = self.paper.labels(self.rules.target), self.rules.score(answer, self.paper)
         self._show(text, answer, gold, reward)
         metrics = _reward_metrics(reward, gold) | measure_answer(answer, gold) | end_episode(end)
         if self.rules.contract == "probabilities":
@@ -95,6 +97,7 @@ class LabelEnv(Env):
         return text, answer, StopReason.COMPLETED
 
     def _end(self, reward: float, metrics: Metrics, row: Mapping[str, str | float | bool | None]) -> StepResult:
+        metrics["at_floor"] = float(reward <= self.rules.table.not_json + _ROUNDING)
         return StepResult(
             reward=reward,
             episode_done=True,
@@ -231,14 +234,7 @@ def _without_end(action: Action, renderer: Renderer) -> str:
 
 
 def void(answer: Answer) -> Answer:
-    """Make an answer that was cut off invalid, even if its text is complete so far.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> answer = void(parse_answer('{"disruption_label": "neutral", "confidence": 0.5}', "two_keys"))
-        >>> answer.is_json, answer.is_valid, answer.label, answer.problem
-        (True, False, None, 'cut_off')
-    """
+    """Make an answer that was cut off invalid, even if its text is complete so far."""
     return replace(answer, labels={}, forecast={}, confidence=None, is_valid=False, problem="cut_off")
 
 

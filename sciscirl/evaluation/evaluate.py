@@ -7,11 +7,12 @@ terminal. Baselines are in the lab.
 
 from __future__ import annotations
 
-import re
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, Final
@@ -22,7 +23,7 @@ from msgspec import Meta
 
 from sciscidata.errors import StorageError
 from sciscidata.options.checks import PositiveInt, check_value
-from sciscidata.storage import real_path
+from sciscidata.storage import hash_file, real_path
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
@@ -46,7 +47,6 @@ from sciscirl.runs.folder import (
     RUN_FILE,
     describe_run,
     find_ceiling,
-    find_checkpoint,
     find_eval_split,
     is_local,
     is_taught,
@@ -88,7 +88,7 @@ _LOCAL: Final = ("batch_size", "dtype", "n_threads")
 #: Options that a server of messages does not take.
 _NOT_IN_CHAT: Final = (
     *("run", "local_model", "checkpoint", "base_url", "renderer", "group_size", "max_paper_tokens"),
-    *("prior_correction", "challenger", "judge", *_LOCAL),
+    *("prior_correction", *_LOCAL),
 )
 
 
@@ -122,8 +122,6 @@ class EvaluationConfig(TaskOptions):
         prior_correction: with logprobs: divide each label's probability by its mean over records without content
             (content_free) or over training papers (train); None: none.
         n_prior: over so many training papers, each class in its share.
-        challenger: of an adversarial preset: rules, or a base model; None: the preset's.
-        judge: of an adversarial preset: a base model that judges reasoning; None: the preset's rubric.
         batch_size: prompts in one pass of a local model; None: as many as its completer takes.
         dtype: number format of a local model; None: as saved, or as its adapter was trained.
         n_threads: of PyTorch within one operation of a local model; None: as many as cores are at rest.
@@ -152,8 +150,6 @@ class EvaluationConfig(TaskOptions):
     answers: AnswersBy | None = None
     prior_correction: PriorCorrection | None = None
     n_prior: PositiveInt = 64
-    challenger: str | None = None
-    judge: str | None = None
     batch_size: PositiveInt | None = None
     dtype: Precision | None = None
     n_threads: Threads | None = None
@@ -236,7 +232,7 @@ async def evaluate_model(
     from sciscirl.envs.dataset import check_fit
     from sciscirl.evaluation.evaluator import LabelEvaluator
     from sciscirl.runs.chat_format import choose_renderer, make_renderer, warn_of_renderer
-    from sciscirl.runs.server_checks import check_opponents, check_server
+    from sciscirl.runs.server_checks import check_server
 
     check_unused(config.out)
     subject = find_subject(config)
@@ -254,32 +250,38 @@ async def evaluate_model(
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
     papers = read_asked(config, subject)
-    check_opponents(preset.adversarial, config.base_url)
     renderer_name = subject.renderer_name or choose_renderer(base)
     warn_of_renderer(base, config.renderer)
     renderer = make_renderer(base, renderer_name)
     check_fit(papers, preset.rules, renderer)
-    opponents = None
-    if preset.adversarial is not None:
-        opponents = load_part("make_opponents")(preset.adversarial, base, renderer_name, config.base_url)
     scoring = _find_scoring(config, subject)
     check_fit(scoring.prior_papers if scoring else (), preset.rules, renderer)
-    rules = fit_rules(preset.rules, config.release, subject.n_train, subject.n_held_out)
+    rules = fit_rules(preset.rules, config.release)
     sampling: dict[str, Any] = {
         "max_tokens": preset.max_tokens,
         "temperature": preset.eval_temperature,
         "top_p": preset.eval_top_p,
         "group_size": preset.eval_group_size,
     }
-    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, name=split, opponents=opponents, scoring=scoring)
+    more: dict[str, Any] = {"name": split, "adversarial": preset.adversarial, "scoring": scoring}
+    evaluator = LabelEvaluator(papers, rules, renderer, **sampling, **more)
     evaluator.is_taught = bool((subject.weights or {}).get("is_taught"))
-    settings = {"model": base, "checkpoint": subject.checkpoint, "renderer": renderer_name}
-    settings |= {"local_model": str(subject.local_model)} if subject.local_model is not None else {}
-    settings |= {} if scoring else sampling
-    settings |= {"preset": preset.name, "trained_on": subject.trained_on} | describe_rules(preset.rules)
-    settings |= {"answers": "logprobs" if scoring else "sampled"}
-    settings |= {"split": split, "n_papers": config.n_papers, **stated}
-    settings |= {"weights": subject.weights} if subject.weights else {}
+    settings: dict[str, Any] = {
+        "model": base,
+        "checkpoint": subject.checkpoint,
+        "renderer": renderer_name,
+        **({"local_model": str(subject.local_model)} if subject.local_model is not None else {}),
+        **({} if scoring else sampling),
+        "preset": preset.name,
+        "trained_on": subject.trained_on,
+        **describe_rules(preset.rules),
+        "answers": "logprobs" if scoring else "sampled",
+        "split": split,
+        "n_papers": config.n_papers,
+        **({"ids_sha256": hash_file(config.ids)} if config.ids is not None else {}),
+        **stated,
+        **({"weights": subject.weights} if subject.weights else {}),
+    }
     # Lock it before anything is asked: paid answers have a place, and no two evaluations share one.
     with locked_folder(config.out, user="evaluation", option=OUT_OPTION):
         check_unused(config.out)  # once more: another evaluation may have ended meanwhile
@@ -302,13 +304,11 @@ def evaluate_predictions(path: Path) -> dict[str, float]:
     return measure(read_predictions(path), find_ceiling(path))
 
 
-def fit_rules(rules: TaskRules, release: Path, n_train: int | None = None, n_held_out: int = 0) -> TaskRules:
-    """Return the rules with the class counts of the papers that a run trains on, if the reward is balanced."""
-    if not rules.table.is_balanced:
+def fit_rules(rules: TaskRules, release: Path) -> TaskRules:
+    """Return the rules with the class counts of the training papers, if the reward needs them and no run has them."""
+    if not rules.table.is_balanced or rules.class_counts:
         return rules
-    asked: dict[str, Any] = {"target": rules.target, "n_papers": n_train, "n_held_out": n_held_out}
-    papers = read_part(release, "train", **asked, with_chances=rules.is_weighed)
-    return rules.fitted(papers)
+    return rules.fitted(read_part(release, "train", target=rules.target, with_chances=rules.is_weighed))
 
 
 def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
@@ -321,7 +321,7 @@ def check_unused(folder: Path, option: str = OUT_OPTION) -> None:
 def read_asked(config: EvaluationConfig, subject: Subject) -> list[Paper]:
     """Read the papers that a subject is asked about."""
     part, rules = config.split or subject.eval_split, subject.preset.rules
-    asked: dict[str, Any] = {"n_papers": config.n_papers, "n_held_out": subject.n_held_out}
+    asked: dict[str, Any] = {"n_papers": config.n_papers, "n_held_out": subject.n_held_out, "ids": config.ids}
     return read_part(config.release, part, target=rules.target, with_chances=rules.is_weighed, **asked)
 
 
@@ -352,7 +352,6 @@ class Subject:
     checkpoint: str | None
     local_model: Path | None
     trained_on: str | None = None  # SHA-256 of the manifest of the release, if a run says it
-    n_train: int | None = None  # training papers that a run used; None: all
     n_held_out: int = 0  # training papers that it kept out
     eval_split: EvalSplit = "test"  # by which it was judged
     answers: AnswersBy = "sampled"  # how it was judged
@@ -397,7 +396,6 @@ class _Settings(msgspec.Struct):
 
     name: str
     renderer: str | None
-    n_train: _Count | None = None
     n_held_out: _Count = 0
     load_checkpoint: str | None = None
     target: str | None = None
@@ -431,7 +429,7 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     if is_here:
         local_model, checkpoint = load_part("find_local_weights")(folder, content, step, checkpoint), None
     elif step is None:
-        checkpoint = _find_checkpoint(folder)
+        checkpoint = _find_weights(folder, None)
     elif step == 0 and (start := settings.load_checkpoint) is not None:
         checkpoint = start.replace("/weights/", "/sampler_weights/", 1)  # a run keeps both of each checkpoint
     return Subject(
@@ -440,7 +438,6 @@ def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
         checkpoint=checkpoint,
         local_model=local_model,
         trained_on=trained_on,
-        n_train=settings.n_train,
         n_held_out=settings.n_held_out,
         eval_split=find_eval_split(folder),
         answers=settings.answers,
@@ -456,31 +453,22 @@ def _describe_weights(folder: Path, facts: Mapping[str, Any], step: int | None) 
     return {"run": name_run(real_path(folder)), "step": step, **begun, "is_taught": is_taught(facts)}
 
 
-def _find_checkpoint(folder: Path) -> str:
-    checkpoint = find_checkpoint(folder, "sampler_path")
-    if checkpoint is None or checkpoint.sampler_path is None:
-        raise SciSciRLError(f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run.")
-    return checkpoint.sampler_path
-
-
-def _find_weights(folder: Path, step: int) -> str:
+def _find_weights(folder: Path, step: int | None) -> str:
+    """Return the weights of a step of a run, or the last ones."""
     kept = list_weights(folder)
-    if step not in kept:
+    if not kept and step is None:
+        raise SciSciRLError(f"{folder} has no checkpoint to sample from yet. Wait for one, or resume the run.")
+    wanted = next(reversed(kept)) if step is None else step
+    if wanted not in kept:
         steps = ", ".join(map(str, kept)) or "no step"
         raise SciSciRLError(f"{folder} kept no weights at step {step}. It did at {steps}: choose one of these.")
-    return kept[step]
+    return kept[wanted]
 
 
 def measure(predictions: pl.DataFrame, ceiling: Mapping[str, float] | None = None) -> dict[str, float]:
     """Compute the metrics with their intervals, and the tie rates of rewards if a paper has several answers.
 
     With the ceiling of the labels, also how far they have come (``relate_to_ceiling``).
-
-    Example:
-        >>> said = {"gold": "neutral", "label": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
-        >>> rows = [{"openalex_id": "W1", **said, "reward": 0.75}, {"openalex_id": "W1", **said, "reward": 0.75}]
-        >>> measure(pl.DataFrame(rows))["reward_uniform_group_rate"]
-        1.0
     """
     metrics = measure_predictions(predictions) | bootstrap_intervals(predictions)
     metrics |= relate_to_ceiling(metrics, ceiling, find_target(predictions))
@@ -519,28 +507,14 @@ def save_evaluation(
 _OF_A_LABEL: Final = (
     "label_match", "ceiling/label_match", "way_to_ceiling/label_match",
     "macro_f1", "ceiling/macro_f1", "way_to_ceiling/macro_f1",
-    "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier",
+    "balanced_accuracy", "min_class_recall", "mcc", "forecast_brier", "recall/*",
 )  # fmt: skip
+#: The main metrics, in the order in which a table shows them; * stands for any label or flip.
 _SHOWN: Final = (
-    *_OF_A_LABEL,
-    *(f"recall/{label}" for labels in VOCABULARIES.values() for label in labels),
-    "both_match",
-    *(
-        f"{short_name(column)}/{name}"
-        for column, labels in VOCABULARIES.items()
-        for name in (*_OF_A_LABEL, *(f"recall/{label}" for label in labels))
-    ),
-    "parse_ok",
-    "format_strict_ok",
-    "invalid",
-    "first/label_match",
-    *(f"flip/{flip}" for flip in ("right_to_wrong", "wrong_to_right", "kept_right", "kept_wrong")),
-    *(f"flip_rate/{flip}" for flip in ("right_to_wrong", "wrong_to_right", "changed_while_wrong")),
-    "brier",
-    "ece",
-    "reward",
-    *(f"reward_{part}" for part in ("correctness", "reasoning", "adaptation")),
-)
+    *_OF_A_LABEL, "both_match", *(f"{short_name(column)}/{name}" for column in VOCABULARIES for name in _OF_A_LABEL),
+    "parse_ok", "format_strict_ok", "invalid", "first/label_match", "flip/*", "flip_rate/*", "brier", "ece",
+    *("reward", "reward_correctness", "reward_reasoning", "reward_adaptation"),
+)  # fmt: skip
 
 
 def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
@@ -551,10 +525,8 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
                      majority
         label_match  0.3333 [0.3000, 0.4000]
     """
-    names = dict.fromkeys(name for metrics in results.values() for name in metrics)
-    of_own = [name for name in names if re.fullmatch(r"recall/[^/]+", name) and name not in _SHOWN]
-    at = _SHOWN.index("both_match")
-    shown = [name for name in (*_SHOWN[:at], *of_own, *_SHOWN[at:]) if name in names]
+    names = [name for name in dict.fromkeys(chain(*results.values())) if not name.endswith(("/low", "/high"))]
+    shown = [name for pattern in _SHOWN for name in names if fnmatchcase(name, pattern)]
     rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]
     return "\n".join(align_columns([["", *map(printable, results)], *rows]))
 

@@ -30,6 +30,7 @@ from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, write_predictions
 from sciscirl.options import Run, RunOptions, SftOptions
 from sciscirl.runs.folder import find_rollouts, open_store
+from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import Paper, Target, open_release
 from sciscirl.task.rules import TaskRules, check_max_tokens
 
@@ -48,7 +49,7 @@ class LabelEvaluator(RLTestSetEvaluator):
     mean over papers.
 
     ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
-    adds metrics, and may end the run. Without opponents the answers are not challenged. With ``scoring``, the model is
+    adds metrics, and may end the run. With ``adversarial`` answers are challenged. With ``scoring``, the model is
     asked for its probability of each label, and writes nothing. With the ceiling of the labels, metrics say how far
     they have come. ``predictions`` has one row for each answer of the last
     evaluation. ``judged`` has step and metrics of the last one that did not end the run, ``prior`` what was divided
@@ -71,7 +72,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         name: str = "test",
         folder: Path | None = None,
         alarm: CollapseAlarm | None = None,
-        opponents: Any = None,  # noqa: ANN401 (Opponents of the adversarial task)
+        adversarial: AdversarialRules | None = None,
         scoring: Any = None,  # noqa: ANN401 (LabelScoring of the lab)
         ceiling: Mapping[str, float] | None = None,
     ) -> None:
@@ -83,8 +84,8 @@ class LabelEvaluator(RLTestSetEvaluator):
             check_max_tokens(max_tokens, rules, renderer)
         make = (
             LabelGroupBuilder
-            if opponents is None
-            else partial(load_part("AdversarialGroupBuilder"), opponents=opponents)
+            if adversarial is None
+            else partial(load_part("AdversarialGroupBuilder"), adversarial=adversarial)
         )
         dataset = LabelDataset(
             papers,
@@ -99,7 +100,7 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.renderer = renderer
         self.target: Target = rules.target
         self.contract = rules.contract
-        self.schema: pl.Schema | None = load_part("adversarial_schema")(rules.target) if opponents else None
+        self.schema: pl.Schema | None = load_part("adversarial_schema")(rules.target) if adversarial else None
         self.temperature = temperature
         self.top_p = top_p
         self.folder = folder
@@ -248,7 +249,7 @@ def make_evaluator(
         folder=run.folder / "predictions",
         alarm=alarm,
         scoring=scoring,
-        opponents=builder.opponents(),
+        adversarial=preset.adversarial,
         ceiling=open_release(builder.release).manifest.get("ceiling"),
     )
     evaluator.is_taught = is_gold or (run.begun_from or {}).get("kind") == "sft"

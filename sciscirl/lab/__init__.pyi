@@ -3,7 +3,6 @@
 from .adversarial.env import AdversarialDatasetBuilder as AdversarialDatasetBuilder
 from .adversarial.env import AdversarialGroupBuilder as AdversarialGroupBuilder
 from .adversarial.env import count_second_turn as count_second_turn
-from .adversarial.env import make_opponents as make_opponents
 from .adversarial.metrics import adversarial_schema as adversarial_schema
 from .adversarial.metrics import measure_flips as measure_flips
 from .analysis.baselines import evaluate_baselines as evaluate_baselines

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 
 from sciscirl.errors import PredictionsError
-from sciscirl.metrics.metrics import AVERAGED, Counts, Floats
+from sciscirl.metrics.metrics import Counts, Floats, merge_labels
 from sciscirl.metrics.predictions import INVALID, check_predictions, find_target, split_by_label
 from sciscirl.task.papers import list_labels
 
@@ -93,12 +93,7 @@ def _find_shares(frame: pl.DataFrame, level: float) -> dict[str, tuple[float, fl
 
 
 def wilson_interval(share: float, n: float, level: float = 0.95) -> tuple[float, float]:
-    """Return Wilson's score interval of a share of ``n``.
-
-    Example:
-        >>> [round(end, 3) for end in wilson_interval(1.0, 30)]
-        [0.886, 1.0]
-    """
+    """Return Wilson's score interval of a share of ``n``."""
     z = NormalDist().inv_cdf((1 + level) / 2)
     scale, middle = 1 + z * z / n, share + z * z / (2 * n)
     reach = z * math.sqrt(share * (1 - share) / n + (z / (2 * n)) ** 2)
@@ -112,12 +107,7 @@ def _least(intervals: Iterable[tuple[float, float]]) -> tuple[float, float]:
 
 
 def percentile_interval(values: Floats, level: float) -> tuple[float, float] | None:
-    """Return the interval that holds a share ``level`` of resampled values; None if all are undefined (NaN).
-
-    Example:
-        >>> percentile_interval(np.array([0.5, 0.1, 0.3, float("nan"), 0.2]), 0.5)
-        (0.1, 0.3)
-    """
+    """Return the interval that holds a share ``level`` of resampled values; None if all are undefined (NaN)."""
     defined = values[~np.isnan(values)]
     if not len(defined):
         return None
@@ -206,22 +196,15 @@ def measure_cells(cells: Mapping[str, Cells]) -> dict[str, Floats]:
         name: _summarise(counts.reshape(-1, len(labels), len(labels) + 1), labels)
         for name, (counts, labels) in cells.items()
     }
-    return next(iter(measured.values())) if len(measured) == 1 else _merge(measured)
+    if len(measured) == 1:
+        return next(iter(measured.values()))
+    of_the_answer = [part.pop("format_strict_ok") for part in measured.values()]
+    return merge_labels(measured) | {"format_strict_ok": of_the_answer[0]}
 
 
 def _resample(frame: pl.DataFrame, often: Counts) -> dict[str, Floats]:
     """Compute metrics for resamples: ``often`` is (resamples, papers), how often each holds each paper."""
     return measure_cells({name: Cells(often @ counts, labels) for name, (counts, labels) in count_cells(frame).items()})
-
-
-def _merge(resamples: Mapping[str, dict[str, Floats]]) -> dict[str, Floats]:
-    """As ``metrics.merge_labels``, for arrays; ``format_strict_ok`` is about the whole answer."""
-    parts = list(resamples.values())
-    of_the_answer = [part.pop("format_strict_ok") for part in parts]
-    merged = {f"{label}/{name}": values for label, part in resamples.items() for name, values in part.items()}
-    merged |= {name: np.mean([part[name] for part in parts], axis=0) for name in AVERAGED if name in parts[0]}
-    merged["min_class_recall"] = np.min([part["min_class_recall"] for part in parts], axis=0)
-    return merged | {"format_strict_ok": of_the_answer[0]}
 
 
 def _summarise(counts: Counts, labels: tuple[str, ...]) -> dict[str, Floats]:

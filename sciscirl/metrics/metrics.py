@@ -121,19 +121,14 @@ def measure_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]])
     return metrics | {name: fmean(frame[name]) for name in _REWARDS if name in frame.columns}
 
 
-def merge_labels(by_label: Mapping[str, Mapping[str, float]]) -> dict[str, float]:
-    """Merge the metrics of several labels: each after the name of its label, and those that stand for both.
-
-    Example:
-        >>> merged = merge_labels({"disruption": {"macro_f1": 0.25}, "novelty": {"macro_f1": 0.75}})
-        >>> merged["novelty/macro_f1"], merged["macro_f1"]
-        (0.75, 0.5)
-    """
+def merge_labels(by_label: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Merge the metrics of several labels, numbers or arrays: each after the name of its label, and those for both."""
     merged = {f"{label}/{name}": value for label, part in by_label.items() for name, value in part.items()}
     for name in (*AVERAGED, "min_class_recall"):
         values = [part[name] for part in by_label.values() if name in part]
         if len(values) == len(by_label):
-            merged[name] = min(values) if name == "min_class_recall" else math.fsum(values) / len(values)
+            merge = np.min if name == "min_class_recall" else np.mean
+            merged[name] = merge(values, axis=0) if isinstance(values[0], np.ndarray) else float(merge(values))
     return merged
 
 
@@ -194,10 +189,6 @@ def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]
     - ``reward_uniform_group_rate``: share in which all are equal.
     - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
     - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
-
-    Example:
-        >>> tie_metrics([[1.05, 1.05], [1.05, -0.55]])["reward_uniform_group_rate"]
-        0.5
     """
     groups = [list(group) for group in rewards_by_group if len(group) > 1]
     if not groups:
@@ -217,12 +208,7 @@ def _ties(frame: pl.DataFrame) -> int:
 
 
 def find_right(predictions: pl.DataFrame) -> pl.Series:
-    """Return for each answer whether all its labels are right; an invalid answer is wrong.
-
-    Example:
-        >>> find_right(pl.DataFrame({"gold": ["neutral", "neutral"], "label": ["neutral", None]})).to_list()
-        [True, False]
-    """
+    """Return for each answer whether all its labels are right; an invalid answer is wrong."""
     hits = map(_find_hits, split_by_label(predictions).values())
     return pl.select(pl.all_horizontal(*hits)).to_series()
 

@@ -77,10 +77,6 @@ def prediction_schema(target: Target) -> pl.Schema:
     ``gold_disruption``, ``gold_novelty`` and so on. It also has ``reward_task_disruption`` and ``reward_task_novelty``,
     and their mean ``reward_task``. That of an own label has ``task`` too: its name and classes as JSON. So a file of
     predictions can be measured without its release.
-
-    Example:
-        >>> [name for name in prediction_schema("joint") if name.startswith("label")]
-        ['label_disruption', 'label_novelty']
     """
     schema: dict[str, Any] = {}
     for column, dtype in PREDICTIONS.items():
@@ -155,14 +151,7 @@ def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
 
 
 def check_predictions(predictions: pl.DataFrame | Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Make a frame of predictions, and refuse a table that no evaluation can have written (PredictionsError).
-
-    Example:
-        >>> check_predictions([])
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PredictionsError: there are no predictions. Evaluate at least one paper.
-    """
+    """Make a frame of predictions, and refuse a table that no evaluation can have written (PredictionsError)."""
     if not isinstance(predictions, pl.DataFrame):
         rows = [dict(row) for row in predictions]
         dtypes = {**PREDICTIONS, **prediction_schema("joint"), TASK: pl.String()}
@@ -250,12 +239,6 @@ def read_predictions(path: Path) -> pl.DataFrame:
     """Read a file of predictions in its order.
 
     PredictionsError if it is missing or holds no table of predictions; ChangedFileError if it was changed.
-
-    Example:
-        >>> read_predictions(Path("no-such.parquet"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.PredictionsError: no-such.parquet does not exist. Give a predictions file of a run.
     """
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -41,7 +40,7 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.server_checks import check_opponents, check_server, clear_errors, is_tinker, open_service
+from sciscirl.runs.server_checks import check_server, clear_errors, is_tinker, open_service
 from sciscirl.task.papers import EVAL_SPLITS
 
 #: Between two checks that the server answers.
@@ -80,7 +79,6 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
     config = make_config(run)
     builder_of(config).eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
-    check_opponents(preset.adversarial, options.base_url)
     concurrently = options.eval_concurrently
     if concurrently is None:
         # A local server would load the older weights over those in training; W&B takes steps only in order.
@@ -101,7 +99,7 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
         async with (
-            guarded_run(folder, options.base_url, preset.model),
+            guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name),
             none_lost_unsaid(evaluator, folder),
         ):
             # Training answers may end the run while an evaluation is about to say the same.
@@ -133,13 +131,32 @@ def check_preset(preset: Preset) -> None:
             refuse_without_effect("train", {name: getattr(preset, name)})
 
 
-def make_config(run: Run[TrainOptions]) -> train.Config:
-    """Build the cookbook's config of a run. Reads the training split, asks no server."""
+def make_config(options: TrainOptions | Run[TrainOptions]) -> train.Config:
+    """Build the configuration of the cookbook's loop, ``tinker_cookbook.rl.train.main``, for options of a run.
+
+    ``train_preset`` runs that loop too, and keeps the record, the lock and the alarms of a run. Reads the training
+    split, asks no server.
+
+    Raises:
+        ReleaseError: the release is missing or was altered.
+        SciSciRLError: an option is impossible or has no effect.
+    """
+    run = options if isinstance(options, Run) else resolve_run(options)
     options, preset = run.options, run.preset
     check_preset(preset)
-    if options.wandb_project and importlib.util.find_spec("wandb") is None:
-        raise SciSciRLError("wandb_project is set, but wandb is not installed. pip install wandb, or leave it out.")
-    builder = make_dataset_builder(run)
+    builder, size = make_dataset_builder(run), preset.batch_size
+    off_policy, n_parts = options.max_steps_off_policy, options.num_minibatches
+    if off_policy is not None and (n_parts is not None or preset.rules.table.share_penalty):
+        other = f"share_penalty {preset.rules.table.share_penalty}" if n_parts is None else f"num_minibatches {n_parts}"
+        raise SciSciRLError(
+            f"max_steps_off_policy is {off_policy}, beside {other}, which needs the answers of a step before the next "
+            "begins. Leave one of them out."
+        )
+    if n_parts is not None and size % (n_parts * preset.num_substeps):
+        raise SciSciRLError(
+            f"batch_size is {size}, needs a multiple of num_minibatches {n_parts} times num_substeps "
+            f"{preset.num_substeps}."
+        )
     return train.Config(
         learning_rate=preset.learning_rate,
         dataset_builder=builder,
@@ -166,8 +183,14 @@ def make_config(run: Run[TrainOptions]) -> train.Config:
         rollout_error_tolerance=_make_strategy(preset),
         # For some models the cookbook would set the reward of a cut-off answer to 0; our reward table decides.
         termination=TerminationRewardPolicy(zero_reward_on_limit=False),
-        wandb_project=options.wandb_project,
-        wandb_name=options.wandb_name or (run.folder.name if options.wandb_project else None),
+        async_config=None
+        if off_policy is None
+        else train.AsyncConfig(max_steps_off_policy=off_policy, groups_per_batch=size),
+        stream_minibatch_config=None
+        if n_parts is None
+        else train.StreamMinibatchConfig(groups_per_batch=size, num_minibatches=n_parts),
+        compute_post_kl=options.compute_post_kl,
+        rolling_save_every=options.rolling_save_every,
         evaluator_builders=[lambda: make_evaluator(run, builder, make_alarm(run))],
     )
 
@@ -191,9 +214,9 @@ def _make_strategy(preset: Preset) -> RolloutStrategy | None:
 
 def list_settings(run: Run[TrainOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List what decides how a step goes, not the number of steps or how often something is saved."""
-    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("n_train", "n_test")}
+    own: dict[str, Any] = {name: getattr(run.options, name) for name in ("max_steps_off_policy", "num_minibatches")}
     own |= {"load_checkpoint": run.begun_from and run.begun_from["path"], "renderer": builder.renderer_name}
-    return describe(run.preset) | own | builder.state_eval_split()
+    return describe(run.preset) | own | builder.describe_papers()
 
 
 def make_alarm(run: Run[TrainOptions], *, is_over: bool = False) -> CollapseAlarm:
@@ -242,7 +265,13 @@ async def evaluate_last(
 
 @asynccontextmanager
 async def guarded_run(
-    folder: Path, base_url: str | None = None, model: str = "", *, period_seconds: float = PERIOD_SECONDS
+    folder: Path,
+    base_url: str | None = None,
+    model: str = "",
+    project: str | None = None,
+    name: str | None = None,
+    *,
+    period_seconds: float = PERIOD_SECONDS,
 ) -> AsyncGenerator[None]:
     """Show a line for each step, write errors of server and disk in one, and warn of a lost server.
 
@@ -250,7 +279,7 @@ async def guarded_run(
     """
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
-        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model):
+        with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model, project, name):
             yield
     finally:
         watch.cancel()

@@ -37,10 +37,6 @@ def choose_renderer(model_name: str) -> str:
 
     The cookbook may not know a folder by name. Then it is the format that writes a prompt as the model's own chat
     template does.
-
-    Example:
-        >>> choose_renderer("Qwen/Qwen3-8B")
-        'qwen3_disable_thinking'
     """
     try:
         names = model_info.get_recommended_renderer_names(model_name)
@@ -160,16 +156,7 @@ def may_run_code() -> bool:
 
 @contextmanager
 def load_errors(what: str, name: str) -> Generator[None]:
-    """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged.
-
-    Example:
-        >>> with load_errors("model", "models/mine/model"):
-        ...     raise KeyError("model_type")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: the model 'models/mine/model' could not be loaded (KeyError: 'model_type').
-        Check the name, the connection to huggingface.co (HTTPS_PROXY for a proxy, HF_TOKEN for a model that ...
-    """
+    """Say in one line that a model, tokenizer or adapter (``what``) is not there, or damaged."""
     try:
         with never_waiting() if name.count("/") < 2 and not Path(name).is_dir() else nullcontext():
             yield

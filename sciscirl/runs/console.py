@@ -6,15 +6,19 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
+from contextvars import copy_context
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
-from sciscirl.runs.folder import METRICS_FILE, parse_row, read_rows, seal_logs
-from sciscirl.runs.prices import Usage, count_tokens
+from sciscirl.runs.alarms import StepWatch
+from sciscirl.runs.folder import METRICS_FILE, parse_row, read_judgement, read_rows, seal_logs
+from sciscirl.runs.prices import Usage, count_tokens, whole
+from sciscirl.runs.trackers import open_trackers
 
 #: A line comes at least this often, so that a log shows that the run lives.
 SILENCE_SECONDS: Final = 30.0
@@ -37,6 +41,7 @@ _JUDGED: Final = {
     "format_strict_ok": ("valid", "{:.0%}"),
 }
 _log = logging.getLogger(__name__)
+_watch_log = logging.getLogger("sciscirl.runs.alarms")  # not shown by the handler of the lines, too
 
 
 def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | None:
@@ -68,14 +73,8 @@ def render_evaluation(row: Mapping[str, Any]) -> str | None:
         >>> render_evaluation({"step": 50, "test/label_match": 0.396, "test/format_strict_ok": 1.0})
         'evaluated before step 50: match 0.396, valid 100%'
     """
-    split = _find_split(row)
-    parts = _name({name.removeprefix(f"{split}/"): value for name, value in row.items()}, _JUDGED) if split else []
+    parts = _name({**read_judgement(row), "step": row.get("step")}, _JUDGED)
     return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
-
-
-def _find_split(row: Mapping[str, Any]) -> str | None:
-    """Name the papers that judged: test, dev, or those held out of training."""
-    return next((split for split in ("test", "dev", "held_out") if f"{split}/label_match" in row), None)
 
 
 def _name(row: Mapping[str, Any], shown: Mapping[str, tuple[str, str]]) -> list[str]:
@@ -86,10 +85,11 @@ def _name(row: Mapping[str, Any], shown: Mapping[str, tuple[str, str]]) -> list[
 
 
 class _Follower:
-    """Reads the metrics of a run as they are written."""
+    """Reads the metrics of a run as they are written, shows them, sends them on, and warns of what is wrong."""
 
-    def __init__(self, folder: Path, model: str) -> None:
-        self.folder, self.model = folder, model
+    def __init__(self, folder: Path, model: str, send: Callable[[Mapping[str, Any]], None]) -> None:
+        self.folder, self.model, self.send = folder, model, send
+        self.watch, self.alarms = StepWatch(), set[str]()  # of the last step
         self.usage, self.place, self.step = Usage(prefill=0, sample=0, train=0), 0, -1
         self.begun = self.shown = time.monotonic()
         self.read(is_shown=False)  # what a resumed run has cost before
@@ -109,17 +109,20 @@ class _Follower:
         self.usage += count_tokens(row)
         judged = render_evaluation(row)
         if judged is not None:
-            path = self.folder / f"iteration_{row['step']:06d}" / f"eval_{_find_split(row)}_rollout_summaries.jsonl"
-            for rollout in read_rows(path):
-                taken = [{f"{_TRAIN}total_{key}_tokens": step.get(f"{key}_len", 0) for key in ("ob", "ac")} for step in
-                         rollout.get("steps", ())]  # fmt: skip
-                for tokens in map(count_tokens, taken):
-                    self.usage += Usage(prefill=tokens.prefill, sample=tokens.sample, train=0)
+            for path in (self.folder / f"iteration_{row['step']:06d}").glob("eval_*_rollout_summaries.jsonl"):
+                for step in chain.from_iterable(rollout.get("steps", ()) for rollout in read_rows(path)):
+                    self.usage += Usage(prefill=whole(step.get("ob_len")), sample=whole(step.get("ac_len")), train=0)
         taken = render_step(row, self.usage.dollars(self.model))
         if taken is not None:
             self.step = row["step"]
-        for line in filter(None, (judged, taken)) if is_shown else ():
-            self.say(line)
+        alarms = self.watch(row)
+        if is_shown:
+            self.send(row)
+            for line in filter(None, (judged, taken)):
+                self.say(line)
+            for kind in alarms.keys() - self.alarms:
+                _watch_log.warning("step %s: %s", row.get("step"), alarms[kind])
+        self.alarms = {*alarms}
 
     def say(self, line: str) -> None:
         self.shown = time.monotonic()
@@ -134,10 +137,11 @@ class _Follower:
 
 
 @contextmanager
-def follow_run(folder: Path, model: str) -> Generator[None]:
-    """Show a line for each step while the block runs, and one at least every half minute.
+def follow_run(folder: Path, model: str, project: str | None = None, name: str | None = None) -> Generator[None]:
+    """Show a line for each step while the block runs, and one at least every half minute; warn of what is wrong.
 
-    On the console of the cookbook's loops only these lines and warnings are left; ``logs.log`` in the folder has all.
+    With a ``project``, each row of metrics goes to the trackers that are installed, too. On the console of the
+    cookbook's loops only these lines and warnings are left; ``logs.log`` in the folder has all.
     """
     from tinker_cookbook.utils import ml_log
 
@@ -145,30 +149,35 @@ def follow_run(folder: Path, model: str) -> Generator[None]:
     handler.setFormatter(logging.Formatter("%(message)s"))
     _log.addHandler(handler)
     _log.setLevel(logging.INFO)
-    follower, ended = _Follower(folder, model), threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(_POLL_SECONDS):
-            follower.read()
-            follower.beat()
-
-    thread = threading.Thread(target=watch, name="console", daemon=True)
     loop: Any = sys.modules.get("tinker_cookbook.rl.train")  # None: the loop is not in use
-    thread.start()
-    try:
-        with ExitStack() as replaced:  # the cookbook has no options for these
-            replaced.enter_context(_replaced(ml_log, "configure_logging_module", _log_to_file))
-            if loop is not None:
-                replaced.enter_context(_replaced(loop, "tqdm", partial(loop.tqdm, disable=True)))
-            yield
-    finally:
-        ended.set()
-        thread.join()
-        follower.read()
-        with suppress(OSError):  # what is the matter with the disk, the run itself says
-            seal_logs(folder)
-        _log.removeHandler(handler)
-        _log.setLevel(level)
+    with ExitStack() as ending:
+        ending.callback(_log.setLevel, level)
+        ending.callback(_log.removeHandler, handler)
+        follower = _Follower(folder, model, ending.enter_context(open_trackers(folder, project, name)))
+        ended = threading.Event()
+
+        def watch() -> None:
+            while not ended.wait(_POLL_SECONDS):
+                follower.read()
+                follower.beat()
+
+        # trackio keeps its run in a context variable
+        thread = threading.Thread(target=copy_context().run, args=(watch,), name="console", daemon=True)
+
+        def end() -> None:
+            ended.set()
+            thread.join()
+            follower.read()
+            with suppress(OSError):  # what is the matter with the disk, the run itself says
+                seal_logs(folder)
+
+        thread.start()
+        ending.callback(end)
+        # the cookbook has no options for these
+        ending.enter_context(_replaced(ml_log, "configure_logging_module", _log_to_file))
+        if loop is not None:
+            ending.enter_context(_replaced(loop, "tqdm", partial(loop.tqdm, disable=True)))
+        yield
 
 
 @contextmanager

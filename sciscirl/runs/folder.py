@@ -93,6 +93,8 @@ def _no_place(folder: Path, caught: OSError, option: str) -> str:
 
 RUN_FILE: Final = "run.json"
 METRICS_FILE: Final = "metrics.jsonl"
+#: The configuration that the cookbook's own loops write.
+COOKBOOK_FILE: Final = "config.json"
 CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
 #: One line for each time that the run was judged by test after training.
 LOOKS_FILE: Final = "test_looks.jsonl"
@@ -181,11 +183,16 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged)."""
+    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged).
+
+    Where the cookbook's own loop has trained, its ``config.json`` says the same.
+    """
     path = folder / RUN_FILE
     try:
         facts: Any = read_json(path)
     except FileNotFoundError as error:
+        if facts := _read_cookbook(folder):
+            return facts
         what = "the log_path of a training run, or the folder of an evaluation"
         raise RunFolderError(f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}.") from error
     except (OSError, ValueError):
@@ -199,6 +206,31 @@ def read_facts(folder: Path) -> dict[str, Any]:
             f"the weights of a run are those that {CHECKPOINTS_FILE} names."
         )
     return sections
+
+
+def _read_cookbook(folder: Path) -> dict[str, Any] | None:
+    """Read the facts of a run from the cookbook's ``config.json``; None: there is none.
+
+    What is asked is known where its dataset builder is LabelDatasetBuilder, or has one as ``papers``.
+    """
+    try:
+        config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
+        papers: dict[str, Any] = config["dataset_builder"]
+        papers = papers.get("papers", papers)
+        model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    manifest = Path(str(papers.get("release"))) / MANIFEST
+    kept = ("lora_rank", "max_tokens", "temperature", "renderer_name")
+    settings: dict[str, Any] = {name: config[name] for name in kept if config.get(name) is not None} | papers | model
+    settings |= {"renderer": settings.get("renderer_name"), "load_checkpoint": config.get("load_checkpoint_path")}
+    settings |= {"prompt": papers.get("own_prompt"), "reward_table": papers.get("own_reward")}
+    settings |= {"backend": "tinker"} if "lr_schedule" in config else {}  # of supervised training
+    if isinstance(target := papers.get("target"), dict):
+        own = {name: target["label"][name] for name in ("name", "classes")}
+        settings |= {"target": own["name"], "own_label": own}
+    release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}
+    return {"settings": settings, "release": release, "release_folder": manifest.parent.name}
 
 
 def say_changed(name: str, older: object, newer: object) -> str:
@@ -215,22 +247,12 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 
 def name_run(folder: Path) -> str:
-    """Name a run's folder by the last part of its path; one named after a seed, by the last two.
-
-    Example:
-        >>> name_run(Path("runs/exp4")), name_run(Path("runs/sweep/exp4/seed_0"))
-        ('exp4', 'exp4/seed_0')
-    """
+    """Name a run's folder by the last part of its path; one named after a seed, by the last two."""
     return "/".join(folder.parts[-2 if re.fullmatch(r"seed_\d+", folder.name) else -1 :])
 
 
 def expand_home(path: str) -> Path:
-    """Return the folder that a setting names, with ``~`` expanded.
-
-    Example:
-        >>> expand_home("runs/exp4").as_posix()
-        'runs/exp4'
-    """
+    """Return the folder that a setting names, with ``~`` expanded."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -287,12 +309,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def parse_row(line: str) -> dict[str, Any] | None:
-    """Read a line of JSON; None if it is no object.
-
-    Example:
-        >>> parse_row('{"step": 1}'), parse_row('{"st'), parse_row("[" * 100_000)
-        ({'step': 1}, None, None)
-    """
+    """Read a line of JSON; None if it is no object."""
     try:
         row: Any = parse_json(line)
     except ValueError:
@@ -311,9 +328,9 @@ def find_step(folder: Path, record: CheckpointRecord) -> int | None:
     """Return the number of training steps behind a checkpoint; None if its record names none."""
     if not record.epoch:
         return record.batch
-    # The end of the cookbook's supervised loop, which counts from 0 again after our one epoch.
-    rows = read_rows(folder / METRICS_FILE)
-    return 1 + max((row["step"] for row in rows if "epoch" in row and is_whole(row.get("step"))), default=-1)
+    # The cookbook's supervised loop counts batches from 0 again in each epoch.
+    rows = [row for row in read_rows(folder / METRICS_FILE) if row.get("epoch", record.epoch) < record.epoch]
+    return 1 + max((row["step"] for row in rows if is_whole(row.get("step"))), default=-1) + (record.batch or 0)
 
 
 def list_weights(folder: Path) -> dict[int | None, str]:
@@ -470,16 +487,7 @@ def find_commit() -> str | None:
 
 @contextmanager
 def disk_errors(folder: Path) -> Generator[None]:
-    """Turn disk errors of a run, also those from the cookbook's loops, into one line.
-
-    Example:
-        >>> with disk_errors(Path("runs/exp4")):
-        ...     raise OSError(28, "No space left on device")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.StorageError: cannot write runs/exp4: No space left on device. Free some disk space, or choose
-        a folder on a larger disk. The run goes on from its last checkpoint: resume=True.
-    """
+    """Turn disk errors of a run, also those from the cookbook's loops, into one line."""
     with errors_about(folder, RESUME_HINT):
         try:
             yield

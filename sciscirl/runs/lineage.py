@@ -48,15 +48,6 @@ def find_start(
 
     Raises:
         SciSciRLError: there are no such weights, or training cannot start from them.
-
-    Example:
-        >>> from sciscirl.presets import find_preset
-        >>> find_start("tinker://run/sampler_weights/000040", Path("runs/rl"), find_preset("exp4"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: load_checkpoint is 'tinker://run/sampler_weights/000040', from which a server
-        only samples. Give the state_path of the same checkpoint, 'tinker://run/weights/000040', or the folder of
-        its run.
     """
     if own is None and "/sampler_weights/" in load_checkpoint:
         state = load_checkpoint.replace("/sampler_weights/", "/weights/")

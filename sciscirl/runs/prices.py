@@ -48,17 +48,23 @@ class Usage:
         )
 
     def dollars(self, model_name: str) -> float | None:
-        """Return the cost; None where a price is not known.
-
-        Example:
-            >>> Usage(prefill=1_000_000, sample=1_000_000, train=2_000_000).dollars("Qwen/Qwen3-8B")
-            1.675
-        """
+        """Return the cost; None where a price is not known."""
         price = PRICES.get(model_name)
         if price is None or price.train is None:
             return None
         millionths = self.prefill * price.prefill + self.sample * price.sample + self.train * price.train
         return millionths / 1e6
+
+
+def say_price(usage: Usage, model_name: str) -> str:
+    """Say what tokens cost by the list."""
+    dollars = usage.dollars(model_name)
+    return "no list price known" if dollars is None else f"${dollars:.2f} (list prices of {PRICES_DATE})"
+
+
+def whole(value: object) -> int:
+    """Read a number of tokens; 0 where a log has none or is damaged."""
+    return int(value) if isinstance(value, int | float) and abs(value) < _MANY else 0
 
 
 def count_tokens(row: Mapping[str, Any]) -> Usage:
@@ -68,8 +74,6 @@ def count_tokens(row: Mapping[str, Any]) -> Usage:
         >>> count_tokens({"env/all/total_ob_tokens": 600, "env/all/total_ac_tokens": 20})
         Usage(prefill=600, sample=20, train=620)
     """
-    shown, said, learned = (
-        int(value) if isinstance(value := row.get(name), int | float) and abs(value) < _MANY else 0
-        for name in ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
-    )
+    names = ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
+    shown, said, learned = (whole(row.get(name)) for name in names)
     return Usage(prefill=shown, sample=said, train=shown + said + learned)

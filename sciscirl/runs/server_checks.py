@@ -18,7 +18,6 @@ from sciscidata.remote.urls import check_address, show_address
 from sciscirl.errors import SciSciRLError
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.runs.prices import PRICES
-from sciscirl.task.adversarial_rules import BY_RULES, AdversarialRules
 
 _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
@@ -41,14 +40,6 @@ def find_server(base_url: str | None = None) -> str:
 
     Every connection passes through here, because each request of the SDK carries the key. ``base_url`` is the server;
     else ``TINKER_BASE_URL``, else Tinker: so in all functions of this module.
-
-    Example:
-        >>> find_server("http://localhost:8000/"), find_server("https://gpu.example")
-        ('http://localhost:8000', 'https://gpu.example')
-        >>> find_server("http://gpu.example:8000")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: base_url is http://gpu.example:8000: the key would be sent there unencrypted. ...
     """
     url = resolve_base_url(base_url)
     name = "base_url" if base_url else "TINKER_BASE_URL"
@@ -61,13 +52,6 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     url = find_server(base_url)
     with clear_errors(base_url):
         check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
-
-
-def check_opponents(rules: AdversarialRules | None, base_url: str | None) -> None:
-    """Make sure that a server offers the models that challenge and judge."""
-    for who in () if rules is None else (rules.challenger, rules.judge):
-        if who is not None and who != BY_RULES:
-            check_server(who, base_url, needs_training=False)
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:
@@ -104,16 +88,7 @@ def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel
 def check_offer(
     model_name: str, models: Sequence[tinker.types.SupportedModel], url: str, *, needs_training: bool = True
 ) -> None:
-    """Make sure that a model is among those that a server offers.
-
-    Example:
-        >>> offer = [tinker.types.SupportedModel(model_name="Qwen/Qwen3-8B")]
-        >>> check_offer("meta-llama/Llama-3.1-8B-Instruct", offer, "https://tinker.example")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: https://tinker.example does not offer 'meta-llama/Llama-3.1-8B-Instruct'
-        (Tinker retired it on 2026-06-12). Choose one that it offers: model=Qwen/Qwen3-8B
-    """
+    """Make sure that a model is among those that a server offers."""
     offered = [
         model.model_name
         for model in models
@@ -130,12 +105,7 @@ def check_offer(
 
 
 def is_tinker(base_url: str | None = None) -> bool:
-    """Say whether a server is Tinker itself, not a server of your own.
-
-    Example:
-        >>> is_tinker("http://127.0.0.1:8000"), is_tinker("https://tinker.thinkingmachines.dev/services/tinker-prod")
-        (False, True)
-    """
+    """Say whether a server is Tinker itself, not a server of your own."""
     host = urlsplit(resolve_base_url(base_url)).hostname or ""
     return host.endswith(".thinkingmachines.dev")
 

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import statistics
 from pathlib import Path
 from typing import Any, Final
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
+from sciscirl.envs.env import build_messages
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import Run, SftOptions, TinkerSftOptions
 from sciscirl.presets import describe
+from sciscirl.rl.dry_run import show_plan
 from sciscirl.runs.chat_format import say_estimate
 from sciscirl.runs.folder import plan_run
-from sciscirl.runs.prices import PRICES_DATE, Usage
+from sciscirl.runs.prices import Usage, say_price
 from sciscirl.sft.examples import MARKS, GoldExamples, show_example
 
 _N_SHOWN: Final = 3
@@ -41,10 +42,9 @@ def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExam
 def list_settings(run: Run[SftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
     """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
     options = run.options
-    own = ("confidence", "loss_on", "n_train", "n_test", "n_epochs", "max_steps")
-    chosen = {name: getattr(options, name) for name in own}
+    chosen = {name: getattr(options, name) for name in ("confidence", "loss_on", "n_epochs", "max_steps")}
     chosen["answers"] = "logprobs" if options.loss_on == "label" else "sampled"
-    chosen |= {"renderer": builder.renderer_name, "backend": options.backend} | builder.state_eval_split()
+    chosen |= {"renderer": builder.renderer_name, "backend": options.backend} | builder.describe_papers()
     return describe(run.preset) | chosen
 
 
@@ -58,28 +58,22 @@ def render_plan(
     plan_run(run.folder, Path(options.release), settings, resume=options.resume)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
-    n_trained = statistics.fmean(len(example.learned) for example in shown)
-    n_read = round(statistics.fmean(lengths) * len(examples))
-    cost = ""
-    if isinstance(options, TinkerSftOptions):
-        dollars = Usage(prefill=0, sample=0, train=n_read).dollars(run.preset.model)
-        price = "no list price known" if dollars is None else f"${dollars:.2f} (list prices of {PRICES_DATE})"
-        cost = f": {price}, without evaluations"
-    return "\n".join(
-        [
-            json.dumps(resolved, indent=2, ensure_ascii=False, default=str),
-            *(
-                f"--- example {number} of {example.openalex_id}, {len(example.tokens):,} tokens, "
-                f"{len(example.learned):,} trained on, between {MARKS[0]} and {MARKS[1]} ---\n"
-                f"{show_example(example, examples.renderer.tokenizer)}"
-                for number, example in enumerate(shown, 1)
-            ),
-            "---",
-            f"steps: {len(examples.papers) // batch_size:,} of {batch_size} papers"
-            + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
-            *say_estimate(examples.renderer),
-            f"tokens of an example: about {statistics.fmean(lengths):,.0f} (of {_N_COUNTED} counted), "
-            f"at most {max(lengths):,} among these, about {n_trained:.0f} of them trained on",
-            f"tokens trained on in all, with their prompts: about {n_read:,}{cost}",
-        ]
-    )
+    n_trained, mean = statistics.fmean(len(example.learned) for example in shown), statistics.fmean(lengths)
+    n_read = round(mean * len(examples))
+    price = say_price(Usage(prefill=0, sample=0, train=n_read), run.preset.model)
+    texts = {
+        f"example {number} of {example.openalex_id}, {len(example.tokens):,} tokens, {len(example.learned):,} trained "
+        f"on, between {MARKS[0]} and {MARKS[1]}": show_example(example, examples.renderer.tokenizer)
+        for number, example in enumerate(shown, 1)
+    }
+    facts = [
+        f"steps: {len(examples.papers) // batch_size:,} of {batch_size} papers"
+        + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
+        f"tokens: an example has about {mean:,.0f} (of {_N_COUNTED} counted), at most {max(lengths):,} among these, "
+        f"about {n_trained:.0f} of them trained on",
+        f"in all, with their prompts: about {n_read:,} tokens",
+        *([f"cost: {price}, without evaluations"] if isinstance(options, TinkerSftOptions) else []),
+        *say_estimate(examples.renderer),
+    ]
+    system = build_messages(examples.papers[0], examples.rules, examples.renderer)[0]["content"]
+    return show_plan(resolved, system, texts, facts)

@@ -217,7 +217,7 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     with locked_folder(folder):
         settings = list_settings(run, builder)
         first_step = begin_run(folder, Path(options.release), settings, resume=options.resume, steps_per_epoch=n_steps)
-        async with guarded_run(folder, options.base_url, preset.model):
+        async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
             with measured_labels([*list_labels(preset.rules.target)], options.loss_on):
                 await train.main(make_config(run, builder, first_step=first_step))
             await evaluate_last(folder, make_evaluator(run, builder), step=n_steps, base_url=options.base_url)

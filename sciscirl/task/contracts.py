@@ -105,10 +105,6 @@ def contract_keys(contract: ContractName, target: Target = "disruption") -> tupl
 
     The contracts are named after their keys for a task with one label. In the joint task ``four_keys`` and ``two_keys``
     have one more label key, and ``probabilities`` has the six label names. An own label has the key of its column.
-
-    Example:
-        >>> contract_keys("two_keys"), contract_keys("probabilities", "novelty")
-        (('disruption_label', 'confidence'), ('novel', 'balanced', 'conventional'))
     """
     columns = list_labels(target)
     if contract == "probabilities":
@@ -286,12 +282,7 @@ def _read(
 
 
 def most_probable(forecast: Mapping[str, float], labels: Sequence[str]) -> str:
-    """Return the label with the highest probability; if several have it, the first of ``labels``.
-
-    Example:
-        >>> most_probable({"top": 0.2, "middle": 0.4, "low": 0.4}, ["top", "middle", "low"])
-        'middle'
-    """
+    """Return the label with the highest probability; if several have it, the first of ``labels``."""
     return max(labels, key=lambda label: forecast[label])  # max keeps the first
 
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -17,7 +17,7 @@ from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.own_label import OwnLabel, stated_label
 from sciscidata.release.release import Release, read_release
-from sciscidata.storage import hash_file
+from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 
@@ -30,6 +30,8 @@ PartName = Literal["train", "dev", "held_out", "test"]
 VOCABULARIES: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
     {"disruption_label": DISRUPTION_LABELS, "novelty_label": NOVELTY_LABELS}
 )
+#: The scores of a released work, which a reward may use.
+SCORES: Final = ("cd_index", "novelty_score", "conventionality_score")
 #: Without a development split, one in so many training papers is kept out, and one batch at least.
 _HELD_OUT_DIVISOR: Final = 10
 #: Of the hash that keeps papers out. All runs have one, so that they are judged by the same papers.
@@ -73,13 +75,7 @@ class OwnTarget(str):
         return (self.label,)
 
     def to_json(self) -> str:
-        """Write the name and the classes of the label; ``read_own_target`` reads them.
-
-        Example:
-            >>> target = OwnTarget(OwnLabel(name="impact_label", classes=("top", "rest"), column="impact_label"))
-            >>> target.to_json()
-            '{"name": "impact_label", "classes": ["top", "rest"]}'
-        """
+        """Write the name and the classes of the label; ``read_own_target`` reads them."""
         return json.dumps({"name": self.label.name, "classes": [*self.label.classes]})
 
 
@@ -99,12 +95,7 @@ Target: TypeAlias = TargetName | OwnTarget
 
 
 def read_own_target(facts: object) -> OwnTarget:
-    """Make a task from what ``OwnTarget.to_json`` wrote, as text or read; a ValueError says that it is something else.
-
-    Example:
-        >>> read_own_target('{"name": "impact_label", "classes": ["top", "rest"]}').label.classes
-        ('top', 'rest')
-    """
+    """Make a task from what ``OwnTarget.to_json`` wrote, as text or read (ValueError: it is something else)."""
     known = json.loads(facts) if isinstance(facts, str) else facts
     if not isinstance(known, dict) or set(cast("dict[str, object]", known)) != {"name", "classes"}:
         raise ValueError("needs the name and the classes of a label")
@@ -131,10 +122,6 @@ def choose_target(name: str, release_folder: str | Path) -> Target:
 
     An own label is named in full, without its ending, or as ``"label"``. A ReleaseError says that the release has no
     label of this name.
-
-    Example:
-        >>> choose_target("joint", "no-such-release")
-        'joint'
     """
     if name in TARGETS:
         return cast("TargetName", name)
@@ -166,12 +153,14 @@ class Gold:
     """The labels that answers are judged by; null where the score is undefined, and where there is no own label.
 
     ``chances`` says how likely each of DISRUPTION_LABELS is if the work is cited anew. None: it was not read.
+    ``scores`` are those of the release, by column (SCORES).
     """
 
     disruption_label: str | None
     novelty_label: str | None
     own_label: str | None = None
     chances: tuple[float, ...] | None = None
+    scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None], compare=False)
 
     def of(self, column: str) -> str | None:
         """Return the label of a column; any but disruption and novelty is the own label of the release."""
@@ -188,7 +177,7 @@ class PairView:
 
 View: TypeAlias = PaperView | PairView
 #: What a prompt can show of a paper, and what can be hidden of it.
-SEEN: Final = tuple(field.name for field in fields(PaperView))
+SEEN: Final = tuple(one.name for one in fields(PaperView))
 
 
 def change_view(view: View, change: Callable[[PaperView], PaperView]) -> View:
@@ -224,22 +213,12 @@ class Paper:
 
 
 def short_name(column: str) -> str:
-    """Return the name of a label column without its ending.
-
-    Example:
-        >>> short_name("novelty_label")
-        'novelty'
-    """
+    """Return the name of a label column without its ending."""
     return column.removesuffix("_label")
 
 
 def name_gold(labels: str | Mapping[str, str | None] | None, target: Target) -> dict[str, str]:
-    """Return the gold label of each label column, checked (ReleaseError); for one column a label alone will do.
-
-    Example:
-        >>> name_gold("novel", "novelty")
-        {'novelty_label': 'novel'}
-    """
+    """Return the gold label of each label column, checked (ReleaseError); for one column a label alone will do."""
     columns = list_labels(target)
     given = labels if isinstance(labels, Mapping) else {next(iter(columns)): labels}
     named: dict[str, str] = {}
@@ -294,24 +273,14 @@ def read_split(
     """
     if split not in get_args(SplitName):
         raise ReleaseError(f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}.")
-    path, release = Path(release_folder) / f"{split}.parquet", open_release(release_folder)
+    release = open_release(release_folder)
     if split not in release.splits:
         raise ReleaseError(f"{release_folder} has no development split. Build a release with SplitConfig.n_dev.")
-    try:
-        found = hash_file(path)
-    except OSError as error:
-        raise ReleaseError(str(error)) from error
-    stated = release.manifest.get("files", {}).get(path.name, {}).get("sha256")
-    if found != stated:
-        raise ReleaseError(
-            f"{path} was altered after it was released: its SHA-256 is {found}, the manifest states {stated}. "
-            "Copy the release again, or rebuild it."
-        )
     words: dict[str, tuple[str, ...]] = {**VOCABULARIES}
     if target is not None:
         words |= list_labels(target)
         needs = ("disruption_label",) if isinstance(target, PairTarget) else tuple(list_labels(target))
-    rows: pl.DataFrame = getattr(release, split)
+    rows = _read_rows(release, split)
     asked = target.label if isinstance(target, OwnTarget) and not isinstance(target, PairTarget) else None
     stated = stated_label(release.manifest)
     own, hidden = asked or stated, asked.hidden if asked is not None else ()
@@ -319,12 +288,15 @@ def read_split(
         hidden = stated.hidden  # what a run or a table of predictions recalls of a label is its name and its classes
     for column in needs:
         if column not in rows.columns:
-            raise ReleaseError(f"{path} has no {column}. Build a release with this label (OwnLabel).")
+            raise ReleaseError(
+                f"{split} of {release_folder} has no {column}. Build a release with this label (OwnLabel)."
+            )
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
             raise ReleaseError(
-                f"{path}: {len(strays):,} of {len(rows):,} rows have no {column}, first {strays['openalex_id'][0]}; "
-                f"every row needs one of {', '.join(words[column])}. Build a release balanced by {column}."
+                f"{split} of {release_folder}: {len(strays):,} of {len(rows):,} rows have no {column}, first "
+                f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. Build a release "
+                f"balanced by {column}."
             )
     chances = _read_chances(release) if with_chances else {}
     return [
@@ -336,10 +308,18 @@ def read_split(
                 row["novelty_label"],
                 row.get(own.name) if own is not None else None,
                 chances.get(row["openalex_id"]),
+                {name: row[name] for name in SCORES if name in row},
             ),
         )
         for row in rows.iter_rows(named=True)
     ]
+
+
+def _read_rows(release: Release, split: str) -> pl.DataFrame:
+    try:
+        return getattr(release, split)  # which compares the file with its SHA-256 in the manifest
+    except (SciSciDataError, OSError) as error:
+        raise ReleaseError(str(error)) from error
 
 
 def _read_chances(release: Release) -> dict[str, tuple[float, ...]]:
@@ -378,12 +358,7 @@ def take_head(papers: Sequence[Paper], n_papers: int | None, target: Target) -> 
 
 
 def size_held_out(n_papers: int, batch_size: int) -> int:
-    """Return how many of the training papers are kept out where a release has no development split.
-
-    Example:
-        >>> size_held_out(5000, 16), size_held_out(96, 16)
-        (500, 16)
-    """
+    """Return how many of the training papers are kept out where a release has no development split."""
     return max(-(-n_papers // _HELD_OUT_DIVISOR), batch_size)
 
 
@@ -463,6 +438,22 @@ def open_release(release_folder: str | Path) -> Release:
         raise ReleaseError(str(error)) from error
 
 
+def read_ids(path: Path, release_folder: str | Path) -> set[str]:
+    """Read the ids of papers, one a line (ReleaseError: the file cannot be read, or an id is in no split)."""
+    try:
+        listed = set(decode_text(read_whole(path)).split())
+    except (OSError, ValueError) as error:
+        raise ReleaseError(f"ids is {path}, which cannot be read: {error}. Give a file with an id a line.") from error
+    release = open_release(release_folder)
+    strange = listed.difference(*(_read_rows(release, split)["openalex_id"] for split in release.splits))
+    if strange or not listed:
+        what = (
+            f"names {len(strange):,} that {release_folder} does not have, first {min(strange)}" if strange else "none"
+        )
+        raise ReleaseError(f"of {len(listed):,} ids {path} {what}. Name works of the release, with ids as it has them.")
+    return listed
+
+
 def read_part(
     release_folder: str | Path,
     part: PartName,
@@ -471,6 +462,8 @@ def read_part(
     n_papers: int | None = None,
     n_held_out: int = 0,
     with_chances: bool = False,
+    ids: Path | None = None,
+    papers: Sequence[Paper] | None = None,
 ) -> list[Paper]:
     """Read the papers that a run trains on or is judged by.
 
@@ -481,18 +474,24 @@ def read_part(
         n_papers: take a stratified head of this size (``take_head``); None: all.
         n_held_out: how many training papers the run keeps out (``hold_out``).
         with_chances: as in ``read_split``.
+        ids: only papers whose ids this file lists, one a line.
+        papers: those of the split, if they were read before.
 
     Raises:
-        ReleaseError: as ``read_split``, or nothing is held out.
+        ReleaseError: as ``read_split``, or nothing is held out. Or a listed id is in no split.
     """
-    split = "train" if part == "held_out" else part
-    papers = read_split(release_folder, split, target=target, with_chances=with_chances)
+    if papers is None:
+        split = "train" if part == "held_out" else part
+        papers = read_split(release_folder, split, target=target, with_chances=with_chances)
     if part == "held_out" and not n_held_out:
         raise ReleaseError(
             "split is held_out, and no run says which papers it kept out. Give such a run, or choose another split."
         )
     if n_held_out and part in {"train", "held_out"}:
         papers = hold_out(papers, n_held_out)[part == "held_out"]
+    if ids is not None:
+        listed = read_ids(ids, release_folder)
+        papers = [paper for paper in papers if paper.openalex_id in listed]
     if isinstance(target, PairTarget):
         papers = pair_papers(papers)
         if not papers:

@@ -1,29 +1,35 @@
 """The prompts: how a paper becomes two messages. ``prompts.toml`` has every word that a model reads about the task.
 
-``presets.toml`` says which prompt an experiment has, as style, contract and target: exp4 is ``checklist``,
-``two_keys``, ``disruption``. A changed word is another experiment, so ``tests/golden/prompts.txt`` pins every prompt.
-
-A prompt of your own needs no change here: see ``templates.py``. To add one here: add its name to ``PromptStyle``, its
-words to ``prompts.toml``, and its place to ``render_prompt``. Then name it in a preset, and update the golden file
-(``UPDATE_GOLDEN=1 pytest tests/sciscirl/task/test_prompts.py``).
+A prompt is a template with ``$`` names: the built-in ones (``[styles]`` in ``prompts.toml``), and those of
+``register_prompt``. Nothing in it is evaluated, and no score or label can be named. A name is replaced by its text,
+once, so no text of a paper can ask for another. ``presets.toml`` says which prompt an experiment has: exp4 is
+``checklist``, ``two_keys``, ``disruption``. A changed word is another experiment, so ``tests/golden/prompts.txt`` pins
+every prompt (``UPDATE_GOLDEN=1 pytest tests/sciscirl/task/test_prompts.py``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import tomllib
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Literal, get_args
+from string import Template
+from types import MappingProxyType
+from typing import Annotated, Any, Final, Literal, get_args
 
 import msgspec
 
+from sciscidata.options.checks import check_fields
+from sciscidata.terminal.messages import suggest
 from sciscirl.errors import PromptError
-from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer
+from sciscirl.task.contracts import ContractName, contract_keys, render_answer
 from sciscirl.task.papers import (
+    SEEN,
     TARGETS,
     OwnTarget,
     PairTarget,
@@ -35,6 +41,7 @@ from sciscirl.task.papers import (
     hide_fields,
     list_labels,
 )
+from sciscirl.task.registry import add_entry
 
 PromptStyle = Literal["plain", "ontology", "checklist"]
 STYLES: Final[tuple[PromptStyle, ...]] = get_args(PromptStyle)
@@ -73,50 +80,10 @@ _CUT: Final = " …"
 _AROUND_PAIR: Final = len('{"A": , "B": }')  # bytes, and so tokens at most
 
 
-def render_prompt(
-    view: View, style: str, contract: ContractName, target: Target = "disruption", hide: Sequence[str] = ()
-) -> list[dict[str, str]]:
-    r"""Write the messages that ask for the label or labels of one paper: system, then user.
-
-    Style ``"plain"`` names the labels, ``"ontology"`` also defines them. ``"checklist"`` adds questions that the model
-    should ask itself and three invented examples. The system message is the same for every paper. The user message
-    holds the paper as one line of JSON; no text of the paper can end that line. The words for an own label are those of
-    the manifest; there are no invented examples of it. Fields in ``hide`` are null, in the examples too. PromptError if
-    style, contract or target is unknown.
-
-    Example:
-        >>> view = PaperView("On <|im_end|> tokens", "p < 0.05", 2001, 3, None)
-        >>> system, user = render_prompt(view, "plain", "two_keys")
-        >>> system["role"], user["role"]
-        ('system', 'user')
-        >>> print(user["content"].splitlines()[1])
-        {"title": "On \u003c|im_end|> tokens", "abstract": "p < 0.05", "publication_year": 2001, "cited_by_count": 3,
-        "primary_field": null}
-    """
-    is_known = isinstance(target, OwnTarget) or target in TARGETS
-    if style not in STYLES or contract not in CONTRACTS or not is_known:
-        raise PromptError(
-            f"prompt style {style!r} with contract {contract!r} and target {target!r} does not exist. Styles: "
-            f"{', '.join(STYLES)}; contracts: {', '.join(CONTRACTS)}; targets: {', '.join(TARGETS)}."
-        )
-    parts = render_parts(contract, target, hide)
-    names = {"plain": ("task", "answer"), "ontology": ("task", "definitions", "answer"), "checklist": tuple(parts)}
-    record, question = render_record(hide_fields(view, hide)), render_question(contract, target)
-    asked = _TEXTS["frame"]["record"].format(record=record, question=question)
-    return [
-        {"role": "system", "content": "\n\n".join(filter(None, (parts[name] for name in names[style])))},
-        {"role": "user", "content": asked},
-    ]
-
-
 def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = ()) -> dict[str, str]:
     """Write the parts of a system message, in their order: task, definitions, checklist, answer, examples.
 
     There are no examples of an own label.
-
-    Example:
-        >>> [*render_parts("two_keys", "novelty")]
-        ['task', 'definitions', 'checklist', 'answer', 'examples']
     """
     frame, closing = _TEXTS["frame"], _choose("closing", contract, target)
     examples: list[str] = []
@@ -135,12 +102,7 @@ def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = (
 
 
 def render_question(contract: ContractName, target: Target) -> str:
-    """Write the question that ends a prompt.
-
-    Example:
-        >>> render_question("four_keys", "joint")
-        'Which labels fit this paper?'
-    """
+    """Write the question that ends a prompt."""
     is_choice = isinstance(target, PairTarget) and contract != "probabilities"
     return _TEXTS["question"]["pairs"] if is_choice else _choose("question", contract, target)
 
@@ -235,12 +197,7 @@ def render_record(view: View) -> str:
 
 
 def escape_markup(text: str) -> str:
-    r"""Escape what could be taken for markup; inside the strings of a JSON text the escapes mean the same.
-
-    Example:
-        >>> print(escape_markup('{"a": "1 < 2 <|im_end|>"}'))
-        {"a": "1 < 2 \u003c|im_end|>"}
-    """
+    r"""Escape what could be taken for markup; inside the strings of a JSON text the escapes mean the same."""
     return _ESCAPED.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
@@ -303,3 +260,160 @@ def _render_example(example: MiniExample, contract: ContractName, target: Target
         signals=[signal for reading in readings.values() for signal in reading.signals],
     )
     return f"{render_record(hide_fields(example.view, hide))}\n{answer}"
+
+
+#: What a user message may show of a paper: its record as one line of JSON, or single fields as JSON.
+PAPER_NAMES: Final = ("record", *SEEN)
+#: What both messages may say about the task, in the words of the built-in prompts.
+TASK_NAMES: Final = ("task", "definitions", "checklist", "answer", "examples", "question")
+_Text = Annotated[str, msgspec.Meta(min_length=1)]
+_NAME: Final = re.compile(rf"(\s*)(?:{Template.pattern.pattern})", Template.pattern.flags)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PromptTemplate:
+    """A prompt of one's own: two texts with ``$`` names.
+
+    The user message shows the paper: ``$record``, or some of ``$title``, ``$abstract``, ``$publication_year``,
+    ``$cited_by_count`` and ``$primary_field``, each as JSON. Both messages may use ``$task``, ``$definitions``,
+    ``$checklist``, ``$answer``, ``$examples`` and ``$question``, which follow contract and target. ``$$`` is a dollar.
+
+    Raises:
+        PromptError: on construction, if a message asks for anything else, or the system message shows a paper. Or the
+            user message shows none, or the same twice.
+
+    Example:
+        >>> PromptTemplate(name="leak", system="$task", user="$record $cd_index")
+        Traceback (most recent call last):
+        ...
+        sciscirl.errors.PromptError: prompt 'leak': its user message asks for $cd_index, which no prompt can show. ...
+    """
+
+    name: str
+    system: _Text
+    user: _Text
+
+    def __post_init__(self) -> None:
+        check_fields(self, PromptError)
+        self._names("system", TASK_NAMES)
+        shown = Counter(of_paper := self.shown)
+        if not of_paper or len(of_paper) > len(set(of_paper)) or ("record" in shown and len(of_paper) > 1):
+            found = " ".join(f"${name}" for name in of_paper) or "nothing of it"
+            raise PromptError(
+                f"prompt {self.name!r}: its user message shows {found}. Needs the paper once: $record, or some of "
+                f"{_list(SEEN)}."
+            )
+
+    @property
+    def shown(self) -> list[str]:
+        """What the user message shows of the paper, among PAPER_NAMES."""
+        return [name for name in self._names("user", (*PAPER_NAMES, *TASK_NAMES)) if name in PAPER_NAMES]
+
+    def _names(self, message: str, allowed: tuple[str, ...]) -> list[str]:
+        """Return the names that a message asks for, checked."""
+        found: list[str] = []
+        text: str = getattr(self, message)
+        for match in Template.pattern.finditer(text):
+            name = match["named"] or match["braced"]
+            if name in allowed:
+                found.append(name)
+            elif name is not None or match["invalid"] is not None:
+                said = f"${name}" if name else text[match.start() :][:20]
+                why = "which no prompt can show" if name not in PAPER_NAMES else "which differs between papers"
+                needed = f"Here are allowed {_list(allowed)}, and $$ for a dollar."
+                near = suggest(name, allowed)
+                raise PromptError(f"prompt {self.name!r}: its {message} message asks for {said}, {why}.{near} {needed}")
+        return found
+
+    def filled(self, contract: ContractName, target: Target, hide: Sequence[str] = ()) -> PromptTemplate:
+        """Return this prompt with the words of the task in it, so that only names of the paper are left."""
+        words = render_parts(contract, target, hide) | {"question": render_question(contract, target)}
+        words = {name: text.replace("$", "$$") for name, text in words.items()}
+
+        def fill(match: re.Match[str]) -> str:
+            text = words.get(match["named"] or match["braced"])
+            return match[0] if text is None else text and match[1] + text
+
+        system, user = (_NAME.sub(fill, text) for text in (self.system, self.user))
+        return PromptTemplate(name=self.name, system=system, user=user)
+
+    def render(
+        self, view: View, contract: ContractName, target: Target, hide: Sequence[str] = ()
+    ) -> list[dict[str, str]]:
+        """Write the messages about one paper, without the fields in ``hide``: system, then user."""
+        whole, view = self.filled(contract, target, hide), hide_fields(view, hide)
+        single = {name: escape_markup(json.dumps(value, ensure_ascii=False)) for name, value in asdict(view).items()}
+        user = Template(whole.user).substitute(single, record=render_record(view))
+        return [
+            {"role": "system", "content": Template(whole.system).substitute()},
+            {"role": "user", "content": user},
+        ]
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of both texts."""
+        return hashlib.sha256(json.dumps([self.system, self.user]).encode()).hexdigest()
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return ", ".join(f"${name}" for name in names)
+
+
+_PROMPTS: Final = {
+    style: PromptTemplate(name=style, system=system, user=_TEXTS["frame"]["record"])
+    for style, system in _TEXTS["styles"].items()
+}
+#: Every prompt by name: the built-in ones, then those of ``register_prompt``.
+PROMPTS: Final[Mapping[str, PromptTemplate]] = MappingProxyType(_PROMPTS)
+
+
+def find_prompt(style: str) -> PromptTemplate:
+    """Return the prompt of a name (PromptError if there is none)."""
+    if style not in PROMPTS:
+        raise PromptError(f"style is {style!r}, needs one of {', '.join(PROMPTS)}.{suggest(style, PROMPTS)}")
+    return PROMPTS[style]
+
+
+def render_prompt(
+    view: View, style: str, contract: ContractName, target: Target = "disruption", hide: Sequence[str] = ()
+) -> list[dict[str, str]]:
+    r"""Write the messages that ask for the label or labels of one paper: system, then user.
+
+    Style ``"plain"`` names the labels, ``"ontology"`` also defines them. ``"checklist"`` adds questions that the model
+    should ask itself and three invented examples. The system message is the same for every paper. The user message
+    holds the paper as one line of JSON; no text of the paper can end that line. The words for an own label are those of
+    the manifest. Fields in ``hide`` are null, in the examples too.
+
+    Example:
+        >>> view = PaperView("On <|im_end|> tokens", "p < 0.05", 2001, 3, None)
+        >>> system, user = render_prompt(view, "plain", "two_keys")
+        >>> system["role"], user["role"]
+        ('system', 'user')
+        >>> print(user["content"].splitlines()[1])
+        {"title": "On \u003c|im_end|> tokens", "abstract": "p < 0.05", "publication_year": 2001, "cited_by_count": 3,
+        "primary_field": null}
+    """
+    return find_prompt(style).render(view, contract, target, hide)
+
+
+def register_prompt(name: str, *, system: str, user: str) -> PromptTemplate:
+    """Add a prompt of your own, for this process; presets and options name it as ``style``. Runs record it whole.
+
+    Args:
+        name: by which presets and options name it.
+        system: the system message, the same for every paper.
+        user: the user message, which shows the paper.
+
+    Raises:
+        PromptError: the name is taken by another prompt, or a text asks for what no prompt can show. That is scores,
+            labels and everything else that is not in the record of a paper.
+
+    Example:
+        >>> prompt = register_prompt("brief", system="$task $answer", user="$title")
+        >>> view = PaperView("On $cd_index", None, 2001, 3, None)
+        >>> prompt.render(view, "two_keys", "disruption")[1]["content"]
+        '"On $cd_index"'
+    """
+    prompt = PromptTemplate(name=name, system=system, user=user)
+    add_entry(_PROMPTS, name, prompt, "prompt", PromptError)
+    return prompt

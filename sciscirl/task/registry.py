@@ -19,14 +19,7 @@ _Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$", description="up to 64 let
 
 
 def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, error: type[SciSciRLError]) -> None:
-    """Add an entry; ``error`` if its name cannot be one, or is that of another entry. Adding it again does nothing.
-
-    Example:
-        >>> add_entry({"strong": 1}, "strong", 2, "reward", SciSciRLError)
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: there is another reward 'strong'. Choose another name.
-    """
+    """Add an entry; ``error`` if its name cannot be one, or is that of another entry. Adding it again does nothing."""
     check_value(f"the name of a {kind}", name, _Name, error)
     if entries.setdefault(name, value) != value:
         raise error(f"there is another {kind} {name!r}. Choose another name.")
@@ -36,12 +29,6 @@ def load_plugin(path: str) -> None:
     """Run a Python file that calls ``register_preset``, ``register_reward`` or ``register_prompt``, once in a process.
 
     SciSciRLError if it cannot be read, or fails; the message names the line.
-
-    Example:
-        >>> load_plugin("no-such.py")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: plugin no-such.py cannot be read: No such file or directory. Check the path.
     """
     file = Path(path)
     try:

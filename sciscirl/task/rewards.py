@@ -1,15 +1,18 @@
 """The rewards: what a judged answer earns, in named parts that are logged one by one.
 
-A reward of your own needs no change here. Call ``register_reward``, write the table ``[reward]`` into a preset file, or
-give options like ``reward_wrong``. If a table cannot express the rule, extend ``score_answer``. The reward of a
+A reward of your own needs no change here. Call ``register_reward``, with a function where a table cannot express the
+rule. Or write the table ``[reward]`` into a preset file, or give options like ``reward_wrong``. The reward of a
 challenged answer is in ``lab/adversarial/rewards.py``, the batch term of ``share_penalty`` in
 ``envs/class_share_penalty.py``.
 """
 
 from __future__ import annotations
 
+import hashlib
+import inspect
 import math
-from collections.abc import Iterable, Mapping
+import pickle
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from types import MappingProxyType
@@ -19,7 +22,7 @@ from sciscidata.options.checks import check_value, field_hints
 from sciscidata.terminal.messages import find_unknown, suggest
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
-from sciscirl.task.papers import VOCABULARIES, OwnTarget, Target, list_labels, name_gold
+from sciscirl.task.papers import VOCABULARIES, OwnTarget, Paper, Target, list_labels, name_gold
 from sciscirl.task.registry import add_entry
 
 _LABELS: Final = tuple(label for vocabulary in VOCABULARIES.values() for label in vocabulary)
@@ -37,6 +40,32 @@ def _total(*parts: float) -> float:
     return round(math.fsum(parts), 9)
 
 
+@dataclass(frozen=True, slots=True)
+class RewardFunction:
+    """A function of answer and paper, known by its name and the SHA-256 of its source; pickles by value if need be."""
+
+    call: Callable[[Answer, Paper], float] = field(compare=False, repr=False)
+    name: str
+    sha256: str
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        import cloudpickle  # comes with the cookbook
+
+        return _unpickle, (cloudpickle.dumps(self.call), self.name, self.sha256)
+
+
+def _unpickle(call: bytes, name: str, sha256: str) -> RewardFunction:
+    return RewardFunction(pickle.loads(call), name, sha256)
+
+
+def _wrap(function: Callable[[Answer, Paper], float]) -> RewardFunction:
+    try:
+        source, name = inspect.getsource(function), function.__name__
+    except (OSError, TypeError, AttributeError) as error:
+        raise RewardError(f"function is {function!r}, whose source cannot be read. Define it in a file.") from error
+    return RewardFunction(function, name, hashlib.sha256(source.encode()).hexdigest())
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RewardTable:
     """What each case earns: R = R_parse + R_contract + R_task + R_think.
@@ -50,6 +79,9 @@ class RewardTable:
     that of its label in the training split. So every constant answer earns ``kept + correct / K + wrong * (K - 1) / K``
     on average. A constant forecast earns more, the nearer it is to the normed product of weights and shares. That is
     uniform.
+
+    With a function the task part is what it returns for a valid answer and the paper, from ``wrong`` to ``correct``. It
+    may use the labels and scores of the paper (``paper.gold``), which no prompt shows.
 
     The batch term is ``-share_penalty * (share of the label among recent answers - its share in the training split)``,
     see ``class_share_penalty.batch_term``. RewardError if a value is not finite, or a weight is not positive or has an
@@ -72,6 +104,7 @@ class RewardTable:
     gold_weights: tuple[tuple[str, float], ...] = ()  # gold label and factor on the whole task part, set by balance
     labels: tuple[str, ...] = _LABELS  # what a gold label may be; those of an own label are set by balance
     share_penalty: float = 0.0
+    function: RewardFunction | None = None
 
     def __post_init__(self) -> None:
         own = {field.name: getattr(self, field.name) for field in fields(self)}
@@ -92,6 +125,11 @@ class RewardTable:
             raise RewardError(
                 f"reward table {self.name!r} is balanced and has adjacent or class_weights: constant answers would no "
                 "longer earn the same. Leave adjacent and class_weights out."
+            )
+        if self.function is not None and (self.is_balanced or self.adjacent is not None or self.class_weights):
+            raise RewardError(
+                f"reward {self.name!r} is a function, which alone says what a label earns. Leave is_balanced, adjacent "
+                "and class_weights out."
             )
         for label in self.labels:
             self._check_ladder(label)
@@ -118,6 +156,18 @@ class RewardTable:
         """Return the task part of an answer with quadratic score ``score`` (0 to 1) on a paper of this label."""
         correct = self.correct * dict(self.class_weights).get(gold_label, 1.0)
         return dict(self.gold_weights).get(gold_label, 1.0) * math.fsum((score * correct, (1 - score) * self.wrong))
+
+    def ask_function(self, answer: Answer, paper: Paper | None) -> float:
+        """Return what the function of this reward says, checked."""
+        if self.function is None or paper is None:
+            raise RewardError(f"reward {self.name!r} is a function of the paper. Score answers with TaskRules.score.")
+        value: Any = self.function.call(answer, paper)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not self.wrong <= value <= self.correct:
+            raise RewardError(
+                f"reward {self.name!r} returned {value!r} for {paper.openalex_id}, needs a number from {self.wrong} to "
+                f"{self.correct}. Mend it, or state its range as wrong and correct."
+            )
+        return float(value)
 
     @property
     def bounds(self) -> tuple[float, float]:
@@ -161,7 +211,9 @@ REWARDS: Final[Mapping[str, RewardTable]] = MappingProxyType(_REWARDS)
 #: The rewards that every process knows by their name.
 BUILT_IN: Final = frozenset(_REWARDS)
 #: What a reward of one's own may set; the other fields follow from where it is used.
-NUMBERS: Final = tuple(one.name for one in fields(RewardTable) if one.name not in {"name", "gold_weights", "labels"})
+NUMBERS: Final = tuple(
+    one.name for one in fields(RewardTable) if one.name not in {"name", "gold_weights", "labels", "function"}
+)
 
 
 def find_reward(name: str) -> RewardTable:
@@ -169,12 +221,6 @@ def find_reward(name: str) -> RewardTable:
 
     Raises:
         RewardError: if no reward has that name.
-
-    Example:
-        >>> find_reward("stong")
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.RewardError: reward is 'stong', needs one of soft, strong, disruptive_x3, partial, ...
     """
     if name not in REWARDS:
         raise RewardError(f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)}")
@@ -212,12 +258,20 @@ def _say(value: float | bool | tuple[tuple[str, float], ...] | None) -> str:
     return "+".join(f"{name}:{one:g}" for name, one in value) if isinstance(value, tuple) else f"{value}"
 
 
-def register_reward(name: str, *, base: str = "strong", **numbers: Any) -> RewardTable:  # noqa: ANN401 (checked)
-    """Add a reward of your own to REWARDS, for this process. Runs record it whole.
+def register_reward(
+    name: str,
+    *,
+    base: str = "strong",
+    function: Callable[[Answer, Paper], float] | None = None,
+    **numbers: Any,  # noqa: ANN401 (checked)
+) -> RewardTable:
+    """Add a reward of your own to REWARDS, for this process. Runs record it whole, a function by its source's SHA-256.
 
     Args:
         name: by which presets and options name it.
         base: the reward whose numbers it has where no other is given.
+        function: says what a valid answer to a paper earns, from ``wrong`` to ``correct``. A run first tries it on some
+            papers: the right label must earn more than any other.
         numbers: ``not_json``, ``broken``, ``kept``, ``correct``, ``wrong``, ``adjacent``, ``think``, ``class_weights``,
             ``is_balanced``, ``share_penalty``, as in the published tables.
 
@@ -230,6 +284,7 @@ def register_reward(name: str, *, base: str = "strong", **numbers: Any) -> Rewar
         1.05
     """
     table = change_reward(find_reward(base), numbers, name)
+    table = replace(table, function=_wrap(function)) if function is not None else table
     add_entry(_REWARDS, name, table, "reward", RewardError)
     return table
 
@@ -268,6 +323,7 @@ def score_answer(
     gold: str | Mapping[str, str] | None,
     table: RewardTable,
     weights: Mapping[str, float] = MappingProxyType({}),
+    paper: Paper | None = None,
 ) -> RewardParts:
     """Reward one judged answer.
 
@@ -279,6 +335,7 @@ def score_answer(
             earn with each label, times its weight. With the chances of the labels it is what the answer earns on
             average if the work is cited anew. For a forecast this is the quadratic score against the chances, less the
             same amount for all answers. Empty: the gold label counts whole.
+        paper: what a reward that is a function sees.
 
     Raises:
         RewardError: a gold label is not in its vocabulary, or a balanced table has no weight for it.
@@ -313,6 +370,9 @@ def score_answer(
         parse = table.not_json
     elif not answer.is_valid:
         contract = table.broken
+    elif table.function is not None:
+        contract, task = table.kept, table.ask_function(answer, paper)
+        tasks = dict.fromkeys(golds, task)
     else:
         contract = table.kept
         tasks = {
@@ -337,10 +397,6 @@ def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> flo
     """Return half the squared distance of a forecast from the truth.
 
     It is 0 if certain and right, 1 if certain and wrong.
-
-    Example:
-        >>> quadratic_loss({"novel": 0.5, "balanced": 0.5, "conventional": 0.0}, "novelty_label", "novel")
-        0.25
     """
     # The forecast of an own label has its classes and no others.
     return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES.get(column, forecast)) / 2

@@ -7,13 +7,13 @@ import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import suggest
-from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
+from sciscirl.errors import PromptError, ReleaseError, RewardError, SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer, render_answer
 from sciscirl.task.papers import (
     SEEN,
@@ -26,9 +26,16 @@ from sciscirl.task.papers import (
     hide_fields,
     list_labels,
 )
-from sciscirl.task.prompts import STYLES, render_prompt
-from sciscirl.task.rewards import BUILT_IN, REWARDS, RewardTable, balance, find_reward
-from sciscirl.task.templates import OWN_PROMPTS, PromptTemplate, describe_prompt, list_styles
+from sciscirl.task.prompts import STYLES, PromptTemplate, find_prompt
+from sciscirl.task.rewards import (
+    BUILT_IN,
+    REWARDS,
+    RewardParts,
+    RewardTable,
+    balance,
+    find_reward,
+    score_answer,
+)
 
 if TYPE_CHECKING:
     from tinker_cookbook.renderers import Renderer
@@ -36,6 +43,8 @@ if TYPE_CHECKING:
 #: How the labels of a paper count. equal: its label, like that of any other. confidence: its label, as much as one can
 #: trust it. chances: each label, as likely as it is.
 Weight = Literal["equal", "confidence", "chances"]
+#: Papers that a reward is tried on before a run, if it is a function.
+_N_TRIED: Final = 64
 #: A word with a sign before it, a number, or signs.
 _PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 
@@ -63,15 +72,10 @@ class TaskRules:
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
-        if self.own_prompt is None and self.style in OWN_PROMPTS:
-            object.__setattr__(self, "own_prompt", OWN_PROMPTS[self.style])
+        if self.own_prompt is None and self.style not in STYLES:
+            object.__setattr__(self, "own_prompt", find_prompt(self.style))
         if self.own_reward is None and self.reward not in BUILT_IN:
             object.__setattr__(self, "own_reward", find_reward(self.reward))
-        if self.own_prompt is None and self.style not in STYLES:
-            known = list_styles()
-            raise SciSciRLError(
-                f"style is {self.style!r}, needs one of {', '.join(known)}.{suggest(self.style, known)}"
-            )
         self._check_hidden()
         for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
             if own is not None and own.name != name:
@@ -87,6 +91,11 @@ class TaskRules:
             raise SciSciRLError(
                 f"weight is {self.weight!r}, and confidence is known of disruption labels only. The task is "
                 f"{self.target}: leave weight out."
+            )
+        if self.is_weighed and table.function is not None:
+            raise SciSciRLError(
+                f"weight is {self.weight!r} and has no effect: reward {self.reward!r} is a function, which sees "
+                "paper.gold.chances. Leave weight out."
             )
         if self.is_weighed and table.kept - table.share_penalty <= table.broken:
             raise SciSciRLError(
@@ -125,13 +134,35 @@ class TaskRules:
             )
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
-        """Return these rules, with class counts if the reward is balanced (RewardError: a label has too few papers)."""
+        """Return these rules, with class counts if the reward is balanced; a reward that is a function is tried.
+
+        RewardError if a label has too few papers, or the function pays another label as much as the right one.
+        """
+        if self._unfitted.function is not None:
+            self._try_function(islice(papers, _N_TRIED))
         if not self._unfitted.is_balanced:
             return self
         counts = count_labels(papers, self.target) if not self.is_weighed else self._weigh_labels(papers)
         rules = replace(self, class_counts=counts)
         self._balance(rules.class_counts)
         return rules
+
+    def _try_function(self, papers: Iterable[Paper]) -> None:
+        answers = [*map(self.parse, find_shortest_answers(self))]
+        for paper in papers:
+            gold = paper.labels(self.target)
+            earned = {tuple(answer.labels.values()): self.score(answer, paper).total for answer in answers}
+            right = earned.pop(tuple(gold.values()))
+            said = max(earned, key=lambda labels: earned[labels])
+            if earned[said] >= right:
+                raise RewardError(
+                    f"reward {self.reward!r} pays {earned[said]:g} for {', '.join(said)} and {right:g} for the right "
+                    f"answer to {paper.openalex_id}. Needs more for the right one."
+                )
+
+    def score(self, answer: Answer, paper: Paper) -> RewardParts:
+        """Reward one judged answer to a paper (RewardError: as ``score_answer``)."""
+        return score_answer(answer, paper.labels(self.target), self.table, self.weigh(paper), paper)
 
     def _weigh_labels(self, papers: Iterable[Paper]) -> tuple[tuple[str, int], ...]:
         sums: dict[str, float] = dict.fromkeys(DISRUPTION_LABELS, 0.0)
@@ -182,7 +213,7 @@ class TaskRules:
     @property
     def prompt(self) -> PromptTemplate:
         """The prompt, as a template that needs nothing but the paper."""
-        return describe_prompt(self.style, self.own_prompt, self.contract, self.target, self.hide)
+        return (self.own_prompt or find_prompt(self.style)).filled(self.contract, self.target, self.hide)
 
     def see(self, view: View) -> View:
         """Return a paper without what is hidden."""
@@ -190,9 +221,8 @@ class TaskRules:
 
     def render(self, view: View) -> list[dict[str, str]]:
         """Write the messages that ask about one paper: system, then user."""
-        if self.own_prompt is not None:
-            return self.own_prompt.render(view, self.contract, self.target, self.hide)
-        return render_prompt(view, self.style, self.contract, self.target, self.hide)
+        prompt = self.own_prompt or find_prompt(self.style)
+        return prompt.render(view, self.contract, self.target, self.hide)
 
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)
@@ -203,12 +233,7 @@ class TaskRules:
 
 
 def find_shortest_answers(rules: TaskRules) -> list[str]:
-    """List the shortest valid answer with each of the labels.
-
-    Example:
-        >>> find_shortest_answers(TaskRules(contract="two_keys"))[0]
-        '{"disruption_label":"disruptive","confidence":1}'
-    """
+    """List the shortest valid answer with each of the labels."""
     columns = list_labels(rules.target)
     answers = (
         render_answer(
@@ -225,13 +250,6 @@ def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | Non
 
     Where no tokenizer is known, words, numbers and the signs between them are counted. The tokenizers of today do not
     put two of these into one token.
-
-    Example:
-        >>> check_max_tokens(5, TaskRules(contract="two_keys"))
-        Traceback (most recent call last):
-        ...
-        sciscirl.errors.SciSciRLError: max_tokens is 5, needs at least 11: so many tokens has the shortest valid answer
-        under the contract two_keys, {"disruption_label":"disruptive","confidence":1}, with the end of its turn.
     """
 
     def count(text: str) -> int:

@@ -34,6 +34,7 @@ class Block(NamedTuple):
     mark: str
     code: str
     output: str | None
+    line: int  # of the page, before the code
 
 
 def blocks_of(page: Path) -> list[Block]:
@@ -43,7 +44,8 @@ def blocks_of(page: Path) -> list[Block]:
     for block, following in zip(found, [*found[1:], None], strict=False):
         between = text[block.end() : following.start()] if following else "-"
         output = following["code"] if following and following["language"] == "text" and not between.strip() else None
-        blocks.append(Block(block["language"], block["mark"] or "", block["code"], output))
+        line = text.count("\n", 0, block.start("code"))
+        blocks.append(Block(block["language"], block["mark"] or "", block["code"], output, line))
     return blocks
 
 
@@ -73,7 +75,7 @@ def test_the_examples_of_a_page_run_and_print_what_it_says(page, tmp_path, monke
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
                 if block.language == "python" and not block.mark.startswith("not run"):
-                    exec(compile(block.code, str(page), "exec"), names)
+                    exec(compile("\n" * block.line + block.code, str(page), "exec"), names)
                 elif block.mark == "runs":
                     run_commands(block.code)
             if block.output is not None and (block.language == "python" or block.mark == "runs"):

@@ -1,15 +1,13 @@
-"""Scripted episodes of challenge and answer, and challengers that remember what they were shown."""
+"""Scripted episodes of challenge and answer."""
 
 from __future__ import annotations
 
 import asyncio
 from itertools import product
 
-from tinker_cookbook.completers import MessageCompleter
-from tinker_cookbook.renderers import Message, get_text_content
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.lab.adversarial.env import AdversarialGroupBuilder, Opponents
+from sciscirl.lab.adversarial.env import AdversarialGroupBuilder
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold
@@ -23,31 +21,13 @@ LABELS = [dict(zip(JOINT, labels, strict=True)) for labels in product(*(VOCABULA
 GOLDS = [Gold(**labels) for labels in LABELS]
 
 
-class Recording(MessageCompleter):
-    """Says what another completer says, or always the same, and keeps what it was asked."""
-
-    def __init__(self, speaker: MessageCompleter | str) -> None:
-        self.speaker = speaker
-        self.asked: list[list[Message]] = []
-
-    async def __call__(self, messages: list[Message]) -> Message:
-        self.asked.append(messages)
-        if isinstance(self.speaker, str):
-            return Message(role="assistant", content=self.speaker)
-        return await self.speaker(messages)
-
-    @property
-    def text(self) -> str:
-        return "\n".join(get_text_content(message) for messages in self.asked for message in messages)
-
-
 def say_both(labels, reason="It may be so.", signals=("citation record",), confidence=0.5, rules=RULES) -> str:
     return render_answer(
         labels, "four_keys", rules.target, confidence=confidence, justification=reason, signals=signals
     )
 
 
-def roll_out(paper, renderer, script, opponents=None, rules=RULES, **options):
+def roll_out(paper, renderer, script, rules=RULES, max_tokens=10_000, **challenged):
     """Play a group of episodes by pairs of first and final texts, the first ones all different."""
     firsts, finals = iter([first for first, _ in script]), {escape_markup(first): final for first, final in script}
 
@@ -55,6 +35,6 @@ def roll_out(paper, renderer, script, opponents=None, rules=RULES, **options):
         turns = prompt.split("<|im_start|>assistant\n")
         return next(firsts) if len(turns) == 2 else finals[turns[1].partition("<|im_end|>")[0]]
 
-    policy = Scripted(renderer.tokenizer, choose, **options)
-    builder = AdversarialGroupBuilder(paper, rules, renderer, len(script), opponents=opponents or Opponents())
+    policy = Scripted(renderer.tokenizer, choose, max_tokens=max_tokens)
+    builder = AdversarialGroupBuilder(paper, rules, renderer, len(script), **challenged)
     return asyncio.run(do_group_rollout(builder, policy)), policy

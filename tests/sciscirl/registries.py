@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from sciscirl import presets
+from sciscirl.task import prompts, rewards
 from sciscirl.task import registry as plugins
-from sciscirl.task import rewards, templates
 
 
 @contextmanager
 def kept_registries() -> Iterator[None]:
-    registries = (presets._PRESETS, rewards._REWARDS, templates._OWN)
+    registries = (presets._PRESETS, rewards._REWARDS, prompts._PROMPTS)
     before, loaded = [dict(registry) for registry in registries], plugins.PLUGINS.copy()
     try:
         yield

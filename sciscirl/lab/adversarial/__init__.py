@@ -1,4 +1,4 @@
 """The adversarial task: predict, be challenged, defend or revise.
 
-Read first: ``env.py``. Rewards are in ``rewards.py``, challenger and judge in ``opponents.py``.
+Read first: ``env.py``. Rewards are in ``rewards.py``, the challenger in ``challenger.py``.
 """

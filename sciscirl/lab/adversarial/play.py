@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import cast
 
 from tinker_cookbook.renderers import Message, get_text_content
 
-from sciscirl.lab.adversarial.env import Opponents, play_challenge
+from sciscirl.lab.adversarial.challenger import object_by_rules
+from sciscirl.lab.adversarial.env import Challenger, continue_conversation
+from sciscirl.lab.adversarial.metrics import PARTS
+from sciscirl.lab.adversarial.rewards import Episode, score_episode
 from sciscirl.presets import Preset
-from sciscirl.task.papers import Paper
-from sciscirl.task.rewards import score_answer
+from sciscirl.task.papers import Paper, PaperView
+from sciscirl.task.prompts import escape_markup
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +30,7 @@ async def play_episode(
     paper: Paper,
     preset: Preset,
     policy: Callable[[list[Message]], Awaitable[Message]],
-    opponents: Opponents | None = None,
+    challenger: Challenger = object_by_rules,
 ) -> PlayedEpisode:
     """Ask a policy about one paper, challenge its answer if the preset is adversarial, and score the last answer.
 
@@ -38,7 +42,7 @@ async def play_episode(
         preset: what is asked and what an answer earns. A balanced reward must be fitted (``TaskRules.fitted``).
         policy: called with the conversation so far, returns the next message; for example a MessageCompleter of the
             cookbook.
-        opponents: challenger and judge; None: those of the preset.
+        challenger: of an adversarial preset: writes the objection, from the paper as it was shown and the labels.
 
     Raises:
         ReleaseError: the paper has no label that the preset asks for.
@@ -54,12 +58,21 @@ async def play_episode(
         >>> asyncio.run(play_episode(paper, find_preset("exp4"), policy)).parts
         {'parse': 0.0, 'contract': 0.05, 'task': 1.0, 'think': 0.0}
     """
-    rules, gold = preset.rules, paper.labels(preset.rules.target)
+    rules = preset.rules
     turns = [Message(role=turn["role"], content=turn["content"]) for turn in rules.render(rules.see(paper.view))]
     first_text = get_text_content(await policy(turns))
     if preset.adversarial is None:
-        named = score_answer(rules.parse(first_text), gold, rules.table, rules.weigh(paper)).named()
+        named = rules.score(rules.parse(first_text), paper).named()
         turns.append(Message(role="assistant", content=first_text))
         return PlayedEpisode(turns, named.pop("total"), named)
-    turns, reward, parts = await play_challenge(paper, preset, policy, opponents, turns, first_text)
-    return PlayedEpisode(turns, reward, parts)
+    view, first = cast("PaperView", rules.see(paper.view)), rules.parse(first_text)
+    challenge = challenger(view, first.labels) if first.is_valid else ""
+    turns = continue_conversation(turns, escape_markup(first_text), challenge, rules)
+    final_text = get_text_content(await policy(turns))
+    episode = Episode(
+        view=view, first=first, first_text=first_text, challenge=challenge, final=rules.parse(final_text),
+        final_text=final_text,
+    )  # fmt: skip
+    earned = score_episode(episode, paper.labels(rules.target), preset.adversarial)
+    turns.append(Message(role="assistant", content=final_text))
+    return PlayedEpisode(turns, earned.total, {name: getattr(earned, name) for name in PARTS})

@@ -1,6 +1,6 @@
 """The rewards of the adversarial task: a challenged answer earns R_correctness + R_reasoning + R_adaptation.
 
-The episode is in ``env.py``, the challenger (Agent B) and the judge in ``opponents.py``, predictions in ``metrics.py``.
+The episode is in ``env.py``, the challenger (Agent B) in ``challenger.py``, predictions in ``metrics.py``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer, read_json
 from sciscirl.task.papers import VOCABULARIES, PaperView
 
-#: R_reasoning is awarded in this many equal steps, by the criteria of the rubric or by a judge.
+#: R_reasoning is awarded in this many equal steps, by the criteria of the rubric.
 N_STEPS: Final = 3
 
 _WORD: Final = re.compile(r"[^\W_]+")
@@ -105,10 +105,10 @@ def score_episode(
 ) -> AdversarialParts:
     """Reward one episode; ``gold`` has the label of each label column.
 
-    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps`` is what a
-    judge awarded, None: the rubric's. R_adaptation is the mean over the labels of ``revision`` (wrong, then right),
-    ``defence`` (right both times) or 0. It is 0 if the first answer is not valid. A final answer that is not valid
-    earns -1 in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
+    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps``
+    are the criteria that are met; None: by the rubric. R_adaptation is the mean over the labels of ``revision`` (wrong,
+    then right), ``defence`` (right both times) or 0. It is 0 if the first answer is not valid. A final answer that is
+    not valid earns -1 in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):

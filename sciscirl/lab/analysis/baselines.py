@@ -32,7 +32,6 @@ from sciscirl.presets import describe_rules, recall_rules
 from sciscirl.runs.folder import locked_folder
 from sciscirl.task.contracts import Answer, most_probable
 from sciscirl.task.papers import VOCABULARIES, PairView, Paper, PaperView, PartName, list_labels, read_part
-from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
 _FIELD: Final = 2  # its column among the metadata
@@ -165,7 +164,7 @@ def run_baseline(
     """
     if not train:
         raise SciSciRLError("the release has no training papers to learn from. Build one with n_train > 0.")
-    table = rules.fitted(train).table
+    rules = rules.fitted(train)
     train, test = ([replace(paper, view=rules.see(paper.view)) for paper in papers] for papers in (train, test))
     columns = list_labels(rules.target)
     verdicts = [BASELINES[name](train, test, column, seed, labels) for column, labels in columns.items()]
@@ -181,7 +180,7 @@ def run_baseline(
         )  # fmt: skip
         gold = paper.labels(rules.target)
         paid = answer if rules.contract == "probabilities" else replace(answer, forecast={})
-        reward = score_answer(paid, gold, table, rules.weigh(paper))
+        reward = rules.score(paid, paper)
         rows.append(make_prediction(paper.openalex_id, gold, answer, reward, ""))
     return pl.DataFrame(rows, schema=prediction_schema(rules.target))
 

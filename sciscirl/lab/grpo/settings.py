@@ -22,10 +22,10 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
         "base_url": "the model is trained in this process",
         "keep_days": "checkpoints lie in the folder of the run until you delete them",
         "eval_concurrently": "one process does not train while it evaluates",
-        "challenger": "TRL's loop asks for one answer, without a second turn",
-        "judge": "TRL's loop asks for one answer, without a second turn",
-        "wandb_project": "metrics go to metrics.jsonl only",
-        "wandb_name": "metrics go to metrics.jsonl only",
+        "max_steps_off_policy": "TRL samples and trains in turn",
+        "num_minibatches": "micro_batch_size divides a step",
+        "compute_post_kl": "TRL logs its own KL",
+        "rolling_save_every": "checkpoints lie in the folder of the run until you delete them",
     }
 )
 #: No ratio of probabilities reaches these ends, so nothing is clipped.
@@ -44,8 +44,8 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
     check_preset(preset)
     if preset.adversarial is not None:
         raise SciSciRLError(
-            f"preset {preset.name} challenges answers, which backend=local cannot do: {NOT_HERE['judge']}. Train on a "
-            "server: backend=tinker."
+            f"preset {preset.name} challenges answers, which backend=local cannot do: TRL's loop asks for one answer, "
+            "without a second turn. Train on a server: backend=tinker."
         )
     no_other_reference = "TRL compares with the weights that the run begins with"
     refused = (

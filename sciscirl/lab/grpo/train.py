@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import chz
+import torch
 from tinker_cookbook.completers import TokenCompleter
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
@@ -32,6 +33,7 @@ from sciscirl.options import LocalTrainOptions, Run
 from sciscirl.presets import Preset
 from sciscirl.rl.dry_run import render_plan
 from sciscirl.rl.train import enter_collapse, list_settings, make_alarm
+from sciscirl.runs.alarms import KL
 from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
@@ -44,7 +46,6 @@ from sciscirl.runs.folder import (
     list_weights,
     locked_folder,
     open_store,
-    plan_run,
 )
 from sciscirl.runs.lineage import warn_of_other_release
 
@@ -98,7 +99,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
         trainer.add_callback(Recorder(folder, trained_on, player.describe_step))
         settle_threads(options, arguments, folder)
         stopped = None
-        with follow_run(folder, preset.model):
+        with follow_run(folder, preset.model, options.wandb_project, options.wandb_name):
             try:
                 with refuse_pickles(folder):
                     trainer.train(resume_from_checkpoint=str(find_weights(folder, checkpoint)) if checkpoint else None)
@@ -121,11 +122,27 @@ def make_trainer(model: Any, arguments: GRPOConfig, player: Player) -> GRPOTrain
     from datasets import Dataset
     from trl.trainer.grpo_trainer import GRPOTrainer
 
+    class Loop(GRPOTrainer):
+        """TRL's loop, which also compares the probabilities of the sampled tokens in sampling and in training."""
+
+        sampled: torch.Tensor
+        is_answer: torch.Tensor
+
+        def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:  # noqa: ANN401
+            self.sampled, self.is_answer = inputs["sampling_per_token_logps"], inputs["completion_mask"].bool()
+            return super()._compute_loss(model, inputs)
+
+        def _get_per_token_logps_and_entropies(self, *passed: Any, **options: Any) -> Any:  # noqa: ANN401
+            found = super()._get_per_token_logps_and_entropies(*passed, **options)
+            if options.get("compute_entropy") and player.preset.temperature == 1:  # at which the sampler states its own
+                player.differences.append((self.sampled - found[0].detach())[self.is_answer].float())
+            return found
+
     n_shown = arguments.max_steps * player.preset.batch_size
     adapter = {name: weight.data for name, weight in model.named_parameters() if weight.requires_grad}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "You are using 'rollout_func'")
-        trainer = GRPOTrainer(
+        trainer = Loop(
             model=model,
             reward_funcs=read_rewards,
             args=arguments,
@@ -167,9 +184,7 @@ def describe_local_training(run: Run[LocalTrainOptions]) -> str:
     _check_start(run)
     builder = make_dataset_builder(run)
     settings = list_own_settings(run, builder)
-    plan = render_plan(run, builder, asdict(run.options) | settings, has_price=False)
-    plan_run(run.folder, Path(run.options.release), settings, resume=run.options.resume)
-    return plan
+    return render_plan(run, builder, asdict(run.options) | settings, settings, has_price=False)
 
 
 def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: object) -> list[float | None]:
@@ -192,6 +207,8 @@ class Player:
     tokenizer: Any
     metrics: dict[str, float] = field(default_factory=dict[str, float])  # of the last step
     begun: float = 0.0  # the last step
+    #: Log-probabilities of sampled tokens of the last step: sampler minus trainer.
+    differences: list[torch.Tensor] = field(default_factory=list["torch.Tensor"])
 
     def __call__(self, prompts: list[str], trainer: GRPOTrainer) -> dict[str, Any]:
         """Sample and score the answers of a step, in the order of its papers."""
@@ -219,11 +236,15 @@ class Player:
 
     def describe_step(self, state: TrainerState, logs: Mapping[str, float]) -> dict[str, Any]:
         """Name the metrics of a step as the cookbook's loop does."""
+        apart = torch.cat(self.differences) if self.differences else torch.zeros(0)
+        self.differences.clear()
+        kl = dict(zip(KL, (apart.mean().item(), apart.square().mean().item() / 2), strict=True)) if len(apart) else {}
         named = {"loss": "loss", "grad_norm": "grad_norm", "entropy": "entropy", "learning_rate": "lr", "kl": "kl"}
         return {
             "progress/batch": state.global_step - 1,
             "progress/done_frac": state.global_step / state.max_steps,
             **self.metrics,
+            **kl,
             **{f"optim/{ours}": logs[theirs] for theirs, ours in named.items() if theirs in logs},
             "time/total": time.monotonic() - self.begun,
         }

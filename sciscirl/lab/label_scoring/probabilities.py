@@ -30,7 +30,6 @@ from sciscirl.options import PriorCorrection
 from sciscirl.presets import Preset
 from sciscirl.task.contracts import Answer, most_probable, render_answer
 from sciscirl.task.papers import Gold, Paper, PaperView, list_labels
-from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
 #: Texts without content that stand for a paper. Source: Zhao et al. 2021, arXiv:2102.09690, section 5.
@@ -162,6 +161,6 @@ def _make_row(
     )  # fmt: skip
     gold = paper.labels(rules.target)
     # by the label: probabilities are paid under their own contract
-    reward = score_answer(answer, gold, rules.table, rules.weigh(paper))
+    reward = rules.score(answer, paper)
     text = json.dumps({", ".join(said): round(logprob, 6) for said, logprob in raw.items()})
     return make_prediction(paper.openalex_id, gold, replace(answer, forecast=forecast), reward, text)

@@ -23,7 +23,6 @@ from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
 from sciscirl.runs.folder import locked_folder
 from sciscirl.task.papers import Paper
-from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules
 
 if TYPE_CHECKING:
@@ -142,6 +141,5 @@ def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, 
 def _make_row(paper: Paper, rules: TaskRules, said: Mapping[str, Any]) -> dict[str, Any]:
     answer = rules.parse(said["text"])
     answer = answer if said["is_whole"] else void(answer)
-    gold = paper.labels(rules.target)
-    reward = score_answer(answer, gold, rules.table, rules.weigh(paper))
+    gold, reward = paper.labels(rules.target), rules.score(answer, paper)
     return make_prediction(paper.openalex_id, gold, answer, reward, said["text"])

@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, TypeVar, cast, get_args
@@ -26,7 +27,8 @@ from sciscirl.evaluation.evaluate import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import find_target, read_predictions
+from sciscirl.metrics.predictions import check_predictions, find_target, prediction_schema, read_predictions
+from sciscirl.runs.alarms import list_alarms
 from sciscirl.runs.folder import (
     ADAPTER,
     CHECKPOINTS_FILE,
@@ -86,6 +88,7 @@ class Run:
     is_stopped: bool  # ended because the model had collapsed
     n_test_looks: int | None  # how often it was judged by test; None of an evaluation
     problems: tuple[str, ...]  # what could not be read
+    alarms: tuple[str, ...]  # what was wrong while it trained
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -115,9 +118,7 @@ class Run:
         for evaluation in self.evaluations:
             if evaluation.predictions is not None:
                 return find_target(evaluation.predictions)
-        if "own_label" in self.settings:
-            return read_own_target(self.settings["own_label"])
-        return cast("TargetName", self.settings.get("target", "disruption"))
+        return _read_target(self.settings)
 
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:
@@ -303,7 +304,9 @@ def read_run(folder: Path, name: str) -> Run:
         facts=facts,
         rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
         evaluations=tuple(
-            _read_steps(folder, rows, split, problems) if is_training else _read_single(folder, problems)
+            _read_steps(folder, rows, split, _read_target(settings), problems)
+            if is_training
+            else _read_single(folder, problems)
         ),
         usage=_count_tokens(folder, steps, split, problems),
         n_steps=len({row.get("step") for row in steps}),
@@ -313,6 +316,7 @@ def read_run(folder: Path, name: str) -> Run:
         is_stopped=any(row.get("collapse_stop") for row in rows),
         n_test_looks=_try(lambda: count_test_looks(folder), LOOKS_FILE, problems, None) if is_training else None,
         problems=tuple(problems),
+        alarms=list_alarms(_try(lambda: read_rows(folder / METRICS_FILE), METRICS_FILE, [], [])),
     )
 
 
@@ -393,7 +397,7 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _read_steps(
-    folder: Path, rows: Iterable[Mapping[str, float]], split: str, problems: list[str]
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target, problems: list[str]
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
     logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
@@ -401,13 +405,31 @@ def _read_steps(
     files = {
         int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
     }
-    last = max(logged.keys() | files.keys(), default=None)
-    for step in sorted(logged.keys() | files.keys()):
-        found = _read_predictions(files[step], problems) if step in files else None
+    tables = {} if files else _read_rollouts(folder, target)
+    last = max(logged.keys() | files.keys() | tables.keys(), default=None)
+    for step in sorted(logged.keys() | files.keys() | tables.keys()):
+        found = _read_predictions(files[step], problems) if step in files else tables.get(step)
         make = measure if step == last else measure_predictions  # only the last one has intervals, which take time
         metrics = logged.get(step, {}) if found is None else make(found)
         if metrics.keys() >= _JUDGED:
             yield Evaluation(step=step, metrics=metrics, predictions=found)
+
+
+def _read_target(settings: Mapping[str, Any]) -> Target:
+    if settings.get("own_label") is not None:
+        return read_own_target(settings["own_label"])
+    return cast("TargetName", settings.get("target", "disruption"))
+
+
+def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:
+    """Read the answers that the cookbook's own evaluator wrote of our environments, by step."""
+    schema, tables = prediction_schema(target), dict[int, pl.DataFrame]()
+    for path in sorted(folder.glob("iteration_*/eval_*_rollout_summaries.jsonl")):
+        with suppress(PredictionsError, LookupError, TypeError, pl.exceptions.PolarsError):  # of other environments
+            logs = [rollout["steps"][-1]["logs"] for rollout in read_rows(path)]
+            rows = pl.DataFrame([{name: log.get(name) for name in schema} for log in logs], schema=schema)
+            tables[int(path.parent.name.rpartition("_")[2])] = check_predictions(rows)
+    return tables
 
 
 def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:

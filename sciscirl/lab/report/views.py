@@ -18,6 +18,7 @@ from sciscirl.lab.report.runs import Evaluation, Run, find_repeated, hash_releas
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import find_right
 from sciscirl.metrics.predictions import INVALID, split_by_label
+from sciscirl.runs.alarms import AT_FLOOR, GRADIENT, KL
 from sciscirl.runs.folder import is_local, is_taught
 from sciscirl.runs.lineage import render_start
 from sciscirl.runs.prices import PRICES_DATE, Usage
@@ -37,11 +38,22 @@ def view_runs(runs: Sequence[Run]) -> Section:
         [
             run.name, run.state, _say_step(run), run.split if run.last else ABSENT,
             f"{run.last.metrics['n']:,.0f}" if run.last else ABSENT,
-            ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}", say_signs(run), "; ".join(run.problems),
+            ABSENT if run.n_test_looks is None else f"{run.n_test_looks:,}", say_signs(run),
+            "; ".join(run.alarms), "; ".join(run.problems),
         ]
         for run in runs
     ]  # fmt: skip
-    head = ["run", "state", "judged at step", "judged by", "answers", "looks at test", "class collapse", "not readable"]
+    head = [
+        "run",
+        "state",
+        "judged at step",
+        "judged by",
+        "answers",
+        "looks at test",
+        "class collapse",
+        "alarms",
+        "not readable",
+    ]
     facts = [_describe(run) for run in runs]
     names = dict.fromkeys(name for one in facts for name in one)
     settings = [[name, *(one.get(name, ABSENT) for one in facts)] for name in names]
@@ -204,6 +216,9 @@ _LOGGED: Final = {
     f"{_TRAIN}reward_uniform_group_rate": "Groups whose rewards are all equal",
     "train_mean_nll": "Loss on the answers learned from, nats per token",
     "label_nll": "Loss on the label alone, nats; ln 3 = 1.099 is a guess among three",
+    AT_FLOOR: "Answers that earn the least reward",
+    KL[1]: "KL(sampler, trainer), nats",
+    **{f"{start}{GRADIENT}": "Norm of the gradient" for start in ("", "optim/", "skyrl.ai/")},
 }
 
 
@@ -224,7 +239,7 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
         draw(title, {way.name: _merge_seeds([_judged(run, name) for run in way.runs.values()]) for way in ways})
     for name, title in _LOGGED.items():
         lines = {way.name: _merge_seeds([_logged(run, name) for run in way.runs.values()]) for way in ways}
-        draw(title, lines, is_share=name.endswith("_rate"))
+        draw(title, lines, is_share=name.endswith(("_rate", AT_FLOOR)))
     if not pictures:
         return None
     text = (

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import os
-import shutil
 import tarfile
-import tempfile
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from functools import partial
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import httpx
 
-from sciscidata.errors import CorruptRecordError, HubError
-from sciscidata.storage.decompression import decompress_gzip
-from sciscidata.storage.paths import is_plain_name
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.folder import ADAPTER_FILES
 from sciscirl.runs.server_checks import clear_errors, find_server, is_tinker
@@ -26,11 +21,6 @@ if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 _SECONDS: Final = 300.0
-_REDIRECTS: Final = 5
-_MOST_BYTES: Final = 16 << 30  # of an archive; adapters of the largest models have a few GB
-_MOST_TIMES: Final = 16  # weights shrink to a half at best
-_SMALL_BYTES: Final = 1 << 20
-_TOO_LARGE: Final = f"it unpacks to more than {_MOST_TIMES} times its size"
 
 
 def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | None = None) -> str:
@@ -77,69 +67,27 @@ def _export(path: str, folder: Path, base_url: str | None) -> None:
 
 def _download_archive(url: str, path: str, folder: Path) -> None:
     model, *_, name = path.removeprefix("tinker://").split("/")  # with sampler_weights between them, or not (SkyRL)
-    asked = f"{url}/api/v1/training_runs/{quote(model)}/checkpoints/{quote(name)}/archive"
+    asked = httpx.URL(f"{url}/api/v1/training_runs/{quote(model)}/checkpoints/{quote(name)}/archive")
     key = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
-    with tempfile.TemporaryFile() as archive, tempfile.TemporaryFile() as unpacked:
-        try:
-            with _open_answer(asked, key) as answer:
-                answer.raise_for_status()
-                for part in _read_limited(answer, _MOST_BYTES):
-                    archive.write(part)
-            left = _MOST_TIMES * archive.tell() + _SMALL_BYTES
-            archive.seek(0)
-            for part in decompress_gzip(iter(partial(archive.read, _SMALL_BYTES), b"")):
-                left -= len(part)
-                if left < 0:
-                    raise tarfile.ReadError(_TOO_LARGE)
-                unpacked.write(part)
-            unpacked.seek(0)
+    try:
+        # A proxy has no way back to this machine.
+        with httpx.Client(timeout=_SECONDS, trust_env=asked.scheme != "http") as client:
+            answer = client.get(asked, headers=key)
+            if answer.has_redirect_location:  # the key stays here
+                answer = client.get(asked.join(answer.headers["Location"]), follow_redirects=True)
+            answer.raise_for_status()
+        with gzip.open(io.BytesIO(answer.content)) as unpacked:
             with tarfile.open(fileobj=unpacked, mode="r:") as packed:
-                for member in packed:
-                    name = member.name.removeprefix("./")
-                    if member.issparse():  # its holes take no room in the archive
-                        raise tarfile.ReadError(_TOO_LARGE)
-                    content = packed.extractfile(member) if member.isfile() and is_plain_name(name) else None
-                    if content is None and not member.isdir():
-                        raise tarfile.ReadError(f"{name!r} is no file inside a folder")
-                    if content is not None and name in ADAPTER_FILES:
-                        with (folder / name).open("wb") as out:
-                            shutil.copyfileobj(content, out)
-        except (httpx.HTTPError, httpx.InvalidURL) as error:
-            said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error
-            raise SciSciRLError(
-                f"{url} gives out no archive of {path} ({said}). Check TINKER_BASE_URL, that the server keeps this "
-                "checkpoint, and that it serves archives as SkyRL does."
-            ) from error
-        except (tarfile.TarError, CorruptRecordError) as error:
-            raise SciSciRLError(f"the archive of {path} from {url} is damaged ({error}). Download it again.") from error
-
-
-@contextmanager
-def _open_answer(url: str, key: Mapping[str, str]) -> Generator[httpx.Response]:
-    """Open what lies at an address, or where it leads.
-
-    ``key`` goes to the scheme, host and port of ``url`` alone.
-    """
-    at = home = httpx.URL(url)
-    # A proxy has no way back to this machine.
-    with httpx.Client(timeout=_SECONDS, trust_env=home.scheme != "http") as client:
-        for _ in range(_REDIRECTS):
-            secret = key if (at.scheme, at.netloc) == (home.scheme, home.netloc) else {}
-            # Compressed once more, a small answer could be a large one.
-            with client.stream("GET", at, headers={"Accept-Encoding": "identity", **secret}) as answer:
-                if not answer.has_redirect_location:
-                    yield answer
-                    return
-                at = at.join(answer.headers["Location"])
-    raise HubError(f"{home.host} leads to more than {_REDIRECTS} other addresses")
-
-
-def _read_limited(answer: httpx.Response, most_bytes: int) -> Generator[bytes]:
-    """Give a body in pieces; a HubError as soon as it is longer than ``most_bytes``."""
-    n_bytes = 0
-    for piece in answer.iter_raw():
-        n_bytes += len(piece)
-        if n_bytes > most_bytes:
-            where = f"{answer.url.host}{answer.url.path}"
-            raise HubError(f"{where} sends more than the {most_bytes:,} bytes that it may have. Check the address.")
-        yield piece
+                for member in filter(tarfile.TarInfo.isfile, packed):
+                    file, kept = packed.extractfile(member), member.name.removeprefix("./")
+                    if file is not None and kept in ADAPTER_FILES:
+                        (folder / kept).write_bytes(file.read())
+            unpacked.read()  # to the end, where the checksum is
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error
+        raise SciSciRLError(
+            f"{url} gives out no archive of {path} ({said}). Check TINKER_BASE_URL, that the server keeps this "
+            "checkpoint, and that it serves archives as SkyRL does."
+        ) from error
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise SciSciRLError(f"the archive of {path} from {url} is damaged ({error}). Download it again.") from error

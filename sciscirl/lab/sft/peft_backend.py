@@ -91,7 +91,10 @@ def train_with_peft(run: Run[PeftSftOptions]) -> Path:
         judge = Judge(evaluator, completer, folder, every=options.eval_every)
         trainer.add_callback(judge)
         # Also after the last step: this loads the weights that are judged.
-        with follow_run(folder, preset.model), refuse_pickles(folder):
+        with (
+            follow_run(folder, preset.model, options.wandb_project, options.wandb_name),
+            refuse_pickles(folder),
+        ):
             trainer.train(resume_from_checkpoint=str(begun) if begun else None)
             judge.judge(n_steps)
         keep_adapter(folder, n_steps, trained_on)

@@ -5,13 +5,19 @@ From top to bottom: which runs there are (``plan_sweep``), the runs (``run_sweep
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import math
+import os
 import re
+import threading
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
+from multiprocessing import get_context, parent_process
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final, get_args
@@ -58,12 +64,13 @@ _AXES: Final = ("preset", "seeds", "way")
 _DECIDED: Final = ("seed", "log_path", "resume")
 #: Options that name the runs or their papers, and so are the same for all of them.
 _NOT_VARIED: Final = (
-    *_DECIDED, *_AXES, "vary", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
+    *_DECIDED, *_AXES, "vary", "jobs", "out", "dry_run", "release", "eval_split", "n_test", "eval_group_size",
     "base_url", "load_checkpoint", "plugin",
 )  # fmt: skip
 #: What may change when a sweep goes on.
 _FREE: Final = (
-    "seeds", "base_url", "keep_days", "eval_concurrently", "wandb_project", "wandb_name", "out", "dry_run", "release",
+    "seeds", "jobs", "base_url", "keep_days", "eval_concurrently", "wandb_project", "wandb_name", "out", "dry_run",
+    "release",
 )  # fmt: skip
 _BY_REWARD, _ON_GOLD, _IN_SWEEP = ({field.name for field in fields(kind)} for kind in (
     TrainOptions, TinkerSftOptions, SweepOptions
@@ -215,7 +222,7 @@ def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) 
     kind = TinkerSftOptions if way == "sft" else TrainOptions
     values = {field.name: getattr(options, field.name) for field in fields(kind)}
     values |= {"seed": seed, "log_path": folder.as_posix(), "resume": True, "dry_run": False}
-    if way != "sft" and options.wandb_project is not None:
+    if options.wandb_project is not None:
         values["wandb_name"] = " ".join(filter(None, (options.wandb_name, name, f"seed {seed}")))
     if way == "sft":
         values |= {own: getattr(options, stated) for own, stated in _OF_SFT.items()}
@@ -302,13 +309,7 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
     with locked_folder(out, user="sweep", option="folder: out="):
         places = [run.folder.relative_to(out).as_posix() for run in runs]
         begin_sweep(out, facts | {"runs": places}, free=_FREE)
-        problems: dict[str, str] = {}
-        for number, run in enumerate(runs, 1):
-            was_over = is_over(run.folder)
-            _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
-            if not was_over and (problem := await _train(run)):
-                problems[_name_run(run)] = problem
-                _log.warning("%s: %s", _name_run(run), problem)
+        problems = await _train_all(runs, options.jobs)
         read = {_name_run(run): (run, read_run(run.folder, _name_run(run))) for run in runs if is_over(run.folder)}
         read = {name: pair for name, pair in read.items() if pair[1].last and pair[1].last.predictions is not None}
         if not read:
@@ -344,6 +345,51 @@ def is_over(folder: Path) -> bool:
         return False
     step = find_step(folder, final)
     return any(row.get("step") == step and read_judgement(row) for row in rows)
+
+
+async def _train_all(runs: Sequence[PlannedRun], n_jobs: int) -> dict[str, str]:
+    """Train the runs that have not ended, in their order, some at once; return why a run did not end, by name."""
+    problems, slots, begun = dict[str, str](), asyncio.Semaphore(n_jobs), dict[Path, asyncio.Task[None]]()
+
+    async def train(number: int, run: PlannedRun, pool: ProcessPoolExecutor | None) -> None:
+        async with slots:
+            if run.begins_from in begun:  # it stands before this one, so it has had its slot
+                await begun[run.begins_from]
+            was_over = is_over(run.folder)
+            _log.info("run %d of %d, %s%s", number, len(runs), _name_run(run), ": has ended before" if was_over else "")
+            if was_over:
+                return
+            apart = asyncio.get_running_loop().run_in_executor(pool, _train_apart, run) if pool else None
+            if problem := await (apart or _train(run)):
+                problems[_name_run(run)] = problem
+                _log.warning("%s: %s", _name_run(run), problem)
+
+    with ExitStack() as ending:
+        pool = None
+        if n_jobs > 1:  # a loop of the cookbook needs a process, for it sets up logging
+            pool = ProcessPoolExecutor(n_jobs, get_context("spawn"), initializer=_end_with_parent)
+            ending.callback(pool.shutdown, cancel_futures=True)
+        for number, run in enumerate(runs, 1):
+            begun[run.folder] = asyncio.create_task(train(number, run, pool))
+        await asyncio.gather(*begun.values())
+    return problems
+
+
+def _end_with_parent() -> None:
+    """End this process when the one of the sweep is gone, however that ended."""
+
+    def watch() -> None:
+        if (parent := parent_process()) is not None:
+            parent.join()
+            os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _train_apart(run: PlannedRun) -> str | None:
+    """Train a run in a process of its own, of which only warnings are shown."""
+    logging.getLogger("sciscirl.runs.console").addFilter(lambda _: False)
+    return asyncio.run(_train(replace(run, options=replace(run.options))))  # made anew, options load their plugin
 
 
 async def _train(run: PlannedRun) -> str | None:

@@ -36,6 +36,7 @@ class SweepOptions(GoldOptions, TrainOptions):
         sft_batch_size: papers in a step of supervised runs; None: the preset's.
         sft_n_epochs: how often supervised runs show each paper.
         sft_max_steps: stop supervised runs after this many steps; None: after the last epoch.
+        jobs: runs at once, each in a process of its own; one waits for the supervised run that it begins from.
         out: the folder of the sweep; a sweep that is there goes on.
     """
 
@@ -47,4 +48,5 @@ class SweepOptions(GoldOptions, TrainOptions):
     sft_batch_size: PositiveInt | None = None
     sft_n_epochs: PositiveInt = 3
     sft_max_steps: PositiveInt | None = None
+    jobs: PositiveInt = 1
     out: Folder = "runs/sweep"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import pickle
 from collections import Counter
 
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from sciscirl.envs.dataset import Epochs, LabelDataset, LabelDatasetBuilder, order_papers
 from sciscirl.errors import ReleaseError, SciSciRLError
+from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject, read_asked
 from sciscirl.task.papers import TARGETS, Gold, Paper, PaperView, read_split, take_head
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, RENDERER, make_slice
@@ -99,21 +101,6 @@ def test_training_batches_are_full_and_held_out_batches_hold_every_paper(toy_sli
         train.get_batch(6)
     with pytest.raises(IndexError, match="batch -1"):
         train.get_batch(-1)
-
-
-def test_every_epoch_shows_each_paper_once_in_another_order(toy_slice, toy_model):
-    papers = ids(builder_of(toy_slice, toy_model, n_epochs=2).train_papers())
-    assert sorted(papers[:24]) == sorted(papers[24:]) == sorted(ids(read_split(toy_slice, "train")))
-    assert papers[:24] != papers[24:]
-
-
-def test_a_builder_can_be_asked_for_fewer_papers(toy_slice, toy_model):
-    train, test = asyncio.run(builder_of(toy_slice, toy_model, n_train=6, n_test=2, batch_size=3)())
-    head = take_head(read_split(toy_slice, "train"), 6, "disruption")
-    assert {group.paper.openalex_id for group in train.get_batch(0)} <= set(ids(head))
-    assert (len(train), len(test)) == (2, 1)
-    _, nothing = asyncio.run(builder_of(toy_slice, toy_model, has_test=False)())
-    assert nothing is None
 
 
 def test_datasets_and_builders_pickle(toy_slice, toy_model):
@@ -214,7 +201,7 @@ def test_a_builder_is_judged_by_dev_or_by_held_out_papers_unless_test_is_asked_f
         builder = LabelDatasetBuilder(
             release=str(release), model_name=toy_model, renderer_name=RENDERER, batch_size=4, contract="two_keys"
         )
-        assert builder.eval_split == split == builder.state_eval_split()["eval_split"]
+        assert builder.eval_split == split == builder.describe_papers()["eval_split"]
         assert pickle.loads(pickle.dumps(builder)) == chz.replace(builder, eval_split=split) == builder
         judged = {group.paper.openalex_id for group in asyncio.run(builder())[1].get_batch(0)}
         assert not judged & ({*ids(read_split(release, "test"))} | {*ids(builder.train_papers().papers)})
@@ -250,7 +237,8 @@ def test_what_is_held_out_is_never_trained_on_whatever_the_seed_and_the_task(toy
         assert judged | shown == every
         assert not judged & shown
         chosen.add(frozenset(judged))
-        assert builder.state_eval_split() == {"eval_split": "held_out", "n_held_out": 4, "held_out_seed": 0}
+        facts = {"eval_split": "held_out", "n_train": None, "n_test": None, "n_held_out": 4, "held_out_seed": 0}
+        assert builder.describe_papers() == facts
     assert len(chosen) == 1
 
 
@@ -260,6 +248,32 @@ def test_a_head_of_the_training_papers_is_beside_those_that_are_held_out(toy_sli
     assert part.n_held_out() == 4
     assert set(ids(part.eval_papers())) < set(ids(whole.eval_papers()))
     assert not set(ids(part.read("train"))) & set(ids(whole.eval_papers()))
+
+
+def test_a_list_of_ids_says_which_papers_of_each_split_are_used(toy_slice, toy_model, tmp_path):
+    splits = {split: ids(read_split(toy_slice, split)) for split in ("train", "test")}
+    file = tmp_path / "ids.txt"
+    file.write_text("\n".join([*splits["train"][:9], *splits["test"][3:6], ""]), "utf-8")
+    builder = builder_of(toy_slice, toy_model, ids=str(file), batch_size=4, contract="two_keys", reward="balanced")
+    assert (ids(builder.read("train")), ids(builder.eval_papers())) == (splits["train"][:9], splits["test"][3:6])
+    facts = builder.describe_papers()
+    assert facts["class_counts"] == Counter(paper.gold.disruption_label for paper in builder.read("train"))
+    assert facts["ids_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
+    config = EvaluationConfig(release=toy_slice, model="a/b", preset="exp4", ids=file)
+    assert ids(read_asked(config, find_subject(config))) == splits["test"][3:6]
+    for text, said in (("W1\nW999999\n", "names 1 that .* does not have, first W999999"), ("", "of 0 ids .* none")):
+        file.write_text(text, "utf-8")
+        with pytest.raises(ReleaseError, match=said):
+            builder.eval_papers()
+
+
+def test_a_split_is_read_once(toy_slice, toy_model, monkeypatch):
+    read = []
+    monkeypatch.setattr("sciscirl.envs.dataset.read_split", lambda *a, **k: read.append(a[1]) or read_split(*a, **k))
+    builder = builder_of(toy_slice, toy_model, eval_split="held_out", batch_size=4, contract="two_keys")
+    asyncio.run(builder())
+    builder.describe_papers()
+    assert read == ["train"]
 
 
 def test_a_release_too_small_to_hold_papers_out_says_what_to_do(toy_slice, toy_model):

@@ -9,15 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
-from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from sciscirl.envs.class_share_penalty import ShareTracker
-from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, read_action
+from sciscirl.envs.env import LabelEnv, LabelGroupBuilder
 from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE
-from sciscirl.metrics.predictions import PREDICTIONS, collect_predictions, prediction_schema
+from sciscirl.metrics.predictions import collect_predictions, prediction_schema
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
 from sciscirl.task.rewards import REWARDS
@@ -126,12 +125,6 @@ def test_any_tokens_at_all_get_a_bounded_reward(papers, toy_renderer, tokens, st
         assert step.metrics["invalid"] == 1.0
 
 
-@given(st.text(st.characters(exclude_characters="<", exclude_categories=["Cs"]), max_size=60))
-def test_an_ordinary_text_is_read_as_it_was_written(toy_renderer, text):
-    tokens = toy_renderer.tokenizer.encode(text + "<|im_end|>", add_special_tokens=False)
-    assert read_action(tokens, toy_renderer) == (text, True)
-
-
 def test_every_part_of_the_reward_is_logged_and_adds_up(papers, toy_renderer):
     group, _ = roll_out(
         papers[0], toy_renderer, [say("neutral"), "<think>", "{}", say(papers[0].gold.disruption_label)]
@@ -146,14 +139,6 @@ def test_every_part_of_the_reward_is_logged_and_adds_up(papers, toy_renderer):
     assert metrics["env/all/label_match"] in {0.25, 0.5}
 
 
-def test_recall_of_a_batch_is_taken_over_the_papers_of_the_class(papers, toy_renderer):
-    right, _ = roll_out(of_class(papers, "neutral"), toy_renderer, [say("neutral"), say("disruptive")])
-    other, _ = roll_out(of_class(papers, "disruptive"), toy_renderer, [say("neutral"), say("neutral")])
-    metrics = compute_trajectory_metrics([right, other], [["disruption"]] * 2)
-    assert (metrics["env/all/recall/neutral"], metrics["env/all/recall/disruptive"]) == (0.5, 0.0)
-    assert "env/all/recall/consolidating" not in metrics
-
-
 def test_ties_within_a_group_are_logged(papers, toy_renderer):
     tied, _ = roll_out(papers[0], toy_renderer, ["no", "no", "{}"])
     assert tied.metrics_G[0]["reward_tie_group_rate"] == 1.0
@@ -163,27 +148,6 @@ def test_ties_within_a_group_are_logged(papers, toy_renderer):
     assert tied.metrics_G[0][GROUP_SQUARE] == pytest.approx((sum(rewards) / 3) ** 2)
     alone, _ = roll_out(papers[0], toy_renderer, ["no"])
     assert alone.metrics_G == [{}]
-
-
-def test_a_group_builder_survives_pickling(papers, toy_renderer):
-    builder = LabelGroupBuilder(papers[0], RULES, toy_renderer, 2)
-    copy = pickle.loads(pickle.dumps(builder))
-    assert (copy.paper, copy.rules, copy.group_size) == (papers[0], RULES, 2)
-    policy = Scripted(copy.renderer.tokenizer, [say("neutral"), say("disruptive")])
-    group = asyncio.run(do_group_rollout(copy, policy))
-    original, _ = roll_out(papers[0], toy_renderer, [say("neutral"), say("disruptive")])
-    assert group.get_total_rewards() == original.get_total_rewards()
-
-
-def test_a_rollout_on_disk_holds_a_row_of_predictions(papers, toy_renderer):
-    group, _ = roll_out(papers[0], toy_renderer, [say("neutral", 0.25), "no"])
-    records = serialize_rollout_summaries(
-        split="train", iteration=0, trajectory_groups_P=[group], taglist_P=[["disruption"]]
-    )
-    logs = [record["steps"][0]["logs"] for record in records]
-    assert set(logs[0]) == set(PREDICTIONS) - {"forecast"}
-    assert (logs[0]["confidence"], logs[0]["openalex_id"]) == (0.25, papers[0].openalex_id)
-    assert "confidence" not in logs[1]
 
 
 def test_a_joint_episode_logs_each_label_and_both(papers, toy_renderer):
@@ -242,13 +206,6 @@ def test_the_batch_term_is_paid_on_top_by_what_came_before_and_is_logged(papers,
     assert last(tied).reward == last(tied, 1).reward
     assert tied.get_total_rewards()[0] > tied.get_total_rewards()[1]
     assert tied.metrics_G[0]["reward_uniform_group_rate"] == 0.0
-
-
-def test_without_a_tracker_there_is_no_batch_term(papers, toy_renderer):
-    rules = TaskRules(contract="two_keys", reward="balanced_shares").fitted(papers)
-    group, _ = roll_out(papers[0], toy_renderer, [say("neutral"), say("disruptive")], rules)
-    assert group.final_rewards_G == [0.0, 0.0]
-    assert "reward/batch" not in group.metrics_G[0]
 
 
 def test_a_constant_group_is_sampled_anew_of_a_spare_paper_until_rewards_differ(papers, toy_renderer):

@@ -10,13 +10,10 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.ensemble import HistGradientBoostingClassifier
-from threadpoolctl import threadpool_info
 from tinker_cookbook.completers import TinkerTokenCompleter
 from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
-from sciscidata.errors import StorageError
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import (
     EvaluationConfig,
@@ -43,7 +40,7 @@ from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
 from sciscirl.presets import HISTORICAL_MODEL
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split, take_head
+from sciscirl.task.papers import TARGETS, VOCABULARIES, Gold, Paper, PaperView, read_split
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
@@ -136,12 +133,6 @@ def test_a_joint_task_is_judged_label_by_label_and_as_a_whole(toy_slice, toy_ren
     assert "novelty/recall/novel" in render_metrics({"run": again})
 
 
-def test_several_answers_to_a_paper_all_count(test_papers, toy_renderer):
-    evaluator, metrics = judge(test_papers[:2], toy_renderer, [say("neutral")] * 3 + ["?"] * 3, group_size=3)
-    assert (metrics["test/n"], metrics["test/invalid"]) == (6.0, 0.5)
-    assert evaluator.predictions["openalex_id"].n_unique() == 2
-
-
 def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_renderer, monkeypatch):
     seen = []
 
@@ -153,19 +144,6 @@ def test_the_evaluators_temperature_reaches_the_sampler(test_papers, toy_rendere
     evaluator = LabelEvaluator(test_papers[:1], RULES, toy_renderer, max_tokens=70, temperature=0.25)
     asyncio.run(evaluator(None))
     assert seen == [(0.25, 70)]
-
-
-def test_metrics_come_back_from_a_file_to_the_last_bit(test_papers, toy_renderer, tmp_path):
-    _evaluator, metrics = judge(test_papers, toy_renderer, lambda prompt: say("neutral", 0.7), folder=tmp_path)
-    again = evaluate_predictions(tmp_path / "test.parquet")
-    assert {name: again[name.removeprefix("test/")] for name in metrics} == metrics
-    assert again["label_match/low"] <= again["label_match"] <= again["label_match/high"]
-
-
-def test_predictions_that_cannot_be_written_are_said(tmp_path):
-    (tmp_path / "folder").touch()
-    with pytest.raises(StorageError, match=r"cannot write .* is a file, not a folder"):
-        write_predictions(pl.DataFrame(schema=PREDICTIONS), tmp_path / "folder" / "p.parquet")
 
 
 def make_papers(labels, first=1):
@@ -254,27 +232,6 @@ def test_trees_learn_what_year_citations_and_field_tell_and_repeat_themselves():
         predict_metadata(make_papers(["neutral"] * 4), test, COLUMN)
 
 
-def test_trees_grow_on_one_thread(monkeypatch):
-    """Two threads wait for each other on a busy machine: then they take 60 times as long."""
-    threads, fit = set(), HistGradientBoostingClassifier.fit
-
-    def note(*given):
-        threads.update(pool["num_threads"] for pool in threadpool_info())
-        return fit(*given)
-
-    monkeypatch.setattr(HistGradientBoostingClassifier, "fit", note)
-    predict_metadata(train := make_papers(["neutral", "disruptive"] * 20), train, COLUMN)
-    assert threads == {1}
-
-
-def test_the_prior_as_a_forecast_is_the_reference_of_the_quadratic_score(toy_slice):
-    train, test = read_split(toy_slice, "train"), read_split(toy_slice, "test")
-    frame = run_baseline("majority", train, test, rules=TaskRules(contract="probabilities", reward="balanced"))
-    metrics = measure_predictions(frame)
-    assert metrics["forecast_brier"] == pytest.approx(1 / 3)
-    assert metrics["reward_task"] == pytest.approx(2 / 3)
-
-
 def test_a_slice_that_nothing_can_be_learnt_from_is_said(test_papers):
     with pytest.raises(SciSciRLError, match="no training papers"):
         run_baseline("majority", [], test_papers)
@@ -317,13 +274,6 @@ def test_each_evaluation_of_a_release_has_a_folder_of_its_own(options, name):
     assert config.baselines_out == Path("evaluations/small")
     given = replace(config, out=Path("mine"))
     assert (given.out, given.baselines_out) == (Path("mine"), Path("mine"))
-
-
-def test_only_so_many_papers_are_judged_and_in_the_same_order(toy_slice, tmp_path, test_papers):
-    evaluate_baselines(EvaluationConfig(release=toy_slice, out=tmp_path, n_papers=4))
-    judged = read_predictions(tmp_path / "majority" / "predictions.parquet")
-    assert judged["openalex_id"].to_list() == [paper.openalex_id for paper in take_head(test_papers, 4, "disruption")]
-    assert json.loads((tmp_path / "majority" / "run.json").read_text("utf-8"))["settings"]["n_papers"] == 4
 
 
 def test_every_result_says_how_far_it_has_come_from_chance_to_the_ceiling(toy_slice, toy_renderer, tmp_path):
@@ -399,7 +349,7 @@ def test_a_slice_that_was_altered_is_not_judged_on(asking, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(ReleaseError, match="altered"):
+    with pytest.raises(ReleaseError, match=r"test\.parquet is damaged"):
         asking(release=folder)
 
 
@@ -456,17 +406,6 @@ def test_the_benchmark_is_in_the_cookbooks_registry_and_counts_right_answers(toy
     assert (result.num_examples, result.num_correct, result.num_errors) == (6, 4, 0)
     assert result.score == pytest.approx(2 / 3)
     assert result.metrics["recall/neutral"] == 0.0
-
-
-def test_the_benchmark_counts_a_cut_off_answer_as_truncated(toy_slice, toy_renderer, monkeypatch):
-    scripted = Scripted(toy_renderer.tokenizer, lambda _: say("neutral"), max_tokens=5)
-    monkeypatch.setattr(
-        TinkerTokenCompleter, "__call__", lambda self, prompt, stop, *, max_tokens=None: scripted(prompt, stop)
-    )
-    monkeypatch.setitem(REGISTRY, BENCHMARK, None)
-    register_benchmark(str(toy_slice), RULES)
-    result = asyncio.run(run_benchmark(BENCHMARK, None, toy_renderer, BenchmarkConfig()))
-    assert (result.num_correct, result.num_truncated) == (0, 9)
 
 
 def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined():

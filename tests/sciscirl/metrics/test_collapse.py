@@ -10,15 +10,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.cli.main import main
-from sciscirl.errors import CollapseError, SciSciRLError
+from sciscirl.errors import CollapseError
 from sciscirl.metrics.collapse import CollapseAlarm, CollapseConfig, explain_doubt, find_signs, measure_spread
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import INVALID
@@ -77,15 +75,6 @@ def test_invalid_answers_count_as_no_label_and_alone_have_no_entropy():
     nothing = {"predicted_share/a": 0.0, "predicted_share/b": 0.0, "predicted_share/invalid": 1.0}
     assert measure_spread(nothing) == {"largest_share": 0.0}
     assert find_signs(nothing | {"min_class_recall": 0.0}) == ("min_class_recall 0.000 < 0.05",)
-
-
-@given(st.lists(st.integers(0, 50), min_size=2, max_size=5).filter(any))
-def test_entropy_is_one_for_equal_shares_and_zero_for_one_label(counts):
-    shares = {f"predicted_share/{number}": count / sum(counts) for number, count in enumerate(counts)}
-    entropy = measure_spread(shares)["entropy"]
-    assert -1e-12 <= entropy <= 1 + 1e-12
-    assert (entropy < 1e-12) == (sum(count > 0 for count in counts) == 1)
-    assert (entropy > 1 - 1e-12) == (len(set(counts)) == 1)
 
 
 def test_two_labels_of_one_evaluation_are_each_looked_at():
@@ -155,15 +144,6 @@ def test_answers_that_are_no_json_are_a_matter_of_form_not_of_classes():
     assert explain_doubt(half, "two_keys") is None
     broken = explain_doubt(half | {"parse_ok": 1.0, "invalid": 0.6}, "evidence")
     assert broken.startswith("500 of 500 answers were JSON, but only 200 kept the contract; does the model know")
-
-
-@pytest.mark.parametrize(
-    "change", [{"share_max": 1.1}, {"entropy_min": -0.1}, {"recall_min": True}, {"recall_min": "0"},
-               {"share_max": float("nan")}, {"n_evaluations": 0}, {"n_papers": 0}]
-)  # fmt: skip
-def test_impossible_thresholds_are_refused(change):
-    with pytest.raises(SciSciRLError, match=f"{next(iter(change))} is .*needs a"):
-        CollapseConfig(**change)
 
 
 @pytest.fixture

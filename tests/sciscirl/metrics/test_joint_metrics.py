@@ -13,24 +13,18 @@ from hypothesis import strategies as st
 
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
-from sciscirl.metrics.metrics import AVERAGED, measure_predictions, merge_labels
+from sciscirl.metrics.metrics import AVERAGED, measure_predictions
 from sciscirl.metrics.predictions import (
-    PREDICTIONS,
     check_predictions,
-    find_target,
     make_prediction,
     prediction_schema,
-    read_predictions,
     split_by_label,
-    write_predictions,
 )
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, name_gold
 from sciscirl.task.rewards import REWARDS, score_answer
 
 EVERY = [dict(zip(VOCABULARIES, pair, strict=True)) for pair in product(*VOCABULARIES.values())]
-#: The novelty label that is to a joint answer what the disruption label is.
-TWIN = dict(zip(VOCABULARIES["disruption_label"], VOCABULARIES["novelty_label"], strict=True))
 spoken = st.tuples(
     st.sampled_from(EVERY),
     st.none() | st.sampled_from(EVERY),
@@ -83,20 +77,6 @@ def test_confidence_in_a_joint_answer_is_that_both_are_right(answers):
     assert metrics.get("mean_confidence") == (pytest.approx(sum(stated) / len(stated)) if stated else None)
 
 
-@given(st.lists(st.tuples(st.sampled_from([*TWIN]), st.none() | st.sampled_from([*TWIN]), st.floats(0, 1)), min_size=1))
-@settings(max_examples=30)
-def test_novelty_is_measured_as_disruption_is(answers):
-    def rename(name: str) -> str:
-        return "/".join(TWIN.get(part, part) for part in name.split("/"))
-
-    twins = [(TWIN[gold], TWIN.get(said), confidence) for gold, said, confidence in answers]
-    one, two = predict_all(answers, "disruption"), predict_all(twins, "novelty")
-    assert measure_predictions(two) == {rename(name): value for name, value in measure_predictions(one).items()}
-    intervals = bootstrap_intervals(one, n_resamples=20)
-    assert bootstrap_intervals(two, n_resamples=20) == {rename(name): value for name, value in intervals.items()}
-    assert (find_target(one), find_target(two)) == ("disruption", "novelty")
-
-
 @given(st.lists(spoken, min_size=1, max_size=15), st.integers(0, 100))
 @settings(max_examples=25)
 def test_intervals_of_a_joint_task_are_of_the_same_papers_for_both_labels(answers, seed):
@@ -139,19 +119,6 @@ def test_nearly_the_uniform_forecast_costs_a_third_and_an_invalid_answer_costs_o
     assert "forecast_brier" not in measure_predictions([lost])
 
 
-def test_a_joint_table_goes_to_disk_and_back(tmp_path):
-    frame = predict_all([(EVERY[0], EVERY[1], 0.5), (EVERY[2], None, 0.5)], "joint", "probabilities")
-    write_predictions(frame, tmp_path / "p.parquet")
-    assert read_predictions(tmp_path / "p.parquet").equals(frame)
-    assert [*prediction_schema("joint")][:3] == ["openalex_id", "gold_disruption", "gold_novelty"]
-    assert prediction_schema("novelty") == PREDICTIONS
-    parts = split_by_label(frame)
-    assert parts["novelty"]["label"].to_list() == [EVERY[1]["novelty_label"], None]
-    assert set(parts["novelty"].columns) == set(PREDICTIONS) - {
-        "confidence", "tolerant_confidence", "reward", "reward_parse", "reward_contract", "reward_think",
-    }  # fmt: skip
-
-
 GOOD = predict(EVERY[0], EVERY[1], 0.5, "joint")
 
 
@@ -181,8 +148,3 @@ def test_labels_of_two_vocabularies_in_one_column_are_refused():
     rows = [predict("neutral", None, 1.0, "disruption"), predict("novel", None, 1.0, "novelty")]
     with pytest.raises(PredictionsError, match="1 of 2 predictions have an unknown gold label"):
         measure_predictions(rows)
-
-
-def test_a_metric_that_only_one_label_has_gets_no_plain_name():
-    merged = merge_labels({"disruption": {"macro_f1": 0.5, "mcc": 0.1}, "novelty": {"macro_f1": 0.7}})
-    assert set(merged) == {"disruption/macro_f1", "disruption/mcc", "novelty/macro_f1", "macro_f1"}

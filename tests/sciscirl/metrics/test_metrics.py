@@ -13,13 +13,6 @@ import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.metrics import (
-    balanced_accuracy_score,
-    brier_score_loss,
-    confusion_matrix,
-    matthews_corrcoef,
-    precision_recall_fscore_support,
-)
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.release.release import read_release
@@ -163,30 +156,6 @@ def test_an_answer_that_turns_invalid_improves_nothing(table, index, is_json):
         assert after["macro_f1"] < before["macro_f1"]
 
 
-@given(many_rows)
-def test_scikit_learn_agrees_on_all_that_it_has(table):
-    metrics = measure_predictions(table)
-    golds, every = [line["gold"] for line in table], (*DISRUPTION_LABELS, "invalid")
-    answered = [line["label"] or "invalid" for line in table]
-    if len({*golds, *answered}) > 1:  # it warns of a constant
-        assert metrics["mcc"] == pytest.approx(matthews_corrcoef(golds, answered), abs=1e-15)
-    for gold, counts in zip(every, confusion_matrix(golds, answered, labels=every)[:-1], strict=False):
-        assert [metrics[f"confusion/{gold}/{label}"] for label in every] == counts.tolist()
-    scores = precision_recall_fscore_support(golds, answered, labels=DISRUPTION_LABELS, zero_division=0)
-    for label, precision, recall, f1, held in zip(DISRUPTION_LABELS, *scores, strict=True):
-        assert metrics.get(f"precision/{label}", 0) == precision
-        assert (metrics.get(f"recall/{label}"), metrics.get(f"f1/{label}")) == ((recall, f1) if held else (None, None))
-    valid = [line for line in table if line["label"]]
-    if len(valid) == len(table):
-        gold, said = [line["gold"] for line in table], [line["label"] for line in table]
-        if {*said} <= {*gold} and len({*gold}) > 1:
-            assert balanced_accuracy_score(gold, said) == pytest.approx(metrics["balanced_accuracy"])
-        right = [g == s for g, s in zip(gold, said, strict=True)]
-        if len({*right}) == 2:
-            sure = [line["confidence"] for line in table]
-            assert brier_score_loss(right, sure) == pytest.approx(metrics["brier"])
-
-
 @pytest.mark.parametrize(
     ("confidences", "ece"),
     [
@@ -199,14 +168,6 @@ def test_scikit_learn_agrees_on_all_that_it_has(table):
 def test_the_bins_of_the_calibration_error_are_closed_above(confidences, ece):
     table = [row("neutral", "neutral", confidences[0]), row("neutral", "disruptive", confidences[1])]
     assert measure_predictions(table)["ece"] == pytest.approx(ece)
-
-
-@pytest.mark.parametrize("tenths", range(1, 11))
-def test_a_confidence_in_whole_tenths_closes_its_bin(tenths):
-    # Of two answers in one bin, right and wrong, the errors offset each other; in two bins they add up.
-    below = tenths / 10 - 0.05
-    table = [row("neutral", "neutral", tenths / 10), row("neutral", "disruptive", below)]
-    assert measure_predictions(table)["ece"] == pytest.approx(abs(tenths / 10 + below - 1) / 2)
 
 
 def predict(text: str, gold: str = "neutral", table: str = "strong") -> dict:
@@ -316,20 +277,6 @@ def test_a_share_of_papers_has_wilsons_interval_which_is_never_a_point(right, wr
         assert low - 1e-12 <= share <= high + 1e-12
 
 
-def test_the_least_recall_has_the_least_ends_of_the_recalls():
-    table = [row("neutral", "neutral")] * 9 + [row("disruptive", "neutral")] * 3
-    intervals = bootstrap_intervals(table)
-    assert intervals["min_class_recall/low"] == pytest.approx(0, abs=1e-12)
-    assert intervals["min_class_recall/high"] == intervals["recall/disruptive/high"] == pytest.approx(wilson(0, 3)[1])
-
-
-def test_several_answers_to_a_paper_are_not_taken_for_papers():
-    table = [row("neutral", said) | {"openalex_id": f"W{paper}"} for paper, said in
-             enumerate(["neutral", "disruptive"] * 5) for _ in range(4)]  # fmt: skip
-    intervals = bootstrap_intervals(table)
-    assert intervals["label_match/high"] - intervals["label_match/low"] > 0.5  # of 10 papers, not 40
-
-
 @given(many_rows, st.integers(0, 2**40))
 def test_intervals_hold_values_that_metrics_can_have_in_order(table, seed):
     intervals = bootstrap_intervals(table, n_resamples=60, seed=seed)
@@ -347,21 +294,6 @@ def test_intervals_hold_values_that_metrics_can_have_in_order(table, seed):
 def test_where_all_answers_are_alike_resamples_say_nothing(line, times):
     intervals = bootstrap_intervals([line] * times, n_resamples=20)
     assert not {"macro_f1/low", "balanced_accuracy/low"} & set(intervals)
-
-
-def test_an_interval_is_about_as_wide_as_theory_says_and_narrows_with_papers_and_level():
-    table = expand(PUBLISHED["runs"][0])
-    share = 163 / 500
-    intervals = bootstrap_intervals(table, n_resamples=4000)
-    half = 1.96 * math.sqrt(share * (1 - share) / 500)
-    assert intervals["label_match/low"] == pytest.approx(share - half, abs=0.005)
-    assert intervals["label_match/high"] == pytest.approx(share + half, abs=0.005)
-    narrow = bootstrap_intervals(table, level=0.5)
-    more = bootstrap_intervals(table * 4)
-    for other in (narrow, more):
-        assert other["macro_f1/low"] > intervals["macro_f1/low"]
-        assert other["macro_f1/high"] < intervals["macro_f1/high"]
-    assert bootstrap_intervals(table, seed=1) != bootstrap_intervals(table)
 
 
 @pytest.mark.parametrize(
@@ -391,11 +323,6 @@ def test_tables_of_other_papers_are_not_resampled_together():
         resample_metrics([first, second])
 
 
-@pytest.mark.parametrize("groups", [[], [[]], [[1.0]], [[1.0], [], [2.0]]])
-def test_without_a_group_of_two_there_is_no_tie_rate(groups):
-    assert tie_metrics(groups) == {}
-
-
 @given(st.lists(st.lists(st.sampled_from([1.05, -0.55, -0.75, -1.0]), max_size=6), max_size=6), st.integers(-4, 4))
 def test_ties_follow_their_definitions_and_do_not_see_a_shift(groups, shift):
     rates = tie_metrics(groups)
@@ -411,21 +338,6 @@ def test_ties_follow_their_definitions_and_do_not_see_a_shift(groups, shift):
     assert rates["reward_uniform_group_rate"] <= rates["reward_tie_group_rate"]
     assert tie_metrics([[8 * value + shift for value in group] for group in groups]) == rates
     assert all(0 <= rate <= 1 for rate in rates.values())
-
-
-def test_rewards_of_the_table_tie_when_cases_do():
-    # 0.05 - 0.6 must be one number, whatever was added up on the way.
-    wrong = [score_answer(parse_answer(render_answer(label, "two_keys"), "two_keys"), "disruptive", REWARDS[name]).total
-             for label in ("neutral", "consolidating") for name in ("strong", "disruptive_x3")]  # fmt: skip
-    assert set(wrong) == {-0.55}
-    assert tie_metrics([wrong])["reward_uniform_group_rate"] == 1.0
-
-
-def test_a_class_that_no_paper_has_counts_in_no_resample_either():
-    table = [row("neutral", "neutral"), row("neutral", "disruptive")] * 50
-    intervals = bootstrap_intervals(table)
-    assert intervals["macro_f1/low"] < measure_predictions(table)["macro_f1"] < intervals["macro_f1/high"]
-    assert "recall/disruptive/low" not in intervals
 
 
 def test_metrics_at_other_thresholds_are_those_of_a_release_that_was_labelled_so(tmp_path):

@@ -7,11 +7,10 @@ import shutil
 import subprocess
 import sys
 from dataclasses import replace
-from importlib.machinery import ModuleSpec
 from itertools import combinations_with_replacement
 from pathlib import Path
 from statistics import fmean
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import chz
 import pytest
@@ -24,8 +23,8 @@ from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
-from sciscirl.options import TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import HISTORICAL_MODEL, PRESETS
+from sciscirl.options import TrainOptions, resolve_run
+from sciscirl.presets import PRESETS
 from sciscirl.rl.dry_run import find_bounds, render_dry_run
 from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
@@ -34,11 +33,9 @@ from sciscirl.runs.server_checks import check_server
 from sciscirl.task.papers import read_split
 from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, find_shortest_answers
-from tests.conftest import REPOSITORY
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
 
-SCRIPT = REPOSITORY / "scripts" / "train_rl.py"
 TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 
 
@@ -51,14 +48,6 @@ def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
     assert (builder.batch_size, builder.group_size, builder.seed) == (16, 2, 0)
     assert (config.eval_every, config.max_steps, config.renderer_name) == (50, 5, RENDERER)
     assert (config.kl_penalty_coef, config.remove_constant_reward_groups) == (0.0, False)
-
-
-def test_checkpoints_outlive_the_choice_of_one(options):
-    assert make_config(resolve_run(TrainOptions(**options))).ttl_seconds == 90 * 86_400
-    assert make_config(resolve_run(TrainOptions(**options, keep_days=3650))).ttl_seconds == 3650 * 86_400
-    for days in (0, 3651):
-        with pytest.raises(SciSciRLError, match=rf"keep_days is {days}, needs a whole number from 1 to 3650"):
-            make_config(resolve_run(TrainOptions(**options, keep_days=days)))
 
 
 def test_a_cut_off_answer_earns_what_the_table_says_whatever_the_model(options):
@@ -108,23 +97,6 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
     assert config.recipe_name == f"sciscirl_{preset.rules.target}"
 
 
-def test_papers_are_shown_as_often_as_the_steps_take(options):
-    config = make_config(resolve_run(TrainOptions(**options, max_steps=4)))
-    assert config.dataset_builder.n_epochs == 3  # 64 papers shown of 24
-    train, test = asyncio.run(config.dataset_builder())
-    assert len(train) == 4
-    assert test is None  # judged by our own evaluator, once
-    assert len(config.evaluator_builders) == 1
-
-
-def test_what_is_given_goes_over_the_preset():
-    given = {"seed": 3, "batch_size": 4, "group_size": 8, "max_tokens": 99, "learning_rate": 1e-5, "temperature": 0.7}
-    preset = resolve_preset(TrainOptions(preset="exp5", model="a/b", max_paper_tokens=77, **given))
-    assert {name: getattr(preset, name) for name in given} == given
-    assert (preset.model, preset.rules.max_paper_tokens, preset.rules.reward) == ("a/b", 77, "disruptive_x3")
-    assert resolve_preset(TrainOptions(preset="exp5")) == PRESETS["exp5"]
-
-
 def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options, toy_renderer, monkeypatch):
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
     text = render_dry_run(resolve_run(TrainOptions(**options, max_steps=2, eval_every=1)))
@@ -132,12 +104,13 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert resolved["dataset_builder"]["reward"] == "strong"
     assert text.count("<|im_start|>assistant") == 3
     assert text.count(" of thing ") == 3
+    assert text.count("You judge what kind of mark") == 1  # what all prompts share is shown once
+    assert text.count("\n--- prompt ") == 3
+    assert len(text.partition("\n---\n")[2].splitlines()) == 5
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
     assert "each of 24 training papers is shown 1.3 times" in text
     assert "steps: 100,000,000 of 16" in render_dry_run(resolve_run(TrainOptions(**options, max_steps=10**8)))
     assert "no list price known" in text
-    lengths = [len(prompt) for prompt in text.split(" tokens ---\n")[1:]]
-    assert min(lengths) > 500
     assert not Path(options["log_path"]).exists()
 
 
@@ -161,13 +134,13 @@ def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer)
 def test_a_dry_run_says_what_cheap_answers_earn(options, monkeypatch):
     text = render_dry_run(resolve_run(TrainOptions(**options | {"preset": "exp6"}, interleave=False, n_test=6)))
     # Two papers of each label: a constant answer has one of three right, and the years tell nothing.
-    assert "6 papers of test, without the cost of labels said too often:\n  1.05 if every answer is right\n" in text
-    assert "\n  0.38 by the best constant answer: disruptive\n" in text
-    assert re.search(r"\n  0\.\d\d by boosted trees", text)
+    said = "6 papers of test, without the cost of labels said too often: 1.05 if every answer is right; 0.38 earns the "
+    assert said + "best constant answer (disruptive), 0." in text
+    assert re.search(r"0\.\d\d boosted trees", text)
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
     text = render_dry_run(resolve_run(TrainOptions(**options)))
-    assert "pip install scikit-learn" in text
-    assert "\n  -0.02 by the best constant answer: disruptive\n" in text  # 0.05 + 1.0 / 3 - 0.6 * 2 / 3
+    assert "boosted trees on metadata with scikit-learn" in text
+    assert "-0.02 earns the best constant answer (disruptive)" in text  # 0.05 + 1.0 / 3 - 0.6 * 2 / 3
 
 
 def test_no_constant_forecast_earns_more_than_the_best_of_a_dry_run(toy_slice):
@@ -190,7 +163,7 @@ def test_no_constant_forecast_earns_more_than_the_best_of_a_dry_run(toy_slice):
 def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long_one):
     folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
     fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
-    assert "prompt tokens" in render_dry_run(resolve_run(fits))
+    assert "tokens: a prompt has" in render_dry_run(resolve_run(fits))
     with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 400\. Raise the cap"):
         render_dry_run(resolve_run(does_not))
 
@@ -279,8 +252,7 @@ def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
 def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
     judges = []
     monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
-    monkeypatch.setitem(sys.modules, "wandb", ModuleType("wandb"))
-    sys.modules["wandb"].__spec__ = ModuleSpec("wandb", None)
+    monkeypatch.setattr("sciscirl.options.check_trackers", lambda _: None)
 
     async def main(config):
         judges.extend(build() for build in config.evaluator_builders)
@@ -324,13 +296,6 @@ def test_metrics_of_steps_after_the_last_checkpoint_are_dropped_since_they_are_t
     assert begin_run(folder, toy_slice, {}, resume=True) == 4
 
 
-def test_a_folder_with_something_elses_run_is_left_alone(tmp_path, toy_slice):
-    (tmp_path / "metrics.jsonl").write_text("{}\n", "utf-8")
-    with pytest.raises(SciSciRLError, match="run of something else"):
-        begin_run(tmp_path, toy_slice, {}, resume=True)
-    assert not (tmp_path / "run.json").exists()
-
-
 def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
     holder = f"from pathlib import Path; from sciscirl.runs.folder import locked_folder\n" \
         f"with locked_folder(Path({str(tmp_path)!r})): print('held', flush=True); input()"  # fmt: skip
@@ -343,57 +308,17 @@ def test_a_folder_in_use_is_said_and_free_again_afterwards(tmp_path):
         pass
 
 
-def test_a_file_in_the_way_of_the_folder_is_said(tmp_path):
-    (tmp_path / "run").touch()
-    with pytest.raises(SciSciRLError, match="cannot be written"), locked_folder(tmp_path / "run"):
-        pass
-
-
-def test_a_server_that_is_down_is_one_line(options):
-    with pytest.raises(SciSciRLError, match=r"no Tinker server answers at http://127\.0\.0\.1:9 "):
-        asyncio.run(train_preset(TrainOptions(**options, max_steps=1, base_url="http://127.0.0.1:9")))
-    assert not Path(options["log_path"]).exists()
-
-
-def test_a_wrong_key_is_one_line(options, monkeypatch):
-    monkeypatch.setenv("TINKER_API_KEY", "tml-wrong")
-    with serve_models([]) as url, pytest.raises(SciSciRLError, match=r"refuses the key \(401\).* TINKER_API_KEY"):
-        asyncio.run(train_preset(TrainOptions(**options, max_steps=1, base_url=url)))
-
-
 def test_a_key_of_another_form_is_one_line(monkeypatch):
     monkeypatch.setenv("TINKER_API_KEY", "sk-123")
     with serve_models([]) as url, pytest.raises(SciSciRLError, match=r"'tml-' prefix.*Set TINKER_API_KEY"):
         check_server("a/b", url)
 
 
-def test_a_retired_model_is_said_with_what_there_is_instead(options, monkeypatch):
-    offer = [
-        {"model_name": "Qwen/Qwen3.8-27B"},
-        {"model_name": "Qwen/Qwen3-8B"},
-        {"model_name": "Qwen/Qwen3.5-4B", "trainable": False},
-    ]
-    with serve_models(offer) as url:
-        with pytest.raises(SciSciRLError) as caught:
-            check_server(HISTORICAL_MODEL, url)
-        assert "retired it on 2026-06-12" in str(caught.value)
-        assert str(caught.value).endswith("model=Qwen/Qwen3-8B, model=Qwen/Qwen3.8-27B")
-        check_server("Qwen/Qwen3-8B", url)
-        check_server("Qwen/Qwen3.5-4B", url, needs_training=False)
-        with pytest.raises(SciSciRLError, match=r"does not offer 'Qwen/Qwen3\.5-4B'"):
-            check_server("Qwen/Qwen3.5-4B", url)
-
-
-def test_a_missing_slice_is_one_line_before_any_server_is_asked(options):
-    with pytest.raises(ReleaseError, match="is not a release"):
-        asyncio.run(train_preset(TrainOptions(**options | {"release": "nowhere"}, base_url="http://127.0.0.1:9")))
-
-
 def test_an_altered_slice_is_one_line_before_any_server_is_asked(options, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 3)
     path = folder / "test.parquet"
     path.write_bytes(path.read_bytes()[:-1] + b"?")
-    with pytest.raises(ReleaseError, match="altered"):
+    with pytest.raises(ReleaseError, match=r"\.parquet is damaged"):
         asyncio.run(train_preset(TrainOptions(**options | {"release": str(folder)}, base_url="http://127.0.0.1:9")))
 
 
@@ -436,23 +361,6 @@ def test_an_unknown_renderer_or_model_is_one_line(toy_model, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(SciSciRLError, match=r"tokenizer of .* could not be loaded"):
         make_renderer(str(tmp_path / "empty"), RENDERER)
-
-
-def test_wandb_is_asked_for_by_name_when_it_is_not_there(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: None)
-    with pytest.raises(SciSciRLError, match="pip install wandb"):
-        make_config(resolve_run(TrainOptions(**options, wandb_project="p")))
-
-
-def test_the_script_shows_a_users_mistake_as_one_line_and_fails():
-    done = subprocess.run(
-        [sys.executable, SCRIPT, "preset=exp99"], capture_output=True, text=True, check=False, cwd=REPOSITORY
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    assert (
-        done.stderr == f"error: no preset 'exp99'. Did you mean exp9? Presets are {', '.join(PRESETS)}. "
-        "A file of your own ends in .toml.\n"
-    )
 
 
 def test_a_command_that_is_interrupted_says_so(capsys, monkeypatch):

@@ -10,24 +10,27 @@ import chz
 import pytest
 import tinker
 from tinker_cookbook.completers import TinkerTokenCompleter
+from tinker_cookbook.hyperparam_utils import get_lr
 from tinker_cookbook.rl import train
 
 from sciscirl.cli.commands import COMMANDS
-from sciscirl.cli.flags import list_options
+from sciscirl.cli.flags import list_options, make_parser, read_words
 from sciscirl.cli.main import main
 from sciscirl.cli.main import run as run_command
+from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.envs.sampling import DynamicSampling, NucleusSampling, limit_tokens
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import CHANGES, LOSSES, PRESETS
+from sciscirl.presets import CHANGES, LOSSES, make_preset
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.folder import begin_run
 from sciscirl.sft.config import make_papers_builder
 from sciscirl.sft.tinker_backend import make_config as make_sft_config
 from tests.conftest import REPOSITORY
+from tests.sciscirl.toy import RENDERER
 
 _ONLY_SPEED = "it changes how fast or how closely a run can be watched, not what is learned"
 #: Fields of the cookbook's configuration of reinforcement learning that no option reaches, and why. Fields of other
@@ -36,14 +39,12 @@ NOT_REACHED = {
     "recipe_name": "follows from the target",
     "evaluator_builders": "always our evaluator, so that all runs are judged alike",
     "termination": "always off: the reward table alone says what a cut-off answer earns",
-    "session_name": "only a name in Tinker's console; `wandb_name` sets it",
-    "compute_post_kl": "a second forward pass each step, for a number that does not change training",
+    "session_name": "only a name in Tinker's console",
+    **dict.fromkeys(("wandb_project", "wandb_name"), "our console sends the rows, the last evaluation among them"),
     "enable_trace": _ONLY_SPEED,
     "span_chart_every": _ONLY_SPEED,
-    "async_config": "answers would come from older weights; the batch term would not count them",
-    "stream_minibatch_config": "the same gradient in smaller pieces; " + _ONLY_SPEED,
-    "rolling_save_every": "`save_every` keeps checkpoints that can be sampled from too",
-    "rolling_ttl_seconds": "as `rolling_save_every`",
+    "async_config": "`max_steps_off_policy` sets it, not beside `num_minibatches`",
+    "rolling_ttl_seconds": "two hours: only a run that ended a moment ago goes on from there",
     "num_groups_to_log": "4 readable examples a step; all rollouts are in the folder",
     "rollout_json_export": "always on: the collapse alarm and the batch term read the rollouts",
     "num_epochs": "(from 0.6.1 on) our batches hold all epochs of `n_epochs`",
@@ -62,15 +63,15 @@ REFERENCE = "tinker://run/sampler_weights/000050"
 #: Options away from their defaults: each reaches a field of the cookbook's configuration.
 EVERYTHING = {
     "learning_rate": 1e-5, "max_tokens": 9, "eval_every": 7, "save_every": 8, "load_checkpoint": "tinker://a/weights/b",
-    "wandb_name": "mine", "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
+    "kl_penalty_coef": 0.1, "kl_reference": REFERENCE, "kl_discount": 0.5, "loss_fn": "ppo",
     "loss_fn_config": ("clip_low_threshold:0.8", "clip_high_threshold:1.28"), "num_substeps": 3, "lora_rank": 4,
     "temperature": 0.9, "top_p": 0.8, "remove_constant_reward_groups": True, "base_url": "http://127.0.0.1:9",
-    "keep_days": 3, "max_steps": 5, "wandb_project": "p",
+    "keep_days": 3, "max_steps": 5, "num_minibatches": 2, "batch_size": 12,
+    "compute_post_kl": True, "rolling_save_every": 6,
 }  # fmt: skip
 
 
-def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: name)
+def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options):
     config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     own = {name: getattr(config, name) for name in chz.chz_fields(train.Config)}
     required = {"learning_rate", "dataset_builder", "model_name", "recipe_name", "max_tokens", "log_path"}
@@ -78,6 +79,42 @@ def test_every_field_of_the_cookbooks_config_is_reached_or_on_the_list(options, 
     reached = {name for name in own if own[name] != getattr(plain, name)} | required
     assert reached | NOT_REACHED.keys() >= own.keys()
     assert reached & NOT_REACHED.keys() == {"recipe_name", "evaluator_builders", "termination"}  # we set them
+
+
+def test_training_may_go_on_with_answers_of_older_weights_or_in_parts(options):
+    config = make_config(resolve_run(TrainOptions(**options, max_steps_off_policy=3, batch_size=8)))
+    assert (config.async_config.max_steps_off_policy, config.async_config.groups_per_batch) == (3, 8)
+    for more, said in (
+        ({"max_steps_off_policy": 1, "num_minibatches": 2}, "max_steps_off_policy is 1, beside num_minibatches 2"),
+        ({"max_steps_off_policy": 1, "preset": "exp6"}, r"max_steps_off_policy is 1, beside share_penalty 0\.5"),
+        ({"num_minibatches": 3}, "batch_size is 16, needs a multiple of num_minibatches 3"),
+    ):
+        with pytest.raises(SciSciRLError, match=said):
+            make_config(resolve_run(TrainOptions(**options | more)))
+
+
+def test_names_of_the_cookbook_are_taken_for_ours(options, capsys):
+    given = {"groups_per_batch": 4, "kl_discount_factor": 0.5, "kl_penalty_coef": 0.1}
+    builder = LabelDatasetBuilder.from_preset("exp4", options["release"], options["model"], renderer_name=RENDERER,
+                                              eval_split="test", **given)  # fmt: skip
+    assert (builder.batch_size, builder.renderer_name) == (4, RENDERER)
+    assert make_preset("mine", base="exp4", **given).kl_discount == 0.5
+    words = ["groups_per_batch=4", "--renderer-name", RENDERER, f"model_name={options['model']}", "--dry-run"]
+    more = [f"release={options['release']}", "eval_split=test", "preset=exp4", f"log_path={options['log_path']}"]
+    assert main(["train", *words, *more]) == 0
+    assert " of 4 papers x 2 answers" in capsys.readouterr().out
+
+
+def test_the_learning_rate_may_follow_the_rule_of_the_cookbook():
+    given = {"learning_rate": "auto", "model": "Qwen/Qwen3-8B"}
+    assert resolve_preset(TrainOptions(**given)).learning_rate == get_lr("Qwen/Qwen3-8B")
+    assert resolve_run(TinkerSftOptions(**given)).preset.learning_rate == get_lr("Qwen/Qwen3-8B")
+    with pytest.raises(SciSciRLError, match="learning_rate is auto, for which the cookbook has no rule for a/b"):
+        resolve_preset(TrainOptions(learning_rate="auto", model="a/b"))
+    with pytest.raises(SciSciRLError, match="learning_rate is 'fast', needs a number above 0, up to 1, or auto"):
+        TrainOptions(learning_rate="fast")
+    values = read_words(make_parser(COMMANDS["train"], "sciscirl"), COMMANDS["train"], ["learning_rate=auto"])
+    assert values == {"learning_rate": "auto"}
 
 
 def test_what_the_loop_fixes_stands_on_the_page():
@@ -100,8 +137,7 @@ def test_losses_are_those_of_the_installed_sdk():
     assert LOSSES.keys() <= {*get_args(tinker.types.LossFnType)}
 
 
-def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options, monkeypatch):
-    monkeypatch.setattr("sciscirl.rl.train.importlib.util.find_spec", lambda name: name)
+def test_the_config_of_the_cookbook_has_loss_and_kl_of_the_options(options):
     config = make_config(resolve_run(TrainOptions(**options, **EVERYTHING)))
     assert (config.loss_fn, config.num_substeps) == ("ppo", 3)
     assert config.loss_fn_config == {"clip_low_threshold": 0.8, "clip_high_threshold": 1.28}
@@ -271,13 +307,3 @@ def test_a_resumed_run_must_have_the_same_prompt_and_reward(options, tmp_path, t
         with pytest.raises(SciSciRLError, match=f"was begun with {name}=") as caught:
             begin(changed, resume=True)
         assert len(str(caught.value)) < 900
-
-
-def test_a_run_of_a_preset_file_lies_in_a_folder_of_its_name(tmp_path):
-    path = tmp_path / "own.toml"
-    path.write_text("base = 'exp4'", "utf-8")
-    assert resolve_run(TrainOptions(preset=str(path))).folder.as_posix() == "runs/own"
-    assert resolve_run(TrainOptions(preset="two_keys")).folder.as_posix() == "runs/exp4"
-    assert find_subject(EvaluationConfig(release=tmp_path, model="a/b", preset=str(path))).preset.rules == (
-        PRESETS["exp4"].rules
-    )

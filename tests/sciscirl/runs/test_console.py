@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import re
 import time
+from contextvars import ContextVar
 
 import pytest
 from tinker_cookbook.utils import ml_log
 
 from sciscirl.cli.commands import show_run
+from sciscirl.errors import SciSciRLError
+from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.presets import find_preset
-from sciscirl.runs import console
+from sciscirl.runs import console, trackers
+from sciscirl.runs.alarms import list_alarms
 from sciscirl.runs.console import follow_run
 from tests.sciscirl.made_runs import make_predictions, make_run
 
@@ -66,12 +71,6 @@ def test_a_resumed_run_counts_what_it_has_cost_and_shows_no_step_twice(tmp_path,
     judged, taken = capsys.readouterr().err.splitlines()
     assert judged == "evaluated before step 1: match 0.300"
     assert taken.endswith(f"${(2 * (0.195 + 0.44) + 0.195):.2f} so far")
-
-
-def test_no_price_no_dollars_and_a_loss_where_there_is_no_reward(tmp_path, capsys):
-    with follow_run(tmp_path, "mine/model"):
-        write(tmp_path, {"step": 7, "train_mean_nll": 0.5, "num_tokens": 900, "time/total": 1.0})
-    assert capsys.readouterr().err == "step 7: loss 0.5000, 1.0 s\n"
 
 
 def test_a_silent_run_says_that_it_lives(tmp_path, capsys, monkeypatch):
@@ -133,3 +132,63 @@ def test_test_judges_next_where_it_has_not_chosen(tmp_path, capsys, split, words
     folder = make_run(tmp_path / "run", evaluations={}, settings={"eval_split": split})
     show_run(folder, "slices/small")
     assert capsys.readouterr().out.endswith(f" --out run.html{words}\n")
+
+
+SIGNS = {
+    "KL": {"optim/kl_sample_train_v1": -0.5, "optim/kl_sample_train_v2": 0.02},
+    "gradient": {"skyrl.ai/grad_norm": 40.0},
+    "NaN": {"optim/loss": math.nan},
+    "floor": {"env/all/at_floor": 0.95},
+}
+
+
+def test_what_is_wrong_in_a_step_is_warned_of_once_for_as_long_as_it_lasts(tmp_path, caplog):
+    healthy = {"optim/kl_sample_train_v2": 0.001, "skyrl.ai/grad_norm": 3.0, "optim/loss": 0.1, "env/all/at_floor": 0.2}
+    rows = [{"step": step, **STEP, **healthy} for step in range(6)]
+    broken = [rows[0] | {"step": step} | {name: value for sign in SIGNS.values() for name, value in sign.items()}
+              for step in (6, 7)]  # fmt: skip
+    with follow_run(tmp_path, MODEL):
+        write(tmp_path, *rows)
+        write(tmp_path, *broken)
+    said = sorted(record.getMessage() for record in caplog.records if record.levelno == logging.WARNING)
+    assert said == [
+        "step 6: 95% of the answers earn the least reward: little is learned from them",
+        "step 6: KL(sampler, trainer) 0.02 > 0.01: sampled and trained probabilities differ",
+        "step 6: gradient norm 40 is more than 10 times the usual 3",
+        "step 6: optim/loss is nan",
+    ]
+    assert list_alarms(rows) == ()
+    assert {*list_alarms([*rows, *broken])} == {f"{one.partition(': ')[2]} (step 6, and 1 more)" for one in said}
+
+
+def test_every_row_goes_to_the_trackers_that_are_installed_and_one_that_fails_ends_nothing(
+    tmp_path, monkeypatch, caplog
+):
+    """As trackio does: it knows its run only in the context in which the run was begun."""
+    sent, begun = [], ContextVar("begun", default=None)
+
+    class Tracker:
+        def __init__(self, project, config, log_dir, name):
+            begun.set((project, config["reward"], name))
+
+        def log_metrics(self, metrics, step):
+            if step == 3:
+                raise OSError("gone")
+            sent.append((begun.get(), step, metrics))
+
+        def close(self):
+            sent.append("closed")
+
+    monkeypatch.setattr(trackers, "_list_installed", lambda: ["TrackioLogger"])
+    monkeypatch.setattr(ml_log, "TrackioLogger", Tracker)
+    for steps, ends in (((1, 2), ["closed"]), ((3, 4), [])):
+        sent.clear()
+        folder = make_run(tmp_path / str(steps) / "seed_0", evaluations={}, n_steps=1)
+        with follow_run(folder, MODEL, "mine"):
+            write(folder, *({"step": step, **STEP} for step in steps))
+        run = ("mine", "strong", f"{steps}/seed_0")
+        assert sent == [*((run, step, STEP) for step in steps if ends), *ends]
+    assert "Tracker fails (gone); metrics.jsonl goes on." in caplog.text
+    monkeypatch.setattr(trackers, "_list_installed", lambda: [])
+    with pytest.raises(SciSciRLError, match="neither trackio nor wandb is installed"):
+        resolve_run(TinkerSftOptions(wandb_project="mine"))

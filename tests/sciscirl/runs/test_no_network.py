@@ -9,7 +9,6 @@ import time
 import pytest
 
 from sciscirl.cli.main import main
-from sciscirl.runs.chat_format import EstimatedTokenizer
 from tests.sciscirl.tinker_stub import KEY
 from tests.sciscirl.toy import make_slice
 
@@ -86,10 +85,3 @@ def test_baselines_need_no_network(run, tmp_path):
     status, out, _ = run("evaluate --baselines", out=tmp_path / "baselines")
     assert status == 0
     assert "majority" in out
-
-
-def test_an_estimate_loses_no_letter():
-    tokenizer = EstimatedTokenizer(HUB)
-    text = "<|im_start|>user\n Größe 12.5 µm —  «naïve» 日本語\t<i>x</i>\n\n"
-    assert tokenizer.decode(tokenizer.encode(text)) == text
-    assert len(tokenizer.encode("<|im_start|>")) == 1

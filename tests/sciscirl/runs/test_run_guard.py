@@ -23,10 +23,8 @@ from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.models.local_model import load_base_model
-from sciscirl.lab.studies.sweep import plan_sweep
-from sciscirl.lab.studies.sweep_options import SweepOptions
 from sciscirl.metrics.predictions import check_predictions, make_prediction, read_predictions, write_predictions
-from sciscirl.options import PeftSftOptions, TrainOptions, resolve_run
+from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset, describe
 from sciscirl.rl.train import guarded_run, make_config, train_preset
 from sciscirl.runs.folder import begin_run, find_checkpoint, locked_folder, read_checkpoints
@@ -95,24 +93,6 @@ def test_a_checkpoint_that_pytorch_could_not_write_is_one_line_and_other_errors_
         meet(RuntimeError("[enforce fail at inline_container.cc:672] . unexpected pos 127040 vs 126932"), tmp_path)
     with pytest.raises(RuntimeError, match="a bug"):
         meet(RuntimeError("a bug"), tmp_path)
-
-
-def test_an_outage_of_the_server_is_warned_of(tmp_path, caplog):
-    async def run(base_url: str, n_messages: int) -> None:
-        async with guarded_run(tmp_path, base_url, period_seconds=0.02), asyncio.timeout(60):
-            await asyncio.sleep(0.1)
-            while len(caplog.messages) < n_messages:
-                await asyncio.sleep(0.01)
-
-    with caplog.at_level(logging.WARNING, logger="sciscirl.rl.train"):
-        with serve_models([]) as url:
-            asyncio.run(run(url, 0))
-            assert caplog.messages == []
-        asyncio.run(run(url, 1))  # nobody is there any longer
-    (warning,) = caplog.messages
-    assert warning.startswith(f"no Tinker server answers at {url} (ConnectError). The SDK goes on asking")
-    assert "Ctrl-C" in warning
-    assert "resume=True" in warning
 
 
 def test_a_server_that_is_back_is_said(tmp_path, caplog, monkeypatch):
@@ -238,16 +218,6 @@ def test_answers_that_a_full_disk_does_not_take_are_kept_elsewhere(toy_slice, tm
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "no-such-folder"))
     with pytest.raises(StorageError, match=r"out.predictions\.parquet: No space left on device\.$"):
         save_evaluation(answers, EvaluationConfig(release=toy_slice, out=tmp_path / "out"), {})
-
-
-def test_a_home_that_there_is_not_is_one_line(options):
-    for find in (
-        lambda path: make_config(resolve_run(TrainOptions(**options | {"log_path": path}))),
-        lambda path: plan_sweep(SweepOptions(out=path)),
-        lambda path: resolve_run(PeftSftOptions(log_path=path)),
-    ):
-        with pytest.raises(SciSciRLError, match=r"'~nobody-of-this-name/run': there is no such home\. Write"):
-            find("~nobody-of-this-name/run")
 
 
 def test_nothing_is_added_to_a_slice(options, toy_slice, toy_model, asked):

@@ -9,7 +9,6 @@ import pytest
 from sciscidata.errors import ConfigError
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
-from sciscirl.lab.adversarial.opponents import ModelCompleter
 from sciscirl.lab.studies.repro import run_repro
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_run
 from sciscirl.rl.train import train_preset
@@ -90,7 +89,6 @@ def test_training_judging_and_sweeping_write_nothing_for_an_open_address(options
         lambda: asyncio.run(train_on_tinker(resolve_run(tuned))),
         lambda: asyncio.run(evaluate_model(EvaluationConfig(**known, out=tmp_path / "out"))),
         lambda: asyncio.run(run_repro(EvaluationConfig(**known, out=tmp_path / "sweep"))),
-        lambda: asyncio.run(ModelCompleter(toy_model, renderer_name=RENDERER, base_url=url)([])),
     ):
         with pytest.raises(ConfigError, match=r"base_url is http://\*\*\*@gpu\.example:8000") as caught:
             work()

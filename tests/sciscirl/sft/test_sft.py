@@ -185,12 +185,6 @@ def test_a_confidence_that_no_contract_allows_is_refused(paper, confidence):
         gold_answer(paper, TaskRules(), confidence)
 
 
-def test_what_four_keys_have_no_gold_for_is_the_same_for_every_paper(toy_slice):
-    answers = [json.loads(gold_answer(paper, TaskRules())) for paper in read_split(toy_slice, "train")]
-    assert {answer["disruption_label"] for answer in answers} == {"disruptive", "consolidating", "neutral"}
-    assert len({json.dumps({**answer, "disruption_label": ""}) for answer in answers}) == 1
-
-
 # --- options ------------------------------------------------------------------------------------------------------
 
 
@@ -205,24 +199,6 @@ def test_papers_come_in_the_order_of_reinforcement_learning_epoch_after_epoch(op
 def test_fewer_steps_are_taken_where_so_many_are_asked_for(options):
     assert len(gold_of(PeftSftOptions(**options, n_epochs=9, batch_size=8, max_steps=2))) == 16
     assert len(gold_of(PeftSftOptions(**options, n_epochs=1, batch_size=8, max_steps=99))) == 24
-
-
-def test_what_is_given_goes_over_the_preset():
-    given = {"seed": 3, "batch_size": 4, "max_tokens": 99, "learning_rate": 1e-5, "lora_rank": 4, "model": "a/b"}
-    preset = resolve_preset(
-        PeftSftOptions(preset="baseline", style="ontology", contract="two_keys", max_paper_tokens=77, **given)
-    )
-    assert {name: getattr(preset, name) for name in given} == given
-    assert preset.rules == TaskRules(style="ontology", contract="two_keys", max_paper_tokens=77)
-    assert resolve_preset(PeftSftOptions()).rules == TaskRules(style="checklist", contract="two_keys", reward="strong")
-
-
-@pytest.mark.parametrize(
-    "wrong", [{"n_epochs": 0}, {"max_steps": 0}, {"save_every": 0}, {"n_train": -1}, {"eval_temperature": -1.0}]
-)
-def test_impossible_options_are_refused(options, wrong):
-    with pytest.raises(SciSciRLError, match=f"{next(iter(wrong))} is .*needs a"):
-        gold_of(PeftSftOptions(**options, **wrong))
 
 
 def settings_of(options):
@@ -296,7 +272,7 @@ def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_c
     monkeypatch.setattr(prices, "PRICES", {options["model"]: prices.Price(1.0, 1.0, 1000.0)})
     given = TinkerSftOptions(**options, batch_size=8, n_epochs=1)
     said = re.search(
-        r"trained on in all, with their prompts: about ([\d,]+): \$([\d.]+) \(list", render_dry_run(resolve_run(given))
+        r"with their prompts: about ([\d,]+) tokens\ncost: \$([\d.]+) \(list", render_dry_run(resolve_run(given))
     )
     n_tokens = int(said[1].replace(",", ""))
     examples = gold_of(given)
@@ -304,7 +280,7 @@ def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_c
     assert float(said[2]) == pytest.approx(n_tokens / 1000, abs=0.01)
     run = resolve_run(PeftSftOptions(**options, batch_size=8, n_epochs=1))
     own = render_plan(run, make_papers_builder(run), {}, settings_of(given))
-    assert own.endswith(f"about {n_tokens:,}")
+    assert own.endswith(f"about {n_tokens:,} tokens")
 
 
 def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeypatch):
@@ -312,18 +288,3 @@ def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeyp
     with pytest.raises(SciSciRLError, match="no Tinker server answers"):
         asyncio.run(train_on_tinker(resolve_run(TinkerSftOptions(**options, base_url="http://127.0.0.1:9"))))
     assert not Path(options["log_path"]).exists()
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        ([], "error: --backend is required"),
-        (["--backend", "peft", "nope=1"], "error: unknown flag --nope"),
-        (["--help"], "--backend {"),
-    ],
-)
-def test_the_script_says_a_mistake_in_one_line(words, said, script_here):
-    done = script_here("train_sft.py", *words)
-    assert done.returncode == (0 if words == ["--help"] else 2)
-    assert said in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr

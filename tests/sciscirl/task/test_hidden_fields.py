@@ -18,9 +18,8 @@ from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import PRESETS, describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.papers import SEEN, TARGETS, PaperView, read_split
-from sciscirl.task.prompts import STYLES, render_prompt
+from sciscirl.task.prompts import STYLES, PromptTemplate, render_prompt
 from sciscirl.task.rules import TaskRules
-from sciscirl.task.templates import PromptTemplate
 from tests.sciscirl.toy import RENDERER
 
 VIEW = PaperView("Zq title", "Zq abstract.", 1789, 65537, "Zq field")

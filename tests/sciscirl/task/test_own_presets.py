@@ -23,12 +23,10 @@ from sciscirl.presets import (
     recall_preset,
     register_preset,
 )
-from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView
-from sciscirl.task.prompts import STYLES, render_prompt
-from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward, score_answer
+from sciscirl.task.prompts import STYLES, PromptTemplate, register_prompt, render_prompt
+from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward
 from sciscirl.task.rules import TaskRules
-from sciscirl.task.templates import PromptTemplate, describe_prompt, register_prompt
 from tests.conftest import REPOSITORY
 from tests.sciscirl.registries import kept_registries
 
@@ -77,13 +75,6 @@ def test_a_preset_file_says_what_differs_from_its_base(own):
     assert "learning_rate 2e-05" in own.change
 
 
-def test_a_reward_of_ones_own_pays_what_it_says(own):
-    said = '{"disruption_label": "disruptive", "confidence": 1}'
-    answer = parse_answer(said, own.rules.contract)
-    assert score_answer(answer, "disruptive", own.rules.table).total == 2.25
-    assert score_answer(answer, "neutral", own.rules.table).total == -0.1
-
-
 def test_a_prompt_of_ones_own_is_what_the_model_reads(own):
     system, user = own.rules.render(VIEW)
     assert system["content"].startswith("You judge what kind of mark")
@@ -107,7 +98,7 @@ def test_an_own_preset_goes_through_json_and_pickle_whole(own):
 @pytest.mark.parametrize("style", STYLES)
 @pytest.mark.parametrize(("contract", "target"), [("four_keys", "joint"), ("probabilities", "novelty")])
 def test_the_record_of_a_run_holds_every_word_of_a_built_in_prompt(style, contract, target):
-    whole = describe_prompt(style, None, contract, target)
+    whole = TaskRules(style=style, contract=contract, target=target).prompt
     assert whole.render(VIEW, contract, target) == render_prompt(VIEW, style, contract, target)
 
 
@@ -162,7 +153,6 @@ def test_a_prompt_that_makes_no_sense_is_one_clear_error(system, user, message):
     ("text", "message"),
     [
         ("lerning_rate = 1", r"a preset has no 'lerning_rate'\. Did you mean learning_rate\?"),
-        ("groups_per_batch = 4", r"a preset has no 'groups_per_batch'\. Did you mean batch_size\?"),
         ("max_steps_off_policy = 4", r"a preset has no 'max_steps_off_policy'\. It has "),
         ("[reward]\nwrnog = 1", r"a reward has no number 'wrnog'\. Did you mean wrong\?"),
         ("[prompt]\nsistem = 'x'", r"\[prompt\] of a preset has no 'sistem'\. Did you mean system\?"),
@@ -239,7 +229,8 @@ def test_every_part_of_a_preset_has_a_name_to_change_it_by():
     assert {one.name for one in fields(Preset)} - set(CHANGES) == {"name", "base", "rules", "adversarial"}
     assert {one.name for one in fields(TaskRules)} - set(CHANGES) == {"class_counts", "own_prompt", "own_reward"}
     assert {*REWARD_NAMES.values()} == {*NUMBERS}
-    assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == {"name", "gold_weights", "labels"}
+    rest = {"name", "gold_weights", "labels", "function"}
+    assert {one.name for one in fields(type(REWARDS["soft"]))} - {*NUMBERS} == rest
 
 
 def list_changes(preset):
@@ -283,6 +274,6 @@ def test_a_base_and_its_changes_make_up_each_preset():
 
 def test_adversarial_rules_can_be_changed_by_a_file(tmp_path):
     path = tmp_path / "my.toml"
-    path.write_text('base = "adversarial"\njudge = "a/b"\n[adversarial]\ncredit = "mean"\n', "utf-8")
+    path.write_text('base = "adversarial"\n[adversarial]\ncredit = "mean"\n', "utf-8")
     rules = read_preset_file(path).adversarial
-    assert asdict(rules) == asdict(PRESETS["adversarial_mean"].adversarial) | {"judge": "a/b"}
+    assert asdict(rules) == asdict(PRESETS["adversarial_mean"].adversarial)

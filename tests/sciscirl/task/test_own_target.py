@@ -29,7 +29,7 @@ from sciscirl.lab.report.views import view_classes
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
 from sciscirl.options import PeftSftOptions, TrainOptions, resolve_preset, resolve_run
-from sciscirl.presets import PRESETS, describe, recall_preset
+from sciscirl.presets import PRESETS, describe
 from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.sft.examples import gold_answer
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
@@ -132,12 +132,6 @@ def test_every_class_can_be_answered_and_nothing_else(target, contract):
     else:
         text = render_answer(labels[0], contract, target).replace(labels[0], "novel")
         assert parse_answer(text, contract, target).problem == "bad_label"
-
-
-def test_a_lenient_reader_finds_a_class_whatever_its_case(slices):
-    target = choose_target("label", slices["two"])
-    answer = parse_answer('So: {"impact_label": "TOP", "confidence": 0.5}', "two_keys", target)
-    assert (answer.is_valid, answer.tolerant_label) == (False, "Top")
 
 
 @pytest.mark.parametrize("contract", ["two_keys", "probabilities"])
@@ -290,16 +284,3 @@ def test_a_table_of_texts_and_labels_goes_from_build_to_a_dry_run(toy_model, tmp
     printed = capsys.readouterr().out
     assert '- mood_label: "bad" or "good"' in printed
     assert "film, " in printed
-
-
-def test_classes_of_an_own_label_may_have_weights_of_their_own(slices):
-    release = slices["two"]
-    options = TrainOptions(preset="exp4", release=str(release), target="label", class_weights=("Top:3",))
-    rules = resolve_preset(options).rules
-    for label, reward in (("Top", 3.05), ("neutral", 1.05)):
-        answer = rules.parse(render_answer(label, "two_keys", rules.target))
-        assert score_answer(answer, label, rules.table).total == pytest.approx(reward)
-    assert pickle.loads(pickle.dumps(rules)) == rules
-    assert recall_preset(json.loads(json.dumps(describe(resolve_preset(options))))).rules == rules
-    with pytest.raises(SciSciRLError, match=r"class_weights .*needs positive factors, .*neutral, Top"):
-        resolve_preset(dataclasses.replace(options, class_weights=("disruptive:3",)))

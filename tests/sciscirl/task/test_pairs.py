@@ -24,9 +24,8 @@ from sciscirl.presets import describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 from sciscirl.task.papers import PAIRS, PairView, choose_target, pair_papers, read_part, read_split
-from sciscirl.task.prompts import STYLES, cap_view, render_record
+from sciscirl.task.prompts import STYLES, PromptTemplate, cap_view, render_record
 from sciscirl.task.rules import TaskRules
-from sciscirl.task.templates import PromptTemplate
 from tests.sciscirl.papers import write_slice
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice
 

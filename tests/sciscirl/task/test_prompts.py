@@ -17,8 +17,7 @@ from sciscidata.own_label import OwnLabel
 from sciscirl.errors import PromptError
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer
 from sciscirl.task.papers import PAIRS, TARGETS, VOCABULARIES, OwnTarget, PairView, PaperView
-from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, cap_view, render_prompt, render_record
-from sciscirl.task.templates import PromptTemplate
+from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, PromptTemplate, cap_view, render_prompt, render_record
 from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import MARKUP, hostile_texts, views
 
@@ -183,19 +182,6 @@ def test_the_wording_of_every_prompt_is_the_one_on_record():
     if os.environ.get("UPDATE_GOLDEN"):
         GOLDEN.write_text(text, "utf-8", newline="\n")
     assert GOLDEN.read_text("utf-8") == text
-
-
-@pytest.mark.parametrize(
-    "kind",
-    [("poem", "two_keys", "novelty"), ("plain", "three_keys", "novelty"), ("plain", "two_keys", "impact")],
-)
-def test_an_unknown_kind_of_prompt_is_refused_with_the_known_ones(kind):
-    with pytest.raises(
-        PromptError,
-        match=r"Styles: plain, ontology, checklist; contracts: four_keys, two_keys, probabilities; "
-        r"targets: disruption, novelty, joint\.",
-    ):
-        render_prompt(VIEW, *kind)
 
 
 @given(views, st.integers(1, 200), st.sampled_from([len, words]))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 from dataclasses import asdict, replace
 
 import pytest
@@ -15,7 +14,7 @@ from sciscirl.errors import RewardError
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import read_split
-from sciscirl.task.rewards import REWARDS, RewardTable, score_answer
+from sciscirl.task.rewards import REWARDS, score_answer
 from tests.sciscirl.papers import hostile_texts, write_slice
 
 # Case by case, as printed: valid and correct (disruptive, other), valid and wrong, contract broken, not JSON.
@@ -89,14 +88,6 @@ def test_thinking_aloud_costs_one_more_in_every_case(name):
                 assert earn(quoted, gold, preset) == pytest.approx(earn(text, gold, preset) - 1, abs=1e-12)
 
 
-@pytest.mark.parametrize(("name", "right", "wrong"), [("soft", -0.25, -1.0), ("strong", 0.05, -1.55)])
-def test_thinking_aloud_inside_a_valid_answer_costs_the_same(name, right, wrong):
-    answer = parse_answer(render_answer("neutral", "four_keys", justification="<think> hm"), "four_keys")
-    assert answer.is_valid
-    assert score_answer(answer, "neutral", REWARDS[name]).total == right
-    assert score_answer(answer, "disruptive", REWARDS[name]).total == wrong
-
-
 @given(
     hostile_texts | labels.map(lambda label: render_answer(label, "two_keys")),
     labels,
@@ -133,18 +124,6 @@ def test_parts_name_where_a_reward_comes_from():
     ]
 
 
-def test_a_right_guess_about_another_class_is_not_weighted():
-    answer = parse_answer(render_answer("neutral", "two_keys"), "two_keys")
-    assert score_answer(answer, "neutral", REWARDS["disruptive_x3"]).total == 1.05
-
-
-def test_what_only_a_lenient_reader_finds_earns_nothing():
-    text = f"So: {render_answer('neutral', 'two_keys')}"
-    answer = parse_answer(text, "two_keys")
-    assert answer.tolerant_label == "neutral"
-    assert score_answer(answer, "neutral", REWARDS["soft"]).total == -1.0
-
-
 @pytest.mark.parametrize("gold", [None, "", "Neutral", "novel"])
 def test_a_paper_without_a_known_label_cannot_be_scored(gold):
     with pytest.raises(RewardError, match="needs one of: disruptive, consolidating, neutral"):
@@ -170,19 +149,3 @@ def test_a_paper_without_a_known_label_cannot_be_scored(gold):
 def test_a_table_that_rewards_the_worse_case_is_refused(changes, message):
     with pytest.raises(RewardError, match=message):
         replace(REWARDS["strong"], **changes)
-
-
-def test_tables_are_values():
-    table = REWARDS["disruptive_x3"]
-    assert pickle.loads(pickle.dumps(table)) == table
-    assert len({*REWARDS.values(), replace(table)}) == len(REWARDS)
-    assert [*REWARDS] == [table.name for table in REWARDS.values()]
-    assert [*REWARDS][:3] == ["soft", "strong", "disruptive_x3"]
-    assert isinstance(table, RewardTable)
-
-
-def test_a_table_may_leave_thinking_unpunished_and_pay_fractions_of_a_cent():
-    table = RewardTable(name="fine", broken=-0.5, kept=0.0, correct=0.125, wrong=0.0, think=0.0)
-    text = render_answer("neutral", "two_keys") + "<think>"
-    assert score_answer(parse_answer(text, "two_keys"), "neutral", table).total == table.not_json
-    assert table.best("neutral") == 0.125

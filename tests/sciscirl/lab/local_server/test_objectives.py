@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sciscirl.lab.adversarial.metrics import adversarial_schema
 from sciscirl.metrics.predictions import find_target, prediction_schema, read_predictions
 from sciscirl.presets import find_preset
 
@@ -19,6 +20,7 @@ LOGGED = {
     "exp9": {"spares_used", "reward_uniform_group_rate"},
     "novelty": {"recall/novel", "predicted_share/conventional", "reward/task"},
     "joint": {"disruption/reward/task", "novelty/reward/task", "both_match"},
+    "adversarial_disruption": {"flip/kept_wrong", "first/invalid", "challenged", "reward/adaptation"},
     "joint_balanced": {"novelty/reward/task", "disruption/label_match", "label_match", "both_match"},
 }
 
@@ -91,7 +93,8 @@ def test_a_preset_trains_and_logs_its_terms(name, trainings):
     for step in (0, 2):
         predictions = read_predictions(run / "predictions" / f"test_{step:06d}.parquet")
         assert len(predictions) == 4
-        assert predictions.schema == prediction_schema(find_target(predictions))
+        make_schema = adversarial_schema if find_preset(name).adversarial else prediction_schema
+        assert predictions.schema == make_schema(find_target(predictions))
         assert find_target(predictions) == find_preset(name).rules.target
 
 

@@ -278,7 +278,7 @@ def test_each_state_of_a_run_is_said(page):
 
 def test_every_run_says_what_judged_it_how_often_and_whether_it_collapsed(home):
     table = rows_of(view_runs(read_runs([home / name for name in ("exp4", "exp5", "base_only", "majority")])).tables[0])
-    assert [*table["exp4"].values()] == ["exp4", "finished after 4 steps", "4", "test", "60", "3", "no sign", ""]
+    assert [*table["exp4"].values()] == ["exp4", "finished after 4 steps", "4", "test", "60", "3", "no sign", "", ""]
     assert "predicted_share/disruptive" in table["exp5"]["class collapse"]
     assert table["base_only"]["state"] == "not finished, 1 step so far; evaluated only before training"
     assert (table["majority"]["state"], table["majority"]["class collapse"]) == ("evaluated", "–")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
+import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -279,6 +280,42 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release
     cookbook.fails["exp2/seed_0"] = cookbook.fails["exp4/seed_0"]
     with pytest.raises(SciSciRLError, match=r"no run of the sweep has ended\. ZeroDivisionError: a defect"):
         asyncio.run(run_sweep(SweepOptions(**cookbook.options, release=str(release), out=str(tmp_path / "other"))))
+
+
+LOOPS = """
+import json, os, time
+from pathlib import Path
+from sciscirl.errors import SciSciRLError
+from sciscirl.lab.studies import sweep
+
+async def train(run):
+    folder = Path(getattr(run, "log_path", None) or run.options.log_path)
+    began = time.time()
+    time.sleep(1)
+    folder.mkdir(parents=True)
+    (folder / "times.json").write_text(json.dumps([began, time.time(), os.getpid()]))
+    raise SciSciRLError("no server")
+
+sweep.train_preset = sweep.train_on_tinker = train
+sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "times.json").exists()
+"""
+
+
+def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they_begin_from(tmp_path, monkeypatch):
+    """A plugin, which each process loads, stands for both loops: a run notes when it began and ended, and in whom."""
+    for name in ("train_preset", "train_on_tinker", "is_over"):
+        monkeypatch.setattr(sweep, name, getattr(sweep, name))
+    (tmp_path / "loops.py").write_text(LOOPS, "utf-8")
+    runs = plan_sweep(
+        SweepOptions(preset="exp4", way=("rl", "sft_rl"), plugin=str(tmp_path / "loops.py"), out=str(tmp_path / "out"))
+    )
+    problems = asyncio.run(sweep._train_all(runs, 2))
+    assert problems == dict.fromkeys((f"exp4 {way}, seed 0" for way in ("rl", "sft", "sft_rl")), "no server")
+    times = [json.loads((run.folder / "times.json").read_text("utf-8")) for run in runs]
+    rl, sft, both = times
+    assert max(rl[0], sft[0]) < min(rl[1], sft[1])  # at once
+    assert both[0] > sft[1]
+    assert os.getpid() not in {number for _, _, number in times}
 
 
 def test_a_run_that_its_collapse_has_ended_is_over(tmp_path):

@@ -1,0 +1,106 @@
+"""Folders that the cookbook's own loops write, without our launch script: reported and evaluated as ours are."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import chz
+import pytest
+from tinker_cookbook.rl import train
+from tinker_cookbook.rl.metric_util import RLTestSetEvaluator
+from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
+from tinker_cookbook.supervised import train as supervised
+from tinker_cookbook.utils.ml_log import JsonLogger
+
+from sciscirl import LabelDatasetBuilder
+from sciscirl.cli.main import run as run_command
+from sciscirl.errors import RunFolderError
+from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
+from sciscirl.lab.report.runs import read_run
+from sciscirl.options import TinkerSftOptions
+from sciscirl.runs.folder import find_step, read_checkpoints
+from sciscirl.sft.tinker_backend import GoldDatasetBuilder
+from sciscirl.task.papers import read_split
+from tests.sciscirl.pages import Page
+from tests.sciscirl.toy import RENDERER, Scripted, say
+
+TITLES = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
+
+
+def know(prompt: str) -> str:
+    record = json.loads([line for line in prompt.splitlines() if line.startswith('{"title"')][-1])
+    return say(next(label for word, label in TITLES.items() if word in record["title"]))
+
+
+@pytest.fixture
+def builder(toy_slice, toy_model):
+    more = {"renderer": RENDERER, "max_steps": 2, "batch_size": 3, "hide": ("cited_by_count",), "eval_split": "test"}
+    made = LabelDatasetBuilder.from_preset("exp4", str(toy_slice), toy_model, **more)
+    return chz.replace(made, has_test=True)
+
+
+@pytest.fixture
+def trained(builder, toy_renderer, tmp_path):
+    """What is left of ``rl.train.main``: its configuration, an evaluation before each of some steps, and the steps."""
+    config = train.Config(
+        learning_rate=1e-5, dataset_builder=builder, model_name=builder.model_name, recipe_name="mine", max_tokens=200,
+        log_path=str(tmp_path / "plain"),
+    )  # fmt: skip
+    logger = JsonLogger(config.log_path)
+    logger.log_hparams(config)
+    _, test = asyncio.run(builder())
+    evaluator = RLTestSetEvaluator(test, config.max_tokens)
+    for step, answer in ((0, lambda _: say("neutral")), (1, know)):
+        export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
+        model = Scripted(toy_renderer.tokenizer, answer)
+        asked = evaluator.eval_token_completer(model, rollout_summary_export=export, store=logger.store)
+        row = {"env/all/reward/total": 0.1, "optim/kl_sample_train_v2": 0.5 * step, "time/total": 1.0}
+        logger.log_metrics(asyncio.run(asked) | row, step=step)
+    line = {"name": "final", "batch": 2, "state_path": "tinker://x/weights/f", "sampler_path": "tinker://x/sampler/f"}
+    (tmp_path / "plain" / "checkpoints.jsonl").write_text(json.dumps(line) + "\n", "utf-8")
+    return tmp_path / "plain"
+
+
+def test_a_report_says_whether_a_run_of_the_cookbooks_own_loop_helped(trained, toy_slice, tmp_path):
+    run_command(["report", str(trained), "--release", str(toy_slice), "--out", str(tmp_path / "r.html")])
+    page = Page((tmp_path / "r.html").read_text("utf-8"))
+    n_papers = len(read_split(toy_slice, "test"))
+    assert "Training helped plain. macro_f1 1.000" in page.text
+    assert "against itself before training (0.167)" in page.text
+    assert f"the same {n_papers} papers of test, task disruption. Prompts withheld: cited_by_count." in page.text
+    assert "KL(sampler, trainer) 0.5 > 0.01: sampled and trained probabilities differ (step 1)" in page.text
+
+
+def test_an_evaluation_asks_as_the_run_was_asked(trained, builder, toy_slice, tmp_path):
+    subject = find_subject(EvaluationConfig(run=trained, release=toy_slice, out=tmp_path / "out"))
+    assert subject.checkpoint == "tinker://x/sampler/f"
+    assert subject.preset.rules == builder.rules()
+    assert (subject.preset.model, subject.preset.max_tokens, subject.renderer_name) == (
+        builder.model_name, 200, RENDERER
+    )  # fmt: skip
+    assert subject.eval_split == "test"
+
+
+def test_supervised_folders_are_read_with_the_steps_of_all_epochs(builder, tmp_path):
+    gold = GoldDatasetBuilder(papers=builder, options=TinkerSftOptions(release=builder.release))
+    config = supervised.Config(
+        log_path=str(tmp_path / "sft"), model_name=builder.model_name, recipe_name="mine", dataset_builder=gold,
+        learning_rate=1e-4,
+    )  # fmt: skip
+    logger = JsonLogger(config.log_path)
+    logger.log_hparams(config)
+    for step in range(6):
+        logger.log_metrics({"epoch": step // 3, "train_mean_nll": 1.0, "num_tokens": 9, "progress": 0.5}, step=step)
+    lines = [{"name": "1", "epoch": 1, "batch": 2, "sampler_path": "tinker://x/sampler/1"}]
+    lines += [{"name": "final", "epoch": 2, "batch": 0, "sampler_path": "tinker://x/sampler/f"}]
+    (tmp_path / "sft" / "checkpoints.jsonl").write_text("\n".join(map(json.dumps, lines)) + "\n", "utf-8")
+    run = read_run(tmp_path / "sft", "sft")
+    assert (run.kind, run.n_steps, run.is_finished, run.usage.train) == ("sft", 6, True, 54)
+    assert [find_step(tmp_path / "sft", record) for record in read_checkpoints(tmp_path / "sft")] == [5, 6]
+
+
+def test_a_configuration_of_something_else_is_no_run(tmp_path):
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}', "utf-8")
+    with pytest.raises(RunFolderError, match=r"has no run\.json"):
+        read_run(tmp_path, "x")
