@@ -43,7 +43,7 @@ class StepWatch:
             usual = median(self._norms) if len(self._norms) >= _FEWEST else math.inf
             if norm > _TIMES * usual:
                 found["gradient"] = f"gradient norm {norm:.3g} is more than {_TIMES} times the usual {usual:.3g}"
-            self._norms.append(norm)
+            self._norms += [norm] if norm else []  # without a gradient, nothing is usual
         if (share := numbers.get(AT_FLOOR, 0.0)) > _FLOOR_MAX:
             found["floor"] = f"{share:.0%} of the answers earn the least reward: little is learned from them"
         return found

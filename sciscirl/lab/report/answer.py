@@ -190,6 +190,8 @@ def _say_verdict(
     invalid = found.scores[before.name]["invalid"].value
     if invalid > _FORM:
         said = f"{invalid:.0%} of the first answers were invalid"
+        if (left := found.scores[name]["invalid"].value) > _FORM:
+            return f"Not even the form was learned by {name}: {said}, and {left:.0%} of the last."
         right, constant = found.scores[name]["label_match"], _always_one(next(iter(start[1].values())))
         if (right.low or 0) > constant:
             return f"Training helped {name}, beyond the form: {said}."

@@ -174,6 +174,9 @@ def test_the_folder_of_a_run_is_like_the_others(run):
         assert row["env/all/total_episodes"] == 12
         assert row["time/total"] >= row["time/sampling"] > 0
     assert {row["optim/lr"] for row in steps} == {0.02}
+    # Sampling and training compute the same probabilities, in another order.
+    assert all(0 < row["optim/kl_sample_train_v2"] < 1e-6 > abs(row["optim/kl_sample_train_v1"]) for row in steps)
+    assert all(row["optim/grad_norm"] >= 0 and 0 <= row["env/all/at_floor"] <= 1 for row in steps)
     assert [row["step"] for row in rows if "test/macro_f1" in row] == [0, 2, N_STEPS]
     recorded = json.loads((run / "run.json").read_text("utf-8"))
     assert recorded["settings"]["backend"] == "local"

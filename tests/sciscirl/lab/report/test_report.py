@@ -95,8 +95,12 @@ def test_the_first_line_says_whether_training_helped_by_how_much_and_against_wha
 
 def test_a_gain_in_form_alone_is_called_that(tmp_path):
     broken = answers(0.3, n=90, broken=1.0)
-    for name, skill, said in (("guess", 0.0, "Only the form was learned by"), ("know", 0.9, "Training helped")):
-        run = make_run(tmp_path / name, evaluations={0: broken, 4: answers(skill, n=90, broken=0.0)})
+    for name, skill, left, said in (
+        ("lost", 0.9, 1.0, "Not even the form was learned by"),
+        ("guess", 0.0, 0.0, "Only the form was learned by"),
+        ("know", 0.9, 0.0, "Training helped"),
+    ):
+        run = make_run(tmp_path / name, evaluations={0: broken, 4: answers(skill, n=90, broken=left)})
         (line,) = answer_of(run).headline
         assert line.startswith(f"{said} {name}")
         assert f"{1 - broken['is_valid'].mean():.0%} of the first answers were invalid" in line
