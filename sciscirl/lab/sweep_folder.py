@@ -17,28 +17,25 @@ from sciscirl.runs.folder import RUN_FILE, say_changed, write_json
 SWEEP_FILE: Final = "sweep.json"
 
 
-def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str] = (), more: str = "") -> None:
+def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
     """Write the facts of a sweep, or make sure that the folder holds the same one (SciSciRLError).
 
     ``facts`` have ``settings`` in JSON types. Those that are ``free`` may change, and the facts are then written anew.
-    ``more`` ends the message.
     """
     settings: Mapping[str, Any] = facts["settings"]
-    if (folder / SWEEP_FILE).exists() and check_sweep(folder, settings, free=free, more=more) == settings:
+    if (folder / SWEEP_FILE).exists() and check_sweep(folder, settings, free=free) == settings:
         return
     write_json(folder / SWEEP_FILE, facts)
 
 
-def check_sweep(
-    folder: Path, settings: Mapping[str, Any], *, free: Collection[str] = (), more: str = ""
-) -> dict[str, Any]:
+def check_sweep(folder: Path, settings: Mapping[str, Any], *, free: Collection[str] = ()) -> dict[str, Any]:
     """Return the settings of the sweep in a folder; SciSciRLError if they are those of another one."""
     older = read_sweep(folder)
     for name, value in settings.items():
         if name not in free and older.get(name) != value:
             raise SciSciRLError(
                 f"{folder} was begun {say_changed(name, older.get(name), value)}. Go on with what it was begun "
-                f"with, or choose another folder: --out.{more}"
+                f"with, or choose another folder: --out."
             )
     return older
 

@@ -329,8 +329,8 @@ def find_step(folder: Path, record: CheckpointRecord) -> int | None:
     if not record.epoch:
         return record.batch
     # The cookbook's supervised loop counts batches from 0 again in each epoch.
-    rows = [row for row in read_rows(folder / METRICS_FILE) if row.get("epoch", record.epoch) < record.epoch]
-    return 1 + max((row["step"] for row in rows if is_whole(row.get("step"))), default=-1) + (record.batch or 0)
+    rows = [row for row in read_rows(folder / METRICS_FILE) if is_whole(row.get("step")) and is_whole(row.get("epoch"))]
+    return 1 + max((row["step"] for row in rows if row["epoch"] < record.epoch), default=-1) + (record.batch or 0)
 
 
 def list_weights(folder: Path) -> dict[int | None, str]:
@@ -431,6 +431,13 @@ def find_eval_split(folder: Path) -> EvalSplit:
     except RunFolderError:
         stated = None
     return stated if stated in EVAL_SPLITS else "test"
+
+
+def list_evaluations(folder: Path, split: str) -> dict[int, Path]:
+    """List the predictions of a run's evaluations by their step, earliest first."""
+    pattern = re.compile(rf"{re.escape(split)}_(\d+)\.parquet")
+    files = {path: pattern.fullmatch(path.name) for path in sorted((folder / "predictions").glob("*"))}
+    return dict(sorted((int(match[1]), path) for path, match in files.items() if match))
 
 
 def note_test_look(folder: Path, **facts: object) -> int:

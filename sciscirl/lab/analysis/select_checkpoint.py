@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Literal
@@ -19,7 +18,7 @@ from sciscirl.metrics.bootstrap import N_PAIRED_RESAMPLES, find_intervals, perce
 from sciscirl.metrics.collapse import find_signs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_weights
+from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_evaluations, list_weights
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
 Rule = Literal["one_se", "interval", "best"]
@@ -152,15 +151,12 @@ def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
 
 
 def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
-    pattern = re.compile(rf"{re.escape(name)}_(\d+)\.parquet")
-    files = {
-        int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
-    }
+    files = list_evaluations(folder, name)
     if not files:
         raise RunFolderError(
             f"{folder} has no evaluation {name!r} (predictions/{name}_000050.parquet). Wait, or give another name."
         )
-    return {step: read_predictions(files[step]) for step in sorted(files)}
+    return {step: read_predictions(path) for step, path in files.items()}
 
 
 def render_selection(selection: Selection) -> str:

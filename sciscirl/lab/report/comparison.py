@@ -17,7 +17,7 @@ from sciscirl.lab.report.layout import PAIRS_HEAD, show_estimate, show_pairs
 from sciscirl.lab.report.runs import expand_folders, hash_release, name_folders
 from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.runs.folder import RUN_FILE, find_ceiling, find_eval_split, refuse_release, write_json
+from sciscirl.runs.folder import RUN_FILE, find_ceiling, find_eval_split, list_evaluations, refuse_release, write_json
 
 _ONE: Final = "predictions.parquet"
 
@@ -26,8 +26,8 @@ def find_predictions(path: Path) -> Path:
     """Find the predictions of a path: a file, an evaluation, or the last ones of a training run."""
     if path.is_file():
         return path
-    pattern = f"{find_eval_split(path)}_*.parquet"
-    found = [path / _ONE] if (path / _ONE).is_file() else sorted((path / "predictions").glob(pattern))
+    own = path / _ONE
+    found = [own] if own.is_file() else [*list_evaluations(path, find_eval_split(path)).values()]
     if not found:
         raise PredictionsError(
             f"{path} holds no predictions. Give a predictions file, the folder of an evaluation, or that of a training "

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -38,6 +37,7 @@ from sciscirl.runs.folder import (
     count_test_looks,
     find_eval_split,
     is_supervised,
+    list_evaluations,
     name_run,
     parse_row,
     read_facts,
@@ -401,10 +401,7 @@ def _read_steps(
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
     logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
-    pattern = re.compile(rf"{split}_(\d+)\.parquet")
-    files = {
-        int(match[1]): path for path in (folder / "predictions").glob("*") if (match := pattern.fullmatch(path.name))
-    }
+    files = list_evaluations(folder, split)
     tables = {} if files else _read_rollouts(folder, target)
     last = max(logged.keys() | files.keys() | tables.keys(), default=None)
     for step in sorted(logged.keys() | files.keys() | tables.keys()):

@@ -8,7 +8,16 @@ from pathlib import Path, PurePath
 from typing import Any, Final
 
 from sciscidata.storage.small_files import read_whole
-from sciscirl.runs.folder import METRICS_FILE, RUN_FILE, find_eval_split, is_supervised, name_run, read_facts, read_rows
+from sciscirl.runs.folder import (
+    METRICS_FILE,
+    RUN_FILE,
+    find_eval_split,
+    is_supervised,
+    name_run,
+    read_facts,
+    read_judgement,
+    read_rows,
+)
 from sciscirl.runs.lineage import render_start
 
 _SHOWN: Final = (
@@ -50,7 +59,12 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
         "code": facts.get("commit"),
     }
     split = find_eval_split(run)
-    judged = {} if step is None else _find_metrics(run, f"{split}/", step)
+    rows_of_step = [row for row in read_rows(run / METRICS_FILE) if step is not None and row.get("step") == step]
+    judged = {
+        name: value
+        for name, value in next(filter(None, map(read_judgement, reversed(rows_of_step))), {}).items()
+        if (name.rpartition("/")[2] in _SHOWN or "recall/" in name) and isinstance(value, int | float)
+    }
     metrics = [
         f"On {_JUDGES[split]}, at step {step or 0:,}. An answer that is not valid counts as wrong. Where these papers "
         "chose the step, they flatter it.",
@@ -77,19 +91,6 @@ def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str
             "Ask it with the prompt and chat format above, as `sciscirl evaluate --local-model FOLDER` does.\n",
         ]
     )
-
-
-def _find_metrics(run: Path, prefix: str, step: int) -> dict[str, float]:
-    """Find the metrics of the last evaluation of a step, in the order of the log."""
-    judged = [row for row in read_rows(run / METRICS_FILE) if row.get("step") == step and f"{prefix}label_match" in row]
-    named = {
-        name.removeprefix(prefix): value for name, value in (judged or [{}])[-1].items() if name.startswith(prefix)
-    }
-    return {
-        name: value
-        for name, value in named.items()
-        if (name.rpartition("/")[2] in _SHOWN or "recall/" in name) and isinstance(value, int | float)
-    }
 
 
 def _table(rows: dict[str, Any]) -> list[str]:

@@ -106,14 +106,6 @@ def test_a_group_is_challenged_scored_and_centred_by_the_cookbook(papers, toy_re
         assert (mask.diff() == 1).sum() == 2  # the two turns; what was asked in between is not trained on
 
 
-def test_half_of_the_correctness_for_each_label_where_the_preset_says_so(papers, toy_renderer):
-    gold = papers[0].labels("joint")
-    half = other_than(gold, "novelty_label")
-    script = [(say_both(half, "a"), say_both(half)), (say_both(half, "b"), say_both(gold))]
-    group, _ = roll_out(papers[0], toy_renderer, script, adversarial=AdversarialRules(credit="mean"))
-    assert group.get_total_rewards() == pytest.approx([0.0 + 0.1, 1.0 + 0.2])
-
-
 def test_the_batch_metrics_hold_flip_rates_of_both_labels_and_of_each(papers, toy_renderer, objecting):
     gold = papers[0].labels("joint")
     wrong, half = other_than(gold, *gold), other_than(gold, "novelty_label")
@@ -146,15 +138,6 @@ def test_the_batch_metrics_hold_flip_rates_of_both_labels_and_of_each(papers, to
 
 
 # --- turns --------------------------------------------------------------------------------------------------------
-
-
-def test_the_model_is_shown_its_own_answer_and_the_objection_to_it(papers, toy_renderer, objecting):
-    first = say_both(LABELS[0], "This is what I said first.")
-    _, policy = roll_out(papers[0], toy_renderer, [(first, "no")], challenger=objecting)
-    one, two = policy.prompts
-    assert two.startswith(f"{one}{first}<|im_end|>")
-    assert json.dumps(TOY_OBJECTION) in two.removeprefix(one)
-    assert two.endswith("<|im_start|>assistant\n")
 
 
 def test_the_challenger_sees_the_paper_cut_as_the_model_sees_it(papers, toy_renderer, objecting):

@@ -188,18 +188,6 @@ def test_every_case_earns_what_the_table_says(rules, gold, first, final, n_steps
     assert 0 <= parts.adaptation <= 0.2
 
 
-def test_the_four_ways_to_answer_a_challenge_about_one_label():
-    gold, right, wrong = {"novelty_label": "novel"}, "novel", "balanced"
-    totals = {
-        (first, final): score_episode(
-            play(*(write(label, target="novelty") for label in (first, final)), target="novelty"),
-            gold, AdversarialRules(), 0,
-        ).total
-        for first, final in product((right, wrong), repeat=2)
-    }  # fmt: skip
-    assert totals == {(right, right): 1.2, (wrong, right): 1.2, (right, wrong): -1.0, (wrong, wrong): -1.0}
-
-
 @pytest.mark.parametrize("rules", RULES)
 @given(golds, golds, st.none() | golds, st.integers(0, N_STEPS))
 def test_to_be_wrong_or_unreadable_at_first_never_pays(rules, gold, final, other, n_steps):
@@ -214,11 +202,6 @@ def test_words_never_outweigh_being_right(gold, first, wrong, other_first):
         return
     best = score_episode(play(write(first), write(wrong)), gold, AdversarialRules(), N_STEPS).total
     assert best < score_episode(play(write(other_first), write(gold)), gold, AdversarialRules(), 0).total
-
-
-def test_reasoning_does_not_depend_on_what_is_right():
-    episode = play(write(GOLDS[0], FIRST_REASON), write(GOLDS[4]))
-    assert {score_episode(episode, gold, AdversarialRules()).reasoning for gold in GOLDS} == {0.3}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scipy.stats import binomtest
 from sciscirl.cli.main import run
 from sciscirl.errors import PredictionsError, SciSciRLError
 from sciscirl.lab.analysis.baselines import BASELINES
-from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, align, compare_predictions, mcnemar_exact
+from sciscirl.lab.analysis.compare import CompareConfig, adjust_holm, compare_predictions, mcnemar_exact
 from sciscirl.lab.report.comparison import compare_files, find_predictions, render_comparison
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import COMPARED, measure_predictions
@@ -187,12 +187,6 @@ def test_what_does_not_compare_is_refused_with_numbers():
 def test_impossible_options_are_refused(options):
     with pytest.raises(SciSciRLError, match=next(iter(options))):
         CompareConfig(**options)
-
-
-def test_rows_are_aligned_by_paper():
-    one = skilled(0.5, n=30)
-    frames = align({"a": one, "b": one.reverse()})
-    assert frames["a"].equals(frames["b"])
 
 
 @pytest.fixture

@@ -145,11 +145,6 @@ def test_both_labels_of_the_joint_task_change_sides_together():
     assert set(same.p.values()) == {1.0}
 
 
-def test_asked_otherwise_is_marked(ways):
-    asked = {"good": {"style": "plain"}, "poor": {"style": "ontology"}}
-    assert [pair.asked_otherwise for pair in compare_predictions(ways, QUICK, asked).pairs] == [("style",), (), ()]
-
-
 @pytest.mark.parametrize(
     ("ways", "said"),
     [

@@ -93,11 +93,6 @@ def test_priming_shows_every_label_and_breaks_the_share_of_answers_that_was_aske
     assert {answer.problem for answer in judged} == {"", "not_json", "wrong_keys"}
 
 
-def test_nothing_is_broken_where_nothing_was_asked_to_be():
-    answers = invent_answers(TinyModelConfig(broken_share=0.0))
-    assert all(parse_answer(next(answers), "two_keys").is_valid for _ in range(100))
-
-
 @pytest.mark.parametrize("wrong", [{"broken_share": -0.1}, {"broken_share": 1.1}, {"priming_steps": -1}])
 def test_impossible_settings_of_the_tiny_model_are_refused(wrong):
     with pytest.raises(SciSciRLError, match="needs a"):

@@ -25,7 +25,7 @@ from sciscirl.lab.report.layout import Example, Picture, Section, Table
 from sciscirl.lab.report.report import ReportConfig, render_report, write_report
 from sciscirl.lab.report.runs import find_repeated, name_folders, read_run, read_runs
 from sciscirl.lab.report.views import say_signs, view_answers, view_cost, view_curves, view_examples, view_runs
-from sciscirl.metrics.metrics import bin_by_confidence, find_right, measure_predictions
+from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import describe, find_preset
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
 from tests.sciscirl.pages import Page
@@ -441,23 +441,6 @@ def test_papers_are_shown_beside_answers_with_what_the_prompt_withheld(toy_slice
 
 
 # --- reading, mistakes and damage ---------------------------------------------------------------------------------
-
-
-@given(st.lists(st.tuples(st.none() | st.integers(0, 20), st.booleans()), min_size=1, max_size=40))
-def test_the_bins_are_those_of_the_calibration_error(drawn):
-    rows = []
-    for twentieth, is_right in drawn:
-        sure = None if twentieth is None else twentieth / 20
-        label = None if sure is None else "neutral" if is_right else "disruptive"
-        rows.append(
-            {"gold": "neutral", "label": label, "confidence": sure, "is_json": True, "is_valid": sure is not None}
-        )
-    table = pl.DataFrame(rows, schema_overrides={"label": pl.String, "confidence": pl.Float64})
-    bins = bin_by_confidence(table["confidence"], find_right(table))
-    assert len(bins) == 10
-    assert sum(one.n for one in bins) == len(drawn)
-    ece = math.fsum(abs(one.confidence_sum - one.n_right) for one in bins) / len(drawn)
-    assert measure_predictions(table)["ece"] == pytest.approx(ece)
 
 
 def test_damaged_files_are_said_and_the_rest_is_shown(home, tmp_path):
