@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-import os
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -283,39 +282,38 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release
 
 
 LOOPS = """
-import json, os, time
+import os, time
 from pathlib import Path
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.studies import sweep
 
 async def train(run):
     folder = Path(getattr(run, "log_path", None) or run.options.log_path)
-    began = time.time()
-    time.sleep(1)
     folder.mkdir(parents=True)
-    (folder / "times.json").write_text(json.dumps([began, time.time(), os.getpid()]))
-    raise SciSciRLError("no server")
+    (folder / "begun").write_text(str(os.getpid()))
+    end = time.monotonic() + 300
+    while len(begun := [*folder.parents[1].glob("*/*/begun")]) < 2 and time.monotonic() < end:
+        time.sleep(0.1)
+    is_after = (folder.parents[1] / "exp4-sft" / "seed_0" / "ended").exists()
+    (folder / "ended").touch()
+    raise SciSciRLError(f"{len({path.read_text() for path in begun})} processes, {is_after}")
 
 sweep.train_preset = sweep.train_on_tinker = train
-sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "times.json").exists()
+sweep.is_over = lambda folder: folder.parent.name == "exp4-sft" and (folder / "ended").exists()
 """
 
 
 def test_runs_at_once_have_processes_of_their_own_and_wait_for_the_run_that_they_begin_from(tmp_path, monkeypatch):
-    """A plugin, which each process loads, stands for both loops: a run notes when it began and ended, and in whom."""
+    """A plugin, which each process loads, stands for both loops: the first two runs wait for each other."""
     for name in ("train_preset", "train_on_tinker", "is_over"):
         monkeypatch.setattr(sweep, name, getattr(sweep, name))
     (tmp_path / "loops.py").write_text(LOOPS, "utf-8")
-    runs = plan_sweep(
-        SweepOptions(preset="exp4", way=("rl", "sft_rl"), plugin=str(tmp_path / "loops.py"), out=str(tmp_path / "out"))
-    )
+    options = {"plugin": str(tmp_path / "loops.py"), "out": str(tmp_path / "out")}
+    runs = plan_sweep(SweepOptions(preset="exp4", way=("rl", "sft_rl"), **options))
     problems = asyncio.run(sweep._train_all(runs, 2))
-    assert problems == dict.fromkeys((f"exp4 {way}, seed 0" for way in ("rl", "sft", "sft_rl")), "no server")
-    times = [json.loads((run.folder / "times.json").read_text("utf-8")) for run in runs]
-    rl, sft, both = times
-    assert max(rl[0], sft[0]) < min(rl[1], sft[1])  # at once
-    assert both[0] > sft[1]
-    assert os.getpid() not in {number for _, _, number in times}
+    assert problems["exp4 sft, seed 0"] == "2 processes, False"
+    assert problems["exp4 rl, seed 0"].startswith("2 processes")
+    assert problems["exp4 sft_rl, seed 0"] == "2 processes, True"
 
 
 def test_a_run_that_its_collapse_has_ended_is_over(tmp_path):
