@@ -12,8 +12,8 @@ from sciscidata.config import BuildConfig, source_request
 from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.filter import chosen_names, remark_on_names
 from sciscidata.sampling.split import balanced_columns
-from sciscidata.sources.dry_run import ToAsk, ToRead
 from sciscidata.sources.openalex.source import published_shares
+from sciscidata.sources.opened import ToAsk, ToRead
 from sciscidata.sources.registry import find_source
 from sciscidata.terminal.messages import counted
 

@@ -57,23 +57,13 @@ class TryAgainError(Exception):
 
 
 def how_to_get_a_key() -> str:
-    """Return the last sentence of every message about a missing or wrong key.
-
-    Example:
-        >>> how_to_get_a_key()
-        'A key is free: https://openalex.org/settings/api. Set OPENALEX_API_KEY, or put api_key = "..." in ...'
-    """
+    """Return the last sentence of every message about a missing or wrong key."""
     page = "https://openalex.org/settings/api"
     return f'A key is free: {page}. Set {KEY_VARIABLE}, or put api_key = "..." in {config_file()}.'
 
 
 def without_timing(answer: Answer) -> Answer:
-    """Set the response time to 0, so that equal answers have equal bytes.
-
-    Example:
-        >>> without_timing(Answer(200, {}, b'{"meta": {"count": 2, "db_response_time_ms": 35}}')).body
-        b'{"meta": {"count": 2, "db_response_time_ms":0}}'
-    """
+    """Set the response time to 0, so that equal answers have equal bytes."""
     return answer._replace(body=_TIMING.sub(b'"db_response_time_ms":0', answer.body))
 
 
@@ -111,12 +101,7 @@ def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetim
 
 
 def read_cost(answer: Answer) -> float | None:
-    """Return the cost of an answer in dollars; None if it is not stated, or impossible.
-
-    Example:
-        >>> read_cost(Answer(200, {"x-ratelimit-cost-usd": "0.001"}, b"")), read_cost(Answer(200, {}, b""))
-        (0.001, None)
-    """
+    """Return the cost of an answer in dollars; None if it is not stated, or impossible."""
 
     def stated() -> Iterator[float | None]:  # most trusted first
         yield _number(answer.headers.get("x-ratelimit-cost-usd"))
@@ -129,12 +114,7 @@ def read_cost(answer: Answer) -> float | None:
 
 
 def read_remaining(answer: Answer) -> float | None:
-    """Return the rest of today's budget in dollars, if the answer states it.
-
-    Example:
-        >>> read_remaining(Answer(200, {"x-ratelimit-remaining-usd": "0.9655"}, b""))
-        0.9655
-    """
+    """Return the rest of today's budget in dollars, if the answer states it."""
     return _number(answer.headers.get("x-ratelimit-remaining-usd"))
 
 

@@ -39,15 +39,6 @@ class OpenAlexClient:
 
     A ConfigError means that the environment's proxies or certificates cannot be used. A StorageError means that the
     store cannot be read.
-
-    Example:
-        >>> from pathlib import Path
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as folder, ResponseStore(Path(folder)) as store:
-        ...     _ = store.put(works_request(1).key, b'{"id": "https://openalex.org/W1"}', cost_usd=0)
-        ...     with OpenAlexClient(ApiConfig(offline=True), store) as client:
-        ...         client.fetch(works_request(1)), client.n_stored
-        ({'id': 'https://openalex.org/W1'}, 1)
     """
 
     def __init__(

@@ -111,20 +111,8 @@ class ApiConfig(Configuration):
         """Fill in what is not given from the environment, then from the user's configuration file.
 
         ``OPENALEX_API_KEY`` and ``OPENALEX_BASE_URL`` come first, then ``api_key``, ``base_url`` and ``email`` of
-        the file that :func:`config_file` names. A blank value counts as not given, everywhere.
-
-        Args:
-            api_key: what the flag said.
-            base_url: what the flag said.
-            email: what the flag said.
-            others: further fields of ApiConfig, taken as they are.
-
-        Raises:
-            ConfigError: a value is impossible, or the file cannot be read or has an unknown name.
-
-        Example:
-            >>> ApiConfig.from_environment(base_url="http://127.0.0.1:8000", api_key="k").base_url
-            'http://127.0.0.1:8000'
+        the file that :func:`config_file` names. A blank value counts as not given, everywhere. ``others`` are further
+        fields. A ConfigError means an impossible value, or a file that cannot be read or has an unknown name.
         """
         file = _read_config_file(config_file())
         return cls(
@@ -141,12 +129,7 @@ def config_file() -> Path:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine itself.
-
-    Example:
-        >>> [is_loopback(host) for host in ("localhost", "127.0.0.2", "::1", "api.openalex.org")]
-        [True, True, True, False]
-    """
+    """Return whether a host is this machine itself."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:  # a name

@@ -23,10 +23,6 @@ class Request:
 
     Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages. A ConfigError means an
     impossible path, a parameter that says who asks (see ApiConfig), or too long a key.
-
-    Example:
-        >>> Request("/works", (("select", "id"), ("filter", "cites:W1|W2"))).key
-        '/works?filter=cites%3AW1%7CW2&select=id'
     """
 
     path: str

@@ -103,15 +103,7 @@ def ask_until_answered(
 
 
 class Bill:
-    """Counts calls and dollars for all threads of a client; a call that could exceed the limit is a CostLimitError.
-
-    Example:
-        >>> bill = Bill(limit_usd=0.0002)
-        >>> bill.settle(bill.reserve(0.0001), Answer(200, {"x-ratelimit-cost-usd": "0.0001"}, b""))
-        0.0001
-        >>> bill.n_calls, bill.cost_usd
-        (1, 0.0001)
-    """
+    """Counts calls and dollars for all threads of a client; a call that could exceed the limit is a CostLimitError."""
 
     def __init__(self, limit_usd: float | None = None) -> None:
         self._limit = limit_usd

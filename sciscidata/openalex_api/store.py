@@ -20,8 +20,8 @@ from sciscidata.openalex_api.config import MAX_ANSWER_MB
 from sciscidata.storage import refuse_link, storage_error
 
 FILE_NAME: Final = "responses.sqlite"
-#: Raised when an older version would misread a newer store.
-FORMAT_VERSION: Final = 3  # 1 did not hold the server; 2 had no checksums of requests
+#: Raised when another version would misread the store.
+FORMAT_VERSION: Final = 3
 
 _MAX_BYTES = MAX_ANSWER_MB << 20
 _LEVEL = 9  # JSON shrinks about tenfold at any level, and compression is fast beside the network
@@ -37,17 +37,11 @@ CREATE TABLE IF NOT EXISTS requests (
     sha256 TEXT NOT NULL REFERENCES blobs,
     cost_usd REAL NOT NULL,
     fetched_on TEXT NOT NULL,
-    checksum TEXT NOT NULL DEFAULT ''
+    checksum TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS server (
     only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
     address TEXT NOT NULL
-);
-"""
-_ADD_CHECKSUMS = """
-ALTER TABLE requests ADD COLUMN checksum TEXT NOT NULL DEFAULT '';
-UPDATE requests SET checksum = checksum_of(
-    key, sha256, cost_usd, fetched_on, (SELECT n_bytes FROM blobs WHERE blobs.sha256 = requests.sha256)
 );
 """
 _ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM requests LEFT JOIN blobs USING (sha256)"
@@ -100,21 +94,16 @@ class ResponseStore:
 
     def _prepare(self) -> None:
         version: int = self._database.execute("PRAGMA user_version").fetchone()[0]
-        if version > FORMAT_VERSION:
+        if version not in (0, FORMAT_VERSION):
             raise StorageError(
                 f"{self.path} has format {version}, this version reads {FORMAT_VERSION}. Update sciscidata, or set "
                 "another cache_dir."
             )
         self._keep_a_log()
         self._database.execute("PRAGMA synchronous = NORMAL")
-        if version == FORMAT_VERSION:
-            return
-        self._database.create_function("checksum_of", 5, _checksum_of, deterministic=True)
-        with self._transaction("BEGIN IMMEDIATE") as database:
-            version = database.execute("PRAGMA user_version").fetchone()[0]  # another process may be faster
-            if version < FORMAT_VERSION:
-                script = f"{_ADD_CHECKSUMS if version else ''} {_TABLES} PRAGMA user_version = {FORMAT_VERSION};"
-                for statement in script.split(";"):
+        if version == 0:
+            with self._transaction("BEGIN IMMEDIATE") as database:  # another process may do the same
+                for statement in f"{_TABLES} PRAGMA user_version = {FORMAT_VERSION};".split(";"):
                     database.execute(statement)
 
     def _keep_a_log(self) -> None:

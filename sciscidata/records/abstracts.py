@@ -82,13 +82,7 @@ def _decode_block(indexes: pl.Series) -> pl.Series:
 
 
 def decode_spans(data: npt.NDArray[np.uint8], starts: Int64Array, ends: Int64Array) -> pl.Series:
-    """Decode the inverted indexes from ``starts`` to ``ends`` in UTF-8 ``data``, as ``decode_inverted_index`` does.
-
-    Example:
-        >>> data = np.frombuffer(b'[{"be":[1],"to":[0]},{}]', np.uint8)
-        >>> decode_spans(data, np.array([1, 21]), np.array([20, 23])).to_list()
-        ['to be', None]
-    """
+    """Decode the inverted indexes from ``starts`` to ``ends`` in UTF-8 ``data``, as ``decode_inverted_index`` does."""
     from sciscidata.records._abstract_kernels import IRREGULAR, TEXT, decode_rows  # numba takes a while to import
 
     ends = np.where(ends - starts <= _MOST_BYTES, ends, starts)

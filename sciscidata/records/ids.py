@@ -134,12 +134,7 @@ def openalex_number(value: object, letter: Letter) -> int | None:
 
 
 def openalex_numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
-    """Return the numbers of OpenAlex ids with one of the letters, -1 for others and for null.
-
-    Example:
-        >>> openalex_numbers(pl.Series(["https://openalex.org/W7", "w8", "S9", "10", None]), "W").tolist()
-        [7, 8, -1, -1, -1]
-    """
+    """Return the numbers of OpenAlex ids with one of the letters, -1 for others and for null."""
     from sciscidata._kernels.ids import number_texts  # numba takes a while to import
 
     data, offsets = string_buffers(ids)
@@ -170,15 +165,8 @@ def bare_dois(text: pl.Expr) -> pl.Expr:
 def suggest_form(works: pl.LazyFrame, cited: pl.Series) -> str:
     """Say in which form ids that are cited would be those of works; "" if some are already, or no form helps.
 
-    Args:
-        works: with ``work_id`` and ``original_id``.
-        cited: ids as a table of citations has them; the first thousand are looked at.
-
-    Example:
-        >>> works = pl.LazyFrame({"original_id": ["US07", "US12"]}).with_columns(
-        ...     pl.col("original_id").map_batches(number_ids, pl.Int64()).alias("work_id"))
-        >>> suggest_form(works, pl.Series(["us07", "us12"]))
-        "works have ids like 'US07', citations like 'us07'. Write both in lower case, then 2 of 2 ids would join"
+    ``works`` have ``work_id`` and ``original_id``. Of ``cited``, as a table of citations has them, the first thousand
+    are looked at.
     """
     cited = plain_ids(cited).drop_nulls().unique(maintain_order=True).head(_SAMPLE)
     is_cited = pl.col("work_id").is_in(number_ids(cited).implode())
@@ -221,11 +209,7 @@ def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tupl
 
 
 def plain_ids(ids: pl.Series) -> pl.Series:
-    """Return ids as Int64 or String, as an original id is kept.
-
-    Raises:
-        SchemaMismatchError: as number_ids.
-    """
+    """Return ids as Int64 or String, as an original id is kept; SchemaMismatchError as number_ids."""
     dtype = ids.dtype
     if dtype in (pl.String(), pl.Int64()):
         return ids
@@ -247,19 +231,7 @@ def plain_ids(ids: pl.Series) -> pl.Series:
 
 
 def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
-    """Raise WorkIdError if two of some works, sorted by ``work_id``, have one number.
-
-    Args:
-        works: ``work_id`` and ``original_id``.
-        what: of which table, for the message.
-
-    Example:
-        >>> refuse_shared_numbers(pl.DataFrame({"work_id": [7, 7], "original_id": ["7", "W7"]}), "works")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.WorkIdError: works: the ids '7' and 'W7' have one number, 7, so they cannot be told apart.
-        Write one of them otherwise, for example with a prefix.
-    """
+    """Raise WorkIdError if two of some works, sorted by ``work_id``, have one number; ``what`` names the table."""
     numbers = works["work_id"]
     at = (numbers[1:] == numbers[:-1]).arg_true()
     if not len(at):
@@ -278,15 +250,7 @@ def refuse_shared_numbers(works: pl.DataFrame, what: str) -> None:
 
 
 def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
-    """Raise WorkIdError if an id is null or repeated.
-
-    Example:
-        >>> require_one_row_each(pl.Series([7, 8, 7]), "demo")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.WorkIdError: demo: work_id 7 occurs more than once in WORKS, needs one row per work. Keep one
-        row each: .sort(pl.all()).unique('work_id', keep='first', maintain_order=True).
-    """
+    """Raise WorkIdError if an id is null or repeated."""
     if n_null := work_ids.null_count():
         raise WorkIdError(
             f"{stage}: WORKS has {counted(n_null, 'row')} without a work_id. Drop them: .drop_nulls('work_id')."
@@ -300,13 +264,7 @@ def require_one_row_each(work_ids: pl.Series, stage: str) -> None:
 
 
 def with_original_ids(scores: pl.LazyFrame, works: pl.LazyFrame) -> pl.LazyFrame:
-    """Put ``original_id`` right after ``work_id``, if ``works`` has it.
-
-    Example:
-        >>> scores = pl.LazyFrame({"work_id": [7], "cd_index": [0.5]})
-        >>> with_original_ids(scores, pl.LazyFrame({"work_id": [7], "original_id": ["W7"]})).collect().row(0)
-        (7, 'W7', 0.5)
-    """
+    """Put ``original_id`` right after ``work_id``, if ``works`` has it."""
     if ORIGINAL_ID not in works.collect_schema():
         return scores
     columns = [name for name in scores.collect_schema() if name not in ("work_id", ORIGINAL_ID)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final, NamedTuple, TypeAlias, TypedDict
 
 import msgspec
@@ -17,7 +17,6 @@ import msgspec
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.ids import MISSING, openalex_number
-from sciscidata.storage.decompression import skip
 
 Json: TypeAlias = Any  # whatever a JSON field may hold
 
@@ -56,13 +55,8 @@ _USUAL: Final = msgspec.json.Decoder[dict[str, Json]](
 )
 _LIST = re.compile(rb"\s*\[")
 _OBJECT = re.compile(rb"\s*\{")
-_MOST_MENDED_BYTES = 64 << 20
-_MANY_ENTRIES = 100_000
-_TINY_BYTES = 16
-_LONGEST_SIGN = 16  # -Infinity, and what of a number is one sign: e+1
-_CUT_OFF = "cut off"
-_FEW_BYTES = 2 << 20
-_HANDLE_BYTES = 64  # memory of an entry in addition to its text
+#: What only the standard library reads needs many times its size in memory.
+MOST_MENDED_BYTES: Final = 64 << 20
 
 
 class PlainRecord(NamedTuple):
@@ -187,13 +181,7 @@ def _references(listed: Json) -> list[str | None]:
 
 
 def read_records(piece: bytes, *, pages: bool = True) -> Iterator[PlainRecord | CorruptRecordError]:
-    """Read one JSON value: a work, or with ``pages`` also a list of works, or a page of the API with ``results``.
-
-    Example:
-        >>> page = b'{"meta":{"count":2},"results":[{"id":"W1"},{"id":"W2"}]}'
-        >>> [record.work_id for record in read_records(page)]
-        [1, 2]
-    """
+    """Read one JSON value: a work, or with ``pages`` also a list of works, or a page of the API with ``results``."""
     error = None
     if not (pages and _LIST.match(piece)):
         try:
@@ -225,62 +213,47 @@ class _Page(msgspec.Struct):
     results: list[msgspec.Raw]
 
 
-def split_entries(piece: bytes) -> Iterable[bytes | msgspec.Raw]:
-    """Cut a list or a page into entries: together if that needs no more memory than their text."""
+def split_entries(piece: bytes) -> list[msgspec.Raw]:
+    """Cut a list or a page of the API into its entries; what only Python reads is mended first."""
     is_list = _LIST.match(piece)
+
+    def cut(text: bytes) -> list[msgspec.Raw]:
+        if is_list:
+            return msgspec.json.decode(text, type=list[msgspec.Raw])
+        return msgspec.json.decode(text, type=_Page).results
+
     try:
-        if len(piece) <= _FEW_BYTES or _has_large_entries(piece):
-            return (
-                msgspec.json.decode(piece, type=list[msgspec.Raw])
-                if is_list
-                else msgspec.json.decode(piece, type=_Page).results
-            )
+        return cut(piece)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
-        pass
-    if not _is_strict_json(piece):  # a list that was cut off must yield no entry
-        for _ in entries_one_by_one(piece):
-            pass
-    return entries_one_by_one(piece)
+        text = strict_json(piece)
+    try:
+        return cut(text)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptRecordError("neither a list nor a page with results") from error
 
 
-def _has_large_entries(piece: bytes) -> bool:
-    """Whether entries of a list or a page are large on average; decodes no content. It raises if one is no object."""
-    n_left = len(piece) // _HANDLE_BYTES
-
-    class Entry(msgspec.Struct, gc=False):
-        def __post_init__(self) -> None:
-            nonlocal n_left
-            n_left -= 1
-            if n_left < 0:
-                raise ValueError
-
-    entries = list[Entry]
-    page = msgspec.defstruct("Page", [("results", entries)])
-    msgspec.json.decode(piece, type=entries if _LIST.match(piece) else page)
-    return True
-
-
-def _is_strict_json(document: bytes) -> bool:
+def is_json(document: bytes) -> bool:
+    """Whether the whole document is JSON, perhaps after repair."""
     try:
         if is_utf8(document):
             msgspec.json.decode(document, type=msgspec.Raw)  # makes no objects
             return True
     except (msgspec.MsgspecError, RecursionError):
         pass
-    return False
+    try:
+        strict_json(document)
+    except CorruptRecordError:
+        return False
+    return True
 
 
 def strict_json(text: bytes) -> bytes:
-    r"""Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
+    """Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
 
     A lone surrogate becomes U+FFFD. Raises CorruptRecordError if the standard library cannot read it, or if it has more
     than 64 MB. The objects that the standard library makes take many times as much memory.
-
-    Example:
-        >>> strict_json(b'{"fwci": NaN, "title": "a \\ud800"}').decode()
-        '{"fwci": null, "title": "a \ufffd"}'
     """
-    if len(text) > _MOST_MENDED_BYTES:
+    if len(text) > MOST_MENDED_BYTES:
         raise CorruptRecordError(
             f"not strict JSON, and with {len(text) >> 20:,} MB too long to be read in any other way"
         )
@@ -298,149 +271,6 @@ def _finite(digits: str) -> float | None:
 
 def _short_int(digits: str) -> int | None:
     return int(digits) if len(digits) <= 20 else None  # longer ones fit no column; int() refuses 4,301 digits
-
-
-class TooLongToMendError(CorruptRecordError):
-    """One value is not strict JSON, and too long to be read in any other way."""
-
-
-class NoListError(CorruptRecordError):
-    """An object is JSON, perhaps to be mended, and has no ``results``."""
-
-
-def entries_one_by_one(text: bytes) -> Iterator[bytes]:
-    r"""Cut a list, or the list ``results`` of an object, into its entries, which ``strict_json`` may have to mend.
-
-    Only one entry is held as objects at a time, so memory does not grow with their number. While reading, it raises
-    CorruptRecordError for what is not JSON, or has more than 100,000 entries of less than 16 bytes on average. These
-    are no works. It raises TooLongToMendError for a value of more than 64 MB. At the end, it raises NoListError for
-    JSON that is neither of the two.
-
-    Example:
-        >>> list(entries_one_by_one(b'{"meta": null, "results": [{"id": "W1", "fwci": NaN}, 0]}'))
-        [b'{"id": "W1", "fwci": NaN}', b'0']
-    """
-    walk = _Walk(text)
-    has_list = walk.take(b"[{") == b"["
-    if has_list:
-        yield from walk.entries()
-    elif walk.ahead() == b"}":
-        walk.take(b"}")
-    else:
-        sign = b","
-        while sign == b",":
-            key = walk.value()
-            if not isinstance(key, str):
-                raise CorruptRecordError(f"not JSON: {_shorten(key)} where a name is expected")
-            walk.take(b":")
-            if key == "results" and walk.ahead() == b"[":
-                has_list = True
-                walk.take(b"[")
-                yield from walk.entries()
-            else:
-                walk.value()
-            sign = walk.take(b",}")
-    if walk.ahead():
-        raise CorruptRecordError("not JSON: more behind its end")
-    if not has_list:
-        raise NoListError("neither a list nor a page with results")
-
-
-def is_json(document: bytes) -> bool:
-    """Whether the whole document is JSON, perhaps after repair; raises if a part is too large to repair."""
-    if _is_strict_json(document):
-        return True
-    try:
-        for _ in entries_one_by_one(document):
-            pass
-    except TooLongToMendError:
-        raise
-    except NoListError:
-        return True
-    except CorruptRecordError:
-        return False
-    return True
-
-
-class _Walk:
-    """A place in a JSON text, which moves on by one sign or value at a time."""
-
-    def __init__(self, text: bytes) -> None:
-        self._text = text
-        self._at = 0
-        self._window, self._start = "", 0
-        self._scanner = json.JSONDecoder(parse_int=_short_int)
-
-    def ahead(self) -> bytes:
-        """Return the next sign; nothing at the end."""
-        self._at = skip(self._text, self._at, b" \t\r\n")
-        return self._text[self._at : self._at + 1]
-
-    def take(self, expected: bytes) -> bytes:
-        """Pass over the next sign, which must be one of ``expected``."""
-        sign = self.ahead()
-        if not sign or sign not in expected:
-            raise CorruptRecordError(f"not JSON: Expecting {' or '.join(map(chr, expected))} at byte {self._at:,}")
-        self._at += 1
-        return sign
-
-    def entries(self) -> Iterator[bytes]:
-        """Yield the entries of a list, from behind its bracket on."""
-        n, begin = 0, self._at
-        if self.ahead() == b"]":
-            self._at += 1
-            return
-        sign = b","
-        while sign == b",":
-            self.ahead()
-            start = self._at
-            self.value()
-            n += 1
-            if n > _MANY_ENTRIES and self._at - begin < n * _TINY_BYTES:
-                raise CorruptRecordError(
-                    f"a list of more than {_MANY_ENTRIES:,} entries, of less than {_TINY_BYTES} bytes each, and no "
-                    "more of it is read. If these are works, write one a line: jq -c '.results[]? // .[]'"
-                )
-            yield self._text[start : self._at]
-            sign = self.take(b",]")
-
-    def value(self) -> Json:
-        """Pass over a value, and return it."""
-        self.ahead()
-        try:
-            return self._scan()
-        except (ValueError, RecursionError):
-            # Its end may lie behind the window. Latin-1 makes one character of each byte, so places stay the same.
-            self._window = self._text[self._at : self._at + _MOST_MENDED_BYTES].decode("latin-1")
-            self._start = self._at
-        try:
-            return self._scan()
-        except (ValueError, RecursionError) as error:
-            if self._is_cut(error):
-                raise TooLongToMendError(
-                    f"a value that begins at byte {self._at:,} is not strict JSON, and with more than "
-                    f"{_MOST_MENDED_BYTES >> 20:,} MB too long to be read in any other way. Write null for NaN in it"
-                ) from error
-            raise CorruptRecordError(f"not JSON: {_shorten(str(error))}, from byte {self._at:,} on") from error
-
-    def _scan(self) -> Json:
-        value, end = self._scanner.raw_decode(self._window, self._at - self._start)
-        end += self._start
-        if self._is_behind_window(end):
-            raise json.JSONDecodeError(_CUT_OFF, "", 0)  # a number may go on there
-        self._at = end
-        return value
-
-    def _is_behind_window(self, at: int) -> bool:
-        end = self._start + len(self._window)
-        return end < len(self._text) and at > end - _LONGEST_SIGN
-
-    def _is_cut(self, error: Exception) -> bool:
-        """Whether the only reason for an error may be the end of the window."""
-        return isinstance(error, json.JSONDecodeError) and (
-            error.msg == _CUT_OFF
-            or self._is_behind_window(self._start + (len(self._window) if "Unterminated" in error.msg else error.pos))
-        )
 
 
 def _shorten(value: Json) -> str:

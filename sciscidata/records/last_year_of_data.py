@@ -63,23 +63,13 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
 
 
 def count_years(works: pl.LazyFrame | pl.DataFrame) -> dict[int, int]:
-    """Count the works of every ``publication_year``; works without one are left out.
-
-    Example:
-        >>> count_years(pl.DataFrame({"publication_year": [2001, None, 2000, 2001]}))
-        {2000: 1, 2001: 2}
-    """
+    """Count the works of every ``publication_year``; works without one are left out."""
     counts = works.lazy().select(pl.col("publication_year").drop_nulls()).group_by("publication_year").len()
     return dict(counts.collect(engine="streaming").sort("publication_year").rows())
 
 
 def describe_later_works(counts: Mapping[int, int], last_year: int | None) -> dict[str, Any] | None:
-    """Describe in JSON types the works dated after the data's last year; None if there are none.
-
-    Example:
-        >>> describe_later_works({2003: 20, 2004: 1, 2050: 1}, 2003)
-        {'works': 2, 'first_year': 2004, 'last_year': 2050}
-    """
+    """Describe in JSON types the works dated after the data's last year; None if there are none."""
     later = {year: n for year, n in counts.items() if n and last_year is not None and year > last_year}
     if not later:
         return None

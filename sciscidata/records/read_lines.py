@@ -1,7 +1,4 @@
-"""Cut text of any size into lines, in bounded memory and time.
-
-Too long lines are named, empty ones passed in bulk.
-"""
+"""Cut text of any size into lines, in bounded memory: too long lines are named, empty ones passed in bulk."""
 
 from __future__ import annotations
 
@@ -14,22 +11,19 @@ from sciscidata.errors import CorruptRecordError
 from sciscidata.storage.decompression import skip
 
 _MB: Final = 1 << 20
-_LINES_PER_MB: Final = 1_000
 _FEW_BYTES: Final = 4_096
 _LINE_END: Final = ord("\n")
 
 
 class ReadLimits(NamedTuple):
-    """How much of a file may be in memory, and how much may hold no work. One MB is 1,048,576 bytes.
+    """How much of a file may be in memory. One MB is 1,048,576 bytes.
 
     A longer line is corrupt; the longest real records, with thousands of authors, have tens of MB. A longer JSON
-    document ends the file, because it is held whole. As many MB in a row without a work, or 1,000 lines per MB, end the
-    file. A part of the snapshot has about 3,000 MB.
+    document ends the file, because it is held whole.
     """
 
     max_line_mb: int = 256
     max_document_mb: int = 1_024
-    max_gap_mb: int = 4_096
 
     @property
     def line_bytes(self) -> int:
@@ -45,64 +39,19 @@ class ReadLimits(NamedTuple):
 DEFAULT_LIMITS: Final = ReadLimits()
 
 
-class Gap:
-    """Counts the bytes and lines between two works, and ends the reading when they are too many.
-
-    Example:
-        >>> gap = Gap(ReadLimits(max_gap_mb=1))
-        >>> gap.add(1 << 20)
-        >>> gap.clear()
-        >>> gap.add(1 << 20, 1)
-        >>> gap.add(1)
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.CorruptRecordError: 1 MB or 1,000 lines in a row hold no work: the rest of the file is not
-        read. If you trust it, raise RecordsConfig.max_gap_mb (of a snapshot: SnapshotConfig.max_gap_mb)
-    """
-
-    __slots__ = ("_max_mb", "_remedy", "n_blank", "n_bytes", "n_lines", "n_read", "n_seen")
-
-    def __init__(self, limits: ReadLimits = DEFAULT_LIMITS, *, is_optional: bool = True) -> None:
-        remedy = ". If you trust it, raise RecordsConfig.max_gap_mb (of a snapshot: SnapshotConfig.max_gap_mb)"
-        self._remedy = remedy if is_optional else ""
-        self._max_mb = limits.max_gap_mb
-        self.n_bytes = self.n_lines = 0
-        # Since the beginning of the file: bytes, lines and blank lines. Readers of records count them.
-        self.n_read = self.n_seen = self.n_blank = 0
-
-    def add(self, n_bytes: int, n_lines: int = 0) -> None:
-        """Count bytes without a work, and lines of something else among them; raise CorruptRecordError if too many."""
-        self.n_bytes += n_bytes
-        self.n_lines += n_lines
-        most_lines = self._max_mb * _LINES_PER_MB
-        if self.n_bytes > self._max_mb * _MB or self.n_lines > most_lines:
-            raise CorruptRecordError(
-                f"{self._max_mb:,} MB or {most_lines:,} lines in a row hold no work: the rest of the file is not "
-                f"read{self._remedy}"
-            )
-
-    def clear(self) -> None:
-        """Begin anew, behind a work."""
-        self.n_bytes = self.n_lines = 0
-
-
 def whole_lines(
-    pieces: Iterable[bytes], limits: ReadLimits, gap: Gap, least: int = 0, spare: bytes = b""
+    pieces: Iterable[bytes], limits: ReadLimits, least: int = 0, spare: bytes = b""
 ) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut pieces of text into blocks of whole lines, without the last line end.
-
-    An error stands for a too long line.
+    r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
 
     A block has ``least`` bytes or more, but for the last and those before a too long line. It is not longer than the
-    longest line, ``least`` and one piece. ``spare`` is put behind each. ``gap`` counts the skipped bytes of long lines,
-    and may raise CorruptRecordError while reading; the caller counts the rest.
-    One that ``pieces`` raises comes behind the last whole line.
+    longest line, ``least`` and one piece. ``spare`` is put behind each. A CorruptRecordError that ``pieces`` raises
+    comes behind the last whole line.
 
     Example:
-        >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS, Gap()))
+        >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS))
         [b'1\n2', b'33', b'4']
     """
-    most = limits.line_bytes
     parts: list[bytes] = []
     n_held = n_open = 0  # bytes: of all parts, and behind their last line end
     is_over = False
@@ -117,39 +66,36 @@ def whole_lines(
 
     for data in whole_pieces():
         end = data.rfind(b"\n")
-        if is_over and end >= 0:
+        if is_over and end < 0:
+            continue
+        if is_over:
             yield too_long(limits)
             start = data.find(b"\n") + 1
-            gap.add(start - 1)
             data, end, is_over = data[start:], end - start, False
-        if is_over:
-            gap.add(len(data))
-            continue
         if end >= 0 and n_held + len(data) >= least:
-            yield from _checked([*parts, memoryview(data)[:end]], limits, gap, spare)
+            yield from _checked([*parts, memoryview(data)[:end]], limits, spare)
             data, end = data[end + 1 :], -1
             parts, n_held, n_open = [], 0, 0
         if data:
             parts.append(data)
         n_held += len(data)
         n_open = len(data) + (n_open if end < 0 else -end - 1)
-        if n_open > most:
-            gap.add(n_open)
+        if n_open > limits.line_bytes:
             if n_open < n_held:
-                yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, gap, spare)
+                yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, spare)
             parts, n_held, n_open, is_over = [], 0, 0, True
     if damage and n_open < n_held:
-        yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, gap, spare)
+        yield from _checked([b"".join(parts)[: n_held - n_open - 1]], limits, spare)
     if damage:
         raise damage
     if is_over:
         yield too_long(limits)
     elif parts:
-        yield from _checked([b"".join(parts).removesuffix(b"\n")], limits, gap, spare)
+        yield from _checked([b"".join(parts).removesuffix(b"\n")], limits, spare)
 
 
 def _checked(
-    parts: Sequence[bytes | memoryview], limits: ReadLimits, gap: Gap, spare: bytes
+    parts: Sequence[bytes | memoryview], limits: ReadLimits, spare: bytes
 ) -> Iterator[bytes | CorruptRecordError]:
     """Join the parts of a block; look for lines that are too long, where there may be one."""
     most = limits.line_bytes
@@ -166,29 +112,22 @@ def _checked(
         end = block.find(b"\n", at + most)
         if start < at:
             yield block[start : at - 1] + spare
-        end = len(block) if end < 0 else end
         yield too_long(limits)
-        gap.add(end - at)
-        start = at = end + 1
+        start = at = (len(block) if end < 0 else end) + 1
     if start <= len(block):
         yield block[start:] + spare
 
 
-def too_long(limits: ReadLimits, what: str = "line") -> CorruptRecordError:
+def too_long(limits: ReadLimits) -> CorruptRecordError:
     """Say why a line is not read."""
     return CorruptRecordError(
-        f"the {what} has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise "
+        f"the line has more than {limits.max_line_mb:,} MB and is not read. If you trust it, raise "
         "RecordsConfig.max_line_mb (of a snapshot: SnapshotConfig.max_line_mb)"
     )
 
 
 def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
-    r"""Give the lines of a block, from byte ``at`` on, one by one, and blank lines in a row together.
-
-    Example:
-        >>> list(split_lines(b"1\n\n \n\n2"))
-        [b'1', b'\n \n', b'2']
-    """
+    """Give the lines of a block, from byte ``at`` on, one by one, and blank lines in a row together."""
     size = len(block)
     while at <= size:
         end = block.find(b"\n", at)
@@ -210,12 +149,7 @@ def is_blank(piece: bytes) -> bool:
 
 
 def count_lines(piece: bytes) -> int:
-    r"""Count the lines of a piece that ``split_lines`` has given.
-
-    Example:
-        >>> count_lines(b"1"), count_lines(b"\n \n"), count_lines(b"\n" * 10_000)
-        (1, 3, 10001)
-    """
+    """Count the lines of a piece that ``split_lines`` has given."""
     if len(piece) < _FEW_BYTES:
         return 1 + piece.count(b"\n")
     return 1 + int(np.count_nonzero(np.frombuffer(piece, np.uint8) == _LINE_END))  # a third of the time

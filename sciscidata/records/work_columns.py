@@ -12,11 +12,10 @@ from functools import cache
 from typing import Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 import pyarrow as pa
 
-from sciscidata._kernels.arrays import Float64Array, Int64Array
+from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
 from sciscidata._kernels.strings import is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
@@ -237,7 +236,7 @@ def rows_of_records(read: Iterable[tuple[int, PlainRecord | CorruptRecordError]]
     return Batch(rows.insert_column(0, pl.Series("row", places, pl.Int64)), problems)
 
 
-def merge_rows(rows: pl.DataFrame, is_odd: npt.NDArray[np.bool_], odd: Batch) -> Batch:
+def merge_rows(rows: pl.DataFrame, is_odd: BoolArray, odd: Batch) -> Batch:
     """Put ``odd``, the works of odd rows, in their places."""
     rows = rows.with_row_index("row").cast({"row": pl.Int64})
     if is_odd.any():
@@ -260,14 +259,9 @@ def works_of(rows: pl.DataFrame, columns: Iterable[str] = tuple(WORKS)) -> pl.Da
 
 
 def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True, pages: bool = False) -> Batch:
-    r"""Read ``n_rows`` lines, and SPARE, as ``read_records`` reads each: ROWS and ``row``, the line; and corrupt lines.
+    """Read ``n_rows`` lines, and SPARE, as ``read_records`` reads each: ROWS and ``row``, the line; and corrupt lines.
 
     Without ``include_xpac``, abstracts of the expansion corpus may be null.
-
-    Example:
-        >>> rows, problems, _ = rows_of_lines(b'{"id":"https://openalex.org/W7","title":"On Dams"}\n\n[]' + SPARE, 3)
-        >>> rows.select("row", "work_id", "title").rows(), problems[0][0], str(problems[0][1])[:17]
-        ([(0, 7, 'On Dams')], 2, 'not a JSON object')
     """
     if len(block) > _MOST_BYTES or not is_utf8(block):
         return _rows_one_by_one(dict(enumerate(block[: -len(SPARE)].split(b"\n"))), pages=pages)

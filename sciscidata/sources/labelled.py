@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -49,10 +49,10 @@ from sciscidata.release.export import LINES
 from sciscidata.release.manifest import NOVELTY_COLUMNS
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.late_texts import STRUCTURE
-from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS
-from sciscidata.sources.dry_run import ToRead
-from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest
-from sciscidata.sources.record_files import find_record_files, printable_name, state_files
+from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS, Corpus
+from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
+from sciscidata.sources.record_files import find_files, printable_name, state_files
+from sciscidata.sources.tables.columns import complete_works
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED
@@ -146,11 +146,10 @@ def read_labelled_files(
 
 
 def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
-    """List the files of the inputs, as ``find_record_files`` does; the folder of an export stands for its lines."""
+    """List the files of the inputs; the folder of an export stands for its lines."""
     exports = [Path(expand_home(path)) / LINES for path in inputs]
-    return find_record_files(
-        tuple(str(lines) if lines.is_file() else path for lines, path in zip(exports, inputs, strict=True))
-    )
+    places = [str(lines) if lines.is_file() else path for lines, path in zip(exports, inputs, strict=True)]
+    return find_files(places, "LabelledConfig.inputs", in_folders=True)
 
 
 def lack_scores(config: LabelledConfig) -> bool:
@@ -165,18 +164,6 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
 
     A LabelMismatchError is for ``"check"``: it counts and shows what differs. Uzzi's rule labels by z, which the rows
     lack: of its labels only their presence is checked.
-
-    Example:
-        >>> row = {"work_id": 7, "cd_index": 0.5, "disruption_label": "neutral"} | dict.fromkeys(NOVELTY_COLUMNS)
-        >>> rows = pl.LazyFrame([row], schema={"work_id": pl.Int64, **EXAMPLE})
-        >>> judge_labels(rows, "recompute", LabelThresholds())[0].collect()["disruption_label"].to_list()
-        ['disruptive']
-        >>> judge_labels(rows, "check", LabelThresholds())
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.LabelMismatchError: the labels of 1 work contradict the scores: 1 disruption_label
-        'neutral' should be 'disruptive' (W7). Name the LabelThresholds by which they were made, or set
-        LabelledConfig.labels='recompute' (or 'trust', to take them as they are).
     """
     is_uzzi = thresholds.novelty_rule == "uzzi"
     if is_uzzi and labels == "recompute":
@@ -221,12 +208,6 @@ def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tup
     """Switch off the filters whose columns the files lack, and name them.
 
     Raise ConfigError if one of them differs from its default: somebody asked for it, and it cannot be applied.
-
-    Example:
-        >>> columns = frozenset({"n_references", "title", "abstract", "publication_year", "cd_index"})
-        >>> kept, left_out = leave_out_filters(EligibilityConfig(), columns)
-        >>> kept.min_references, left_out
-        (1, ['exclude_retracted', 'languages', 'min_citations'])
     """
     needs: dict[str, tuple[tuple[str, ...], Any]] = {
         "exclude_retracted": (("is_retracted",), False),
@@ -260,19 +241,6 @@ def make_structure(rows: pl.LazyFrame, more: Sequence[str] = ()) -> pl.LazyFrame
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in ATYPICALITY.items() if name not in EXAMPLE]
     known = rows.with_columns(column for column in absent if column.meta.output_name() != "work_id")
     return known.with_columns(pl.col("is_retracted").fill_null(value=False)).select(*STRUCTURE, *more)
-
-
-def make_works(rows: pl.LazyFrame) -> pl.LazyFrame:
-    """Return WORKS of labelled rows, with the ids of the files as ``original_id``."""
-    absent = [pl.lit(None, WORKS[name]).alias(name) for name in WORKS if name not in _COLUMNS and name != "work_id"]
-    filled = pl.col("is_retracted").fill_null(value=False), pl.col("concepts").fill_null([])
-    named = pl.col("openalex_id").alias(ORIGINAL_ID)
-    return rows.with_columns(*absent, *filled, named).select(*WORKS.names(), ORIGINAL_ID)
-
-
-def find_ids(names: Collection[str]) -> str | None:
-    """Return the column of ids among the columns of a file."""
-    return next((name for name in IDS if name in names), None)
 
 
 def find_texts(names: Collection[str], config: LabelledConfig) -> dict[str, str]:
@@ -344,7 +312,7 @@ class _Reader:
 
     def _read(self, file: Path) -> Iterator[tuple[pl.DataFrame, set[str]]]:
         """Yield batches of _COLUMNS, and which of them the file has."""
-        with _naming(file), suppress(EmptyInputError):
+        try:
             table = TableFile(file)
             at = self._find_columns(file, table.columns)
             there = {*at}
@@ -353,11 +321,17 @@ class _Reader:
             for batch in table.read([*at.values()], self._advance):
                 rows = _typed(pl.DataFrame([batch[theirs].alias(ours) for ours, theirs in at.items()]))
                 yield rows, there | {column.name for column in rows if column.null_count() < rows.height}
+        except EmptyInputError:
+            return
+        except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
+            raise SchemaMismatchError(
+                f"labelled input {printable_name(file)} cannot be read: {error}. Check it, or write it anew."
+            ) from error
 
     def _find_columns(self, file: Path, names: Sequence[str]) -> dict[str, str]:
         """Return where the columns stand in a file; of JSON, whose rows may differ, those of the first rows."""
         at = {name: name for name in _COLUMNS if name in names} | find_texts(names, self._config)
-        if not self._is_scored and (ids := find_ids(names)):
+        if not self._is_scored and (ids := next((name for name in IDS if name in names), None)):
             at["openalex_id"] = ids
         missing = [name for name in _NEEDED if name not in at] if self._is_scored else []
         missing += [text] if (text := self._config.text) and text not in names else []
@@ -388,16 +362,6 @@ def _typed(rows: pl.DataFrame) -> pl.DataFrame:
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in _COLUMNS.items() if name not in rows.columns]
     typed = rows.cast({name: _COLUMNS[name] for name in rows.columns if name != "source_id"})
     return typed.with_columns(absent).select(_COLUMNS.names())
-
-
-@contextmanager
-def _naming(file: Path) -> Generator[None]:
-    try:
-        yield
-    except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
-        raise SchemaMismatchError(
-            f"labelled input {printable_name(file)} cannot be read: {error}. Check it, or write it anew."
-        ) from error
 
 
 def _without_missing(batch: pl.DataFrame, missing: Sequence[str]) -> tuple[pl.DataFrame, int]:
@@ -458,20 +422,15 @@ def open_labelled(config: LabelledConfig, request: SourceRequest) -> OpenedSourc
     if contradicting:
         found = ", ".join(f"{n:,} {name}" for name, n in contradicting.items())
         logger.warning("labels that contradict their scores, taken as they are: %s", found)
-    works, structure = make_works(rows), make_structure(judged, request.read_early)
-
-    def read_works(work_ids: pl.Series) -> pl.DataFrame:
-        return works.filter(pl.col("work_id").is_in(work_ids.implode())).collect(engine="streaming").sort("work_id")
-
+    structure = make_structure(judged, request.read_early)
+    named = rows.with_columns(pl.col("openalex_id").alias(ORIGINAL_ID), pl.col("concepts").fill_null([]))
     made_by = {"kind": "labelled", "labels": config.labels, "contradicting": contradicting}
-    return OpenedSource(
-        works=works,
-        citations=pl.LazyFrame(schema=CITATIONS),
-        provenance={**made_by, **report, "filters_left_out": left_out},
+    provenance = {**made_by, **report, "filters_left_out": left_out}
+    return open_large(
+        Corpus(complete_works(named), pl.LazyFrame(schema=CITATIONS), provenance),
+        (),
         eligibility=eligibility,
         left_out=tuple(left_out),
-        read_works=read_works,
-        names=works.select("work_id", "title", "doi"),
         scores=structure,
         has_labels=True,
         checked=structure.drop({"n_references", "n_citers"} - columns) if "publication_year" in columns else None,

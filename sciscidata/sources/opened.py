@@ -1,4 +1,4 @@
-"""What every source gives when it is opened, and what a source may be asked for."""
+"""What a source may be asked for, what every source gives when it is measured or opened, and corpora opened here."""
 
 from __future__ import annotations
 
@@ -10,14 +10,19 @@ from typing import Any, Final, NamedTuple
 
 import polars as pl
 
+from sciscidata.corpus.folder import CorpusConfig, refuse_linked_cache, scan_corpus
 from sciscidata.disruption.index import CDConfig
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.own_label import OwnLabel
+from sciscidata.release.manifest import render_manifest
 from sciscidata.sampling.filter import EligibilityConfig, names_read
 from sciscidata.sampling.split import SplitConfig
-from sciscidata.schemas import Corpus
+from sciscidata.schemas import CITATIONS, WORKS, Corpus, require_columns
+
+#: Citations within all of science that a work of real records has.
+REFERENCES_PER_WORK: Final = 11
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +49,47 @@ class SourceRequest:
         cells = self.split.cell_columns or self.thresholds.cell_columns
         names = dict.fromkeys([*names_read(self.eligibility), *cells])
         return [name for name in names if name != "publication_year"]
+
+
+class ToRead(NamedTuple):
+    """What a build would read, found without reading it.
+
+    Attributes:
+        name: what there is, in words.
+        works: how many, if that is known.
+        citations: of these works.
+        parsed_bytes: bytes of text to parse, compressed.
+        columns: WORKS whose columns are read in seconds, to count chosen fields and venues.
+        shares: share of each disruption label in works like these, and which works show that. None: of real works.
+        describe_classes: says in a line which classes there are, where the source knows. None: ``shares`` give them.
+        time: how long reading takes, in words. None: that follows from the numbers.
+    """
+
+    name: str
+    works: int | None = None
+    citations: int | None = None
+    parsed_bytes: float = 0
+    columns: pl.LazyFrame | None = None
+    shares: tuple[Mapping[str, float], str] | None = None
+    describe_classes: Callable[[LabelThresholds], str] | None = None
+    time: str | None = None
+
+
+class ToAsk(NamedTuple):
+    """What a build would ask of an API, and what this look has cost."""
+
+    per_year: Mapping[int, int]
+    calls: float
+    cost_usd: float
+    days: str
+    asked_calls: int
+    asked_usd: float
+    left_usd: float | None
+
+
+def name_only(config: Any, _: object) -> ToRead:  # noqa: ANN401 (any source)
+    """Name a source that says nothing else of itself."""
+    return ToRead(f"a source of the kind {type(config).__name__}")
 
 
 class LabelFiles(NamedTuple):
@@ -131,3 +177,25 @@ def open_large(corpus: Corpus, names: Collection[str], **more: Any) -> OpenedSou
         names=works.select("work_id", "title", "doi"),
         **more,
     )
+
+
+def open_corpus(config: CorpusConfig, request: SourceRequest) -> OpenedSource:
+    """Open a corpus on disk."""
+    refuse_linked_cache(config.folder, request.cache_dir)
+    return open_large(scan_corpus(config.folder), request.read_early)
+
+
+def measure_corpus(config: CorpusConfig, __: SourceRequest) -> ToRead:
+    """Say how many works and citations the corpus on disk has."""
+    works, _, facts = scan_corpus(config.folder)
+    n_works, n_citations = int(facts["works"]), int(facts["citations"])
+    name = f"the corpus {config.folder}: {n_works:,} works, {n_citations:,} citations"
+    return ToRead(name, n_works, n_citations, columns=works)
+
+
+def open_frames(corpus: Corpus, _: SourceRequest) -> OpenedSource:
+    """Check a corpus of Python, before any row is read."""
+    works = require_columns(corpus.works, WORKS, frame_name="WORKS", stage="Corpus")
+    citations = require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage="Corpus")
+    render_manifest(corpus.provenance)
+    return OpenedSource(works=works, citations=citations, provenance=corpus.provenance)

@@ -28,11 +28,6 @@ def make_once(key: Hashable, make: Callable[[Path], object]) -> Path:
 
     Raises:
         StorageError: the place for temporary files (TMPDIR) is full or cannot be written.
-
-    Example:
-        >>> for _ in range(2):
-        ...     folder = make_once("answer", lambda folder: print((folder / "answer.txt").write_text("42")))
-        2
     """
     with _LOCK:
         if is_made(key):

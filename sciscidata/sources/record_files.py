@@ -9,6 +9,7 @@ import glob
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, cast
@@ -17,10 +18,9 @@ import numpy as np
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.records.json_record import PlainRecord, is_json, read_records, split_entries
+from sciscidata.records.json_record import MOST_MENDED_BYTES, PlainRecord, is_json, read_records, split_entries
 from sciscidata.records.read_lines import (
     DEFAULT_LIMITS,
-    Gap,
     ReadLimits,
     count_lines,
     is_blank,
@@ -30,10 +30,10 @@ from sciscidata.records.read_lines import (
 from sciscidata.records.work_columns import NO_ROWS, SPARE, Batch, rows_of_lines, rows_of_records
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.decompression import decompress_gzip, decompress_zstd, skip
+from sciscidata.storage.paths import list_visible
 from sciscidata.storage.small_files import OTHER_ENCODING, name_encoding
 
-_SUFFIXES = (".jsonl", ".json", ".ndjson", ".txt")
-_COMPRESSED = (".gz", ".zst")
+_ENDS = (".jsonl", ".json", ".ndjson", ".txt", ".gz", ".zst")
 _CHUNK_BYTES = 1 << 18
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _LIST = re.compile(rb"\s*\[")
@@ -46,45 +46,38 @@ _FEW_BYTES = 1 << 16
 _LOOP_PAYS_BYTES = 32 << 20  # the loop is compiled on first use, which takes as long as reading a gigabyte without it
 
 
-def find_record_files(inputs: tuple[str, ...]) -> list[Path]:
-    """List the files of the inputs in the order given; those of a folder or pattern are sorted by path.
+def find_files(patterns: Sequence[str], option: str, *, in_folders: bool = False) -> list[Path]:
+    """List the files of paths and patterns, each once, in the order given; those of a pattern or folder sorted.
 
-    A folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson``, ``.txt``, ``.gz`` or
-    ``.zst``. Each file is listed once. An InputNotFoundError means that an input does not exist, matches no file, or is
-    a pipe or a device. A PermissionError means that a folder may not be read.
-    """
-    files: dict[Path, Path] = {}
-    for pattern in inputs:
-        matches = matches_of(pattern)
-        if not matches:
-            what = "matches no file" if glob.has_magic(pattern) else "does not exist"
-            raise InputNotFoundError(
-                f"records input {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}."
-            )
-        matched = [file for match in sorted(matches) for file in _files_of(match)]
-        if not matched:
-            names = ", ".join((*_SUFFIXES, *_COMPRESSED))
-            raise InputNotFoundError(
-                f"records input {pattern!r} holds no file that ends in {names}. List other files one by one."
-            )
-        for file in matched:
-            files.setdefault(real_path(file), file)
-    return list(files.values())
-
-
-def find_files(patterns: Sequence[str], option: str) -> list[Path]:
-    """List the files of paths and patterns, each once; those of a pattern sorted.
-
-    An InputNotFoundError names the ``option``: one does not exist, a pattern matches nothing, or it is no file.
+    With ``in_folders``, a folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson``,
+    ``.txt``, ``.gz`` or ``.zst``. An InputNotFoundError names the ``option``: a path does not exist, a pattern matches
+    nothing, or one is a pipe or a device. A PermissionError means that a folder may not be read.
     """
     files: dict[Path, Path] = {}
     for pattern in patterns:
-        matches = sorted(matches_of(pattern))
-        wrong = next((match for match in matches if not match.is_file()), None)
-        if wrong is not None or not matches:
-            what = f"names {wrong}, which is no file" if wrong is not None else "matches no file"
+        found: list[Path] = []
+        for match in sorted(matches_of(pattern)):
+            if in_folders and match.is_dir():
+                os.scandir(match).close()  # raises for a folder that may not be read; rglob does not
+                below = (file for file in list_visible(match.rglob("*")) if file.name.lower().endswith(_ENDS))
+                found += filter(Path.is_file, below)
+                if not found:
+                    raise InputNotFoundError(
+                        f"{option} {pattern!r} holds no file that ends in {', '.join(_ENDS)}. List other files one by "
+                        "one."
+                    )
+            elif match.is_file():
+                found.append(match)
+            else:
+                raise InputNotFoundError(
+                    f"{option} {pattern!r} names {match}, which is no file{' and no folder' * in_folders}. It is read "
+                    "more than once: save its content in a file."
+                )
+        if not found:
+            what = "matches no file" if glob.has_magic(pattern) else "does not exist"
             raise InputNotFoundError(f"{option} {pattern!r} {what}. Check the path; it is relative to {Path.cwd()}.")
-        files |= {real_path(match): match for match in matches}
+        for file in found:
+            files.setdefault(real_path(file), file)
     return [*files.values()]
 
 
@@ -99,25 +92,19 @@ def matches_of(given: str) -> list[Path]:
     return [there / name for name in names if (there / name).exists()]  # a link may be broken
 
 
-def _files_of(path: Path) -> list[Path]:
-    if path.is_file():
-        return [path]
-    if not path.is_dir():
-        raise InputNotFoundError(
-            f"records input {str(path)!r} is neither a file nor a folder. It is read more than once, so save its "
-            "content in a file first."
-        )
-    os.scandir(path).close()  # raises for a folder that may not be read; rglob does not
-    ends = (*_SUFFIXES, *_COMPRESSED)
-    visible = (file for file in path.rglob("*") if not file.name.startswith("."))
-    return sorted(file for file in visible if file.name.lower().endswith(ends) and file.is_file())
+@dataclass(slots=True)
+class ReadSoFar:
+    """How much of a file was read."""
+
+    n_bytes: int = 0  # of text
+    n_lines: int = 0
+    n_blank: int = 0
 
 
 def read_blocks(
     path: Path,
     advance: Callable[[float], None] | None,
-    limits: ReadLimits,
-    gap: Gap,
+    limits: ReadLimits = DEFAULT_LIMITS,
     least: int = 0,
     spare: bytes = b"",
     *,
@@ -130,13 +117,12 @@ def read_blocks(
     document is held whole.
 
     The file is plain, gzip or Zstandard, with or without a byte order mark. ``advance`` gets the number of its bytes
-    after each read. A line that is too long gives a CorruptRecordError in its place. ``gap`` counts what holds no work;
-    the caller clears it at each work. A CorruptRecordError is raised where a document or the gap is too long. A damaged
-    or cut compressed file raises it after its last whole line. Its message is only the reason.
+    after each read. A line that is too long gives a CorruptRecordError in its place. One is raised where a document is
+    too long, and behind the last whole line of a damaged or cut compressed file. Its message is only the reason.
     """
     number = 1
     is_before_all = pages  # only empty lines so far
-    blocks = whole_lines(decompressed_chunks(path, advance), limits, gap, least, spare)
+    blocks = whole_lines(decompressed_chunks(path, advance), limits, least, spare)
     while (block := next(blocks, None)) is not None:
         if isinstance(block, CorruptRecordError):
             yield number, block, False
@@ -173,7 +159,7 @@ def read_values(
     path: Path, advance: Callable[[float], None] | None = None
 ) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
     """Cut a file into JSON values, with the number of their line; the entries of a list are values."""
-    for first, block, is_document in read_blocks(path, advance, DEFAULT_LIMITS, Gap()):
+    for first, block, is_document in read_blocks(path, advance):
         if isinstance(block, CorruptRecordError):
             yield first, block
             continue
@@ -188,83 +174,67 @@ def read_json_batches(
     path: Path,
     advance: Callable[[float], None] | None,
     limits: ReadLimits,
-    gap: Gap,
+    so_far: ReadSoFar,
     *,
     include_xpac: bool = True,
     pages: bool = True,
 ) -> Iterator[Batch]:
     """Read the works of a file of JSON. With ``pages`` a line, or the file, may be a list or a page of the API.
 
-    Without ``include_xpac``, works of the expansion corpus may lack their abstracts. ``gap`` counts bytes and lines.
-    Errors are those of ``read_blocks``.
+    Without ``include_xpac``, works of the expansion corpus may lack their abstracts. Errors are those of
+    ``read_blocks``.
     """
-    for number, block, is_document in read_blocks(path, advance, limits, gap, _BLOCK_BYTES, SPARE, pages=pages):
+    for number, block, is_document in read_blocks(path, advance, limits, _BLOCK_BYTES, SPARE, pages=pages):
         if isinstance(block, CorruptRecordError):
-            gap.n_seen += 1
+            so_far.n_lines += 1
             yield Batch(NO_ROWS, [(number, block)])
-            gap.add(0, 1)
             continue
         n_lines = count_lines(block) - (not is_document)
         n_bytes = len(block) - (0 if is_document else len(SPARE))
-        gap.n_read += n_bytes
-        gap.n_seen += n_lines
-        is_early = pages and gap.n_read < _LOOP_PAYS_BYTES
+        so_far.n_bytes += n_bytes
+        so_far.n_lines += n_lines
+        is_early = pages and so_far.n_bytes < _LOOP_PAYS_BYTES
+        # The loop takes memory for each line, and there may be millions of empty ones.
         if is_document or is_early or n_lines * _SHORT_LINE > max(n_bytes, _FEW_BYTES):
-            batches = _read_one_by_one(block if is_document else block[:n_bytes], gap, is_document, pages)
+            batches = _read_one_by_one(block if is_document else block[:n_bytes], is_document, pages)
         else:
             batches = iter([rows_of_lines(block, n_lines, include_xpac=include_xpac, pages=pages)])
-        has_work = False
-        for found in batches:
-            batch = found.moved(number)
-            gap.n_blank += batch.n_blank
-            yield batch
-            count_gap(gap, batch)
-            has_work = has_work or batch.rows.height > 0
-        if not has_work:
-            gap.add(n_bytes)
+        for batch in batches:
+            so_far.n_blank += batch.n_blank
+            yield batch.moved(number)
 
 
-def _read_one_by_one(block: bytes, gap: Gap, is_document: bool, pages: bool) -> Iterator[Batch]:
-    """Read works without the compiled loop, a few at a time: there may be millions of short lines or entries."""
+def _read_one_by_one(block: bytes, is_document: bool, pages: bool) -> Iterator[Batch]:
+    """Read works without the compiled loop, a few at a time."""
+    n_blank = 0
 
     def read() -> Iterator[tuple[int, PlainRecord | CorruptRecordError]]:
+        nonlocal n_blank
         for number, piece in _pieces_of(block, 0, is_document=is_document):
             if is_blank(piece):
-                gap.n_blank += count_lines(piece)
+                n_blank += count_lines(piece)
             else:
                 yield from ((number, record) for record in read_records(piece, pages=pages))
 
     records = read()
     while held := list(islice(records, BATCH_WORKS)):
         yield rows_of_records(held)
+    yield Batch(NO_ROWS, [], n_blank)
 
 
-def count_gap(gap: Gap, batch: Batch, sizes: dict[int, int] | None = None) -> None:
-    """Count what lies between two works: lines, or if ``sizes`` are given the bytes of rows."""
-    numbers = [number for number, _ in batch.problems]
-    n_works = 0
-    for number, n_before in zip(numbers, np.searchsorted(batch.rows["row"].to_numpy(), numbers).tolist(), strict=True):
-        if n_before > n_works:
-            gap.clear()
-        n_works = n_before
-        gap.add(*((0, 1) if sizes is None else (sizes[number], 0)))
-    if batch.rows.height > n_works:
-        gap.clear()
-
-
-def in_batches(chunks: Iterable[Batch], gap: Gap) -> Iterator[Batch]:
-    """Yield ``BATCH_WORKS`` records at a time, or fewer where ``gap`` has read more than 256 MB of text."""
+def in_batches(chunks: Iterable[Batch], so_far: ReadSoFar) -> Iterator[Batch]:
+    """Yield ``BATCH_WORKS`` records at a time, or fewer where more than 256 MB of text were read for them."""
     waiting: list[Batch] = []
     read_before = 0
     for chunk in chunks:
         rest = chunk
         while rest.n_records:
-            is_full = gap.n_read - read_before > BATCH_BYTES
+            is_full = so_far.n_bytes - read_before > BATCH_BYTES
             taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(batch.n_records for batch in waiting))
             waiting.append(taken)
             if is_full or sum(batch.n_records for batch in waiting) == BATCH_WORKS:
                 yield _join(waiting)
-                waiting, read_before = [], gap.n_read
+                waiting, read_before = [], so_far.n_bytes
     if waiting:
         yield _join(waiting)
 
@@ -338,19 +308,24 @@ def _take_document(
             return blocks_read, False
         size += len(block)
         if size > limits.document_bytes:
-            # Or the first line is a record that was cut off; then the second line is a record.
-            second = first.removesuffix(spare).lstrip().split(b"\n", 2)[1:2] or blocks_read[1:2]
-            line = second[0].removesuffix(spare) if second and isinstance(second[0], bytes) else b""
-            if line.lstrip()[:1] == b"{" and is_json(line):
-                return blocks_read, False
-            raise CorruptRecordError(
-                f"the JSON document that begins here has more than {limits.max_document_mb:,} MB and is not read. If "
-                "you trust it, raise RecordsConfig.max_document_mb, or write one work per line: "
-                "jq -c '.results[]? // .[]'"
-            )
-    document = b"\n".join(block.removesuffix(spare) for block in cast("list[bytes]", blocks_read))
-    # Or the first line is a record that was cut off; then the other lines are records.
-    return ([document], True) if is_json(document) else (blocks_read, False)
+            break
+    # Or the first line is a record that was cut off; then the second line is a record.
+    second = first.removesuffix(spare).lstrip().split(b"\n", 2)[1:2] or blocks_read[1:2]
+    line = second[0].removesuffix(spare) if second and isinstance(second[0], bytes) else b""
+    problem = f"has more than {limits.max_document_mb:,} MB"
+    if size <= limits.document_bytes:
+        document = b"\n".join(block.removesuffix(spare) for block in cast("list[bytes]", blocks_read))
+        if is_json(document):
+            return [document], True
+        if size <= MOST_MENDED_BYTES:
+            return blocks_read, False
+        problem = f"is not strict JSON, and with {size >> 20:,} MB too long to be read in any other way,"
+    if line.lstrip()[:1] == b"{" and is_json(line):
+        return blocks_read, False
+    raise CorruptRecordError(
+        f"the JSON document that begins here {problem} and is not read. If you trust it, raise "
+        "RecordsConfig.max_document_mb, or write one work per line: jq -c '.results[]? // .[]'"
+    )
 
 
 def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:
@@ -398,15 +373,7 @@ def _decompressed(path: Path, advance: Callable[[float], None] | None) -> Iterat
 
 
 def raw_chunks(path: Path) -> Iterator[bytes]:
-    """Read the bytes of a file, a quarter of a megabyte at a time.
-
-    Example:
-        >>> list(raw_chunks(Path("no", "such.jsonl")))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: cannot read no/such.jsonl: No such file or directory. Check the path
-        and its permissions.
-    """
+    """Read the bytes of a file, a quarter of a megabyte at a time."""
     try:
         with path.open("rb") as file:
             while chunk := file.read(_CHUNK_BYTES):
@@ -418,12 +385,7 @@ def raw_chunks(path: Path) -> Iterator[bytes]:
 
 
 def printable_name(path: Path) -> str:
-    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports.
-
-    Example:
-        >>> printable_name(Path("data", "works.jsonl"))
-        'works.jsonl'
-    """
+    """Return the base name of a file, with U+FFFD for bytes that are not UTF-8, for reports."""
     return os.fsencode(path.name).decode("utf-8", "replace")
 
 

@@ -18,23 +18,22 @@ import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
 from sciscidata.options.checks import Configuration, Megabytes, require_config
-from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, ReadLimits
+from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
-from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import OpenedSource, SourceRequest
+from sciscidata.sources.opened import REFERENCES_PER_WORK, OpenedSource, SourceRequest, ToRead
 from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
+    ReadSoFar,
     count_new,
-    find_record_files,
+    find_files,
     in_batches,
     later_change,
     printable_name,
-    raw_chunks,
     read_json_batches,
 )
-from sciscidata.storage import cached_folder
+from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.parquet import CHECKED
 from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.messages import counted
@@ -83,14 +82,14 @@ class Reading:
         for file, digest in zip(self.files, self.hashes, strict=True):
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
-            gap = Gap(self.limits)
-            for rows, problems, _ in in_batches(_up_to_damage(file, advance, self.limits, gap), gap):
+            so_far = ReadSoFar()
+            for rows, problems, _ in in_batches(_up_to_damage(file, advance, self.limits, so_far), so_far):
                 for line, error in problems:
                     self._note(counts, line, error)
                 rows = count_new(counts, rows, self.seen)
                 self.data_date = later_change(self.data_date, rows)
                 yield rows
-            counts.lines, counts.empty_lines = gap.n_seen, gap.n_blank
+            counts.lines, counts.empty_lines = so_far.n_lines, so_far.n_blank
 
     def _note(self, counts: _FileCounts, line: int, error: CorruptRecordError) -> None:
         counts.corrupt += 1
@@ -117,12 +116,14 @@ class Reading:
         }
 
 
-def _up_to_damage(file: Path, advance: Callable[[float], None] | None, limits: ReadLimits, gap: Gap) -> Iterator[Batch]:
+def _up_to_damage(
+    file: Path, advance: Callable[[float], None] | None, limits: ReadLimits, so_far: ReadSoFar
+) -> Iterator[Batch]:
     """Read a file up to where it is damaged, which counts as a corrupt line."""
     try:
-        yield from read_json_batches(file, advance, limits, gap)
+        yield from read_json_batches(file, advance, limits, so_far)
     except CorruptRecordError as damage:
-        yield Batch(NO_ROWS, [(gap.n_seen + 1, damage)])
+        yield Batch(NO_ROWS, [(so_far.n_lines + 1, damage)])
 
 
 def _log_skipped(report: Mapping[str, Any]) -> None:
@@ -146,7 +147,6 @@ class RecordsConfig(Configuration):
         max_line_mb: longest line, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
         max_document_mb: largest JSON document of many lines; a larger one ends the file, because it is held in memory
             whole.
-        max_gap_mb: most MB in a row without a work, or 1,000 lines for each of them; more end the file.
         dates: read publication_date too, for windows by exact dates.
 
     Raises:
@@ -161,7 +161,6 @@ class RecordsConfig(Configuration):
     strict: bool = False
     max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
     max_document_mb: Megabytes = DEFAULT_LIMITS.max_document_mb
-    max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
     dates: bool = False
 
     @property
@@ -171,8 +170,12 @@ class RecordsConfig(Configuration):
 
     @property
     def limits(self) -> ReadLimits:
-        """The three limits together."""
-        return ReadLimits(self.max_line_mb, self.max_document_mb, self.max_gap_mb)
+        """Both limits together."""
+        return ReadLimits(self.max_line_mb, self.max_document_mb)
+
+
+def _find(config: RecordsConfig) -> list[Path]:
+    return find_files(require_config(config, RecordsConfig, _EXAMPLE).inputs, "RecordsConfig.inputs", in_folders=True)
 
 
 def scan_records(config: RecordsConfig) -> Corpus:
@@ -201,7 +204,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
         ...     corpus.works.select("work_id", "title").collect().rows(), corpus.citations.collect().rows()
         ([(42, 'Dams')], [(42, 7)])
     """
-    files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
+    files = _find(config)
     provenance = {
         "kind": "records",
         "strict": config.strict,
@@ -268,8 +271,8 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     is the latest updated_date or created_date, or null. No file is an InputNotFoundError, no work an EmptyInputError,
     and with ``strict`` the first corrupt line a CorruptRecordError.
     """
-    files = find_record_files(require_config(config, RecordsConfig, _EXAMPLE).inputs)
-    hashes = [_sha256(file) for file in files]
+    files = _find(config)
+    hashes = [hash_file(file) for file in files]
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
     # Other limits may give other works. The defaults stay out of the key, so that older caches remain valid.
     limits = [] if config.limits == DEFAULT_LIMITS else [list(config.limits)]
@@ -327,16 +330,9 @@ def _write_sorted(rows: DiskSort, path: Path, schema: pl.Schema, n_rows: int) ->
         writer.write_table(_to_arrow(held))
 
 
-def _sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    for chunk in raw_chunks(file):
-        digest.update(chunk)
-    return digest.hexdigest()
-
-
 def open_records(config: RecordsConfig, request: SourceRequest) -> OpenedSource:
     """Parse the files into the cache, once."""
-    n_bytes = sum(file.stat().st_size for file in find_record_files(config.inputs))
+    n_bytes = sum(file.stat().st_size for file in _find(config))
     with progress_bar("read records", n_bytes, unit="bytes") as advance:
         works, citations, provenance = pull_records(config, request.cache_dir, advance)
     return OpenedSource(works=works, citations=citations, provenance=provenance)
@@ -344,7 +340,7 @@ def open_records(config: RecordsConfig, request: SourceRequest) -> OpenedSource:
 
 def measure_records(config: RecordsConfig, _: SourceRequest) -> ToRead:
     """Estimate the works from the size of the files."""
-    files = find_record_files(config.inputs)
+    files = _find(config)
     n_bytes = sum(file.stat().st_size for file in files)
     packed = sum(file.stat().st_size / (1 if file.suffix in (".gz", ".zst") else _PLAIN) for file in files)
     works = round(packed / _BYTES_PER_WORK)

@@ -9,17 +9,24 @@ from typing import Any, Final, NamedTuple
 from sciscidata.corpus.folder import CorpusConfig
 from sciscidata.sampling.split import SplitConfig
 from sciscidata.schemas import Corpus
-from sciscidata.sources.corpora import measure_corpus, open_corpus, open_frames
-from sciscidata.sources.dry_run import ToAsk, ToRead, name_only
 from sciscidata.sources.example.source import ExampleConfig, measure_example, open_example
 from sciscidata.sources.exports.source import ExportsConfig, measure_exports, open_exports
 from sciscidata.sources.labelled import LabelledConfig, lack_scores, measure_labelled, open_labelled
 from sciscidata.sources.openalex.candidates import OpenAlexConfig
-from sciscidata.sources.openalex.open import measure_openalex, open_openalex
-from sciscidata.sources.opened import OpenedSource, SourceRequest
+from sciscidata.sources.openalex.source import measure_openalex, open_openalex
+from sciscidata.sources.opened import (
+    OpenedSource,
+    SourceRequest,
+    ToAsk,
+    ToRead,
+    measure_corpus,
+    name_only,
+    open_corpus,
+    open_frames,
+)
 from sciscidata.sources.records import RecordsConfig, measure_records, open_records
 from sciscidata.sources.sciscinet.config import SciSciNetConfig
-from sciscidata.sources.sciscinet.open import measure_sciscinet, open_sciscinet, write_sciscinet
+from sciscidata.sources.sciscinet.source import measure_sciscinet, open_sciscinet, write_sciscinet
 from sciscidata.sources.snapshot.source import SnapshotConfig, measure_snapshot, open_snapshot, write_snapshot
 from sciscidata.sources.synthetic.source import SyntheticConfig, measure_synthetic, open_synthetic
 from sciscidata.sources.tables.source import TablesConfig, measure_tables, open_tables, write_tables

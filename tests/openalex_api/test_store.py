@@ -237,20 +237,6 @@ def test_the_sum_of_answers_does_not_depend_on_which_server_came_first(tmp_path)
     assert sums[0][0].sha256 != sums[0][1].sha256
 
 
-def test_a_store_of_the_first_format_takes_the_server_that_comes_next(tmp_path):
-    with ResponseStore(tmp_path) as store:
-        store.put("/a", b"1", 0.0)
-    with sqlite3.connect(tmp_path / FILE_NAME) as database:
-        database.execute("DROP TABLE server")
-        database.execute("ALTER TABLE requests DROP COLUMN checksum")
-        database.execute("PRAGMA user_version = 1")
-    database.close()
-    with ResponseStore(tmp_path) as store:
-        store.put("/b", b"2", 0.0, server=ONE)
-        assert store.get("/a", ONE) == b"1"
-        assert store.get("/a", TWO) is None
-
-
 @pytest.mark.parametrize(
     "change",
     ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'", "sha256 = '77'"],

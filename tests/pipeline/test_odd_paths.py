@@ -16,7 +16,7 @@ import pytest
 from sciscidata.cli.main import main
 from sciscidata.cli.settings import resolve
 from sciscidata.errors import InputNotFoundError
-from sciscidata.sources.record_files import find_record_files
+from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig, pull_records
 from sciscidata.sources.sciscinet.source import SciSciNetConfig
 from sciscidata.sources.snapshot.source import SnapshotConfig, snapshot_bytes
@@ -66,20 +66,20 @@ def test_records_in_such_a_folder_are_found_and_kept_there(tmp_path):
     for given in ("[1].jsonl", "*.jsonl", "", "**/*.jsonl"):
         corpus = pull_records(RecordsConfig(inputs=(str(tmp_path / ODD / given),)), tmp_path / ODD / "cache")
         assert corpus.works.collect()["work_id"].to_list() == [1], given
-    assert len(find_record_files((str(tmp_path / "w*" / "*.jsonl"),))) == 2
+    assert len(find_files((str(tmp_path / "w*" / "*.jsonl"),), "inputs")) == 2
 
 
 def test_a_home_is_one_wherever_a_path_is_named_and_an_unknown_users_is_a_name(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "w.jsonl").touch()
-    assert find_record_files(("~/w.jsonl",)) == [tmp_path / "w.jsonl"]
+    assert find_files(("~/w.jsonl",), "inputs") == [tmp_path / "w.jsonl"]
     top = {"out": "~/slices/a", "cache_dir": "~/cache", "background": "~none-such/b.parquet"}
     config = resolve({"": top, "sciscinet": {"folder": "~/tables", "texts": "~/texts", "recompute": True}})
     assert (config.out, config.cache_dir) == (tmp_path / "slices" / "a", tmp_path / "cache")
     assert config.background == Path("~none-such/b.parquet")
     assert config.source == SciSciNetConfig(folder=f"{tmp_path}/tables", texts=f"{tmp_path}/texts", recompute=True)
     for read in (
-        lambda: find_record_files(("~none-such/w",)),
+        lambda: find_files(("~none-such/w",), "inputs"),
         lambda: snapshot_bytes(SnapshotConfig(folder="~none-such")),
     ):
         with pytest.raises(InputNotFoundError, match="~none-such"):

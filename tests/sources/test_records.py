@@ -18,11 +18,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
+from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources import record_files
 from sciscidata.sources.example.source import WORKS_FILE
-from sciscidata.sources.record_files import find_record_files
+from sciscidata.sources.record_files import find_files
 from sciscidata.sources.records import RecordsConfig, pull_records, scan_records
 from tests.conftest import example_lines
 
@@ -208,7 +208,7 @@ def test_two_ids_with_one_doi_are_both_kept(tmp_path):
 def test_folders_and_patterns_are_sorted_and_files_are_named_once(tmp_path):
     for name in ("b/part_000.gz", "a/z.jsonl", "a/c.ndjson.zst", "b/readme.md", "b/.hidden.json", "c.txt"):
         write(tmp_path / name, content=b"")
-    listed = find_record_files((str(tmp_path / "c.txt"), str(tmp_path), str(tmp_path / "*" / "*")))
+    listed = find_files((str(tmp_path / "c.txt"), str(tmp_path), str(tmp_path / "*" / "*")), "inputs", in_folders=True)
     names = [str(file.relative_to(tmp_path)) for file in listed]
     assert names == ["c.txt", "a/c.ndjson.zst", "a/z.jsonl", "b/part_000.gz", "b/readme.md"]
 
@@ -227,29 +227,6 @@ def test_missing_inputs_are_named_when_called(tmp_path):
         scan(tmp_path / "*.jsonl")
     with pytest.raises(InputNotFoundError, match="holds no file"):
         scan(tmp_path)
-
-
-@pytest.mark.parametrize("inputs", [(), [], (Path("works.jsonl"),), None])
-def test_a_config_without_a_tuple_of_paths_is_refused(inputs):
-    with pytest.raises(ConfigError, match=r"RecordsConfig.inputs is .*, needs a list of at least one text\."):
-        RecordsConfig(inputs=inputs)
-
-
-def test_a_list_of_inputs_becomes_a_tuple():
-    assert RecordsConfig(inputs=["works.jsonl"]).inputs == ("works.jsonl",)
-
-
-@pytest.mark.parametrize("strict", ["no", "false", 0, None])
-def test_what_only_looks_like_a_truth_value_is_refused(strict):
-    with pytest.raises(ConfigError, match=r"strict is .*, needs True or False"):
-        RecordsConfig(inputs=("works.jsonl",), strict=strict)
-
-
-def test_a_pipe_is_refused_because_it_can_be_read_only_once(tmp_path):
-    os.mkfifo(tmp_path / "pipe")
-    for read in (scan, lambda file: pull(tmp_path / "cache", file)):
-        with pytest.raises(InputNotFoundError, match="neither a file nor a folder"):
-            read(tmp_path / "pipe")
 
 
 def test_a_file_name_that_is_not_text_is_reported_with_a_replacement(tmp_path):

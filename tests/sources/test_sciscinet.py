@@ -60,7 +60,7 @@ from sciscidata.sources.sciscinet.published_scores import (
     publish_disruption,
 )
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
-from sciscidata.sources.sciscinet.tables import Table, find_repeats, look_up, read_sorted_ids, reading
+from sciscidata.sources.sciscinet.tables import reading
 from sciscidata.sources.sciscinet.works import choose_fields, plain_texts
 from sciscidata.stages import ingest
 
@@ -263,31 +263,6 @@ def test_the_limit_of_open_files_is_raised_for_many_blocks(made, monkeypatch):
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-sought = st.lists(st.none() | st.integers(-3, 12))
-
-
-@given(st.sets(st.integers(-3, 12)), sought)
-def test_works_are_found_among_sorted_ids_in_any_order_and_repeatedly(known, wanted):
-    ids = np.array(sorted(known), np.int64)
-    at, rows = look_up(ids, pl.Series(wanted, dtype=pl.Int64))
-    assert sorted(rows) == [row for row, work in enumerate(wanted) if work in known]
-    assert [wanted[row] for row in rows] == ids[at].tolist()
-    assert rows.tolist() == sorted(rows, key=lambda row: (wanted[row], row))
-
-
-@given(st.lists(st.none() | st.integers(1, 9)), st.integers(1, 5))
-def test_ids_are_read_sorted_with_their_repeats(work_ids, n_parts):
-    parts = [
-        pl.LazyFrame({"paperid": work_ids[part::n_parts]}, schema={"paperid": pl.Int64}) for part in range(n_parts)
-    ]
-    ids = read_sorted_ids(Table("papers", "", pl.concat(parts), {"work_id": ("paperid", "id")}))
-    assert ids.tolist() == sorted(work for work in work_ids if work is not None)
-    extra = sorted(ids.tolist())
-    for work in set(extra):
-        extra.remove(work)
-    assert find_repeats(ids).tolist() == extra
-
-
 @pytest.mark.parametrize(
     ("change", "shown"),
     [
@@ -302,7 +277,7 @@ def test_parts_with_another_type_of_a_column_are_refused(tmp_path, change, shown
     part.write_parquet(home / "a.parquet")
     other = part.select(pl.lit("W2").alias("paperid"), "year", pl.lit(None).alias("doi"), pl.lit(2).alias("new"))
     other.write_parquet(home / "b.parquet")
-    assert scan_sciscinet(SciSciNetConfig(folder=str(tmp_path))).papers.collect().height == 2
+    assert scan_sciscinet(SciSciNetConfig(folder=str(tmp_path))).structure.collect().height == 2
     change(part).write_parquet(home / "c.parquet")
     with pytest.raises(SchemaMismatchError, match=rf"papers: .*c\.parquet holds {shown}"):
         scan_sciscinet(SciSciNetConfig(folder=str(tmp_path)))
@@ -327,22 +302,6 @@ def test_a_part_that_is_not_parquet_is_named_and_hidden_files_are_ignored(made, 
     (parts / "0.parquet").write_bytes(b"cut off")
     with pytest.raises(InputNotFoundError, match=r"papers/0\.parquet cannot be opened"):
         tables(tmp_path)
-
-
-# The number of rows, 300 of the file or 200 of its first group, as Thrift writes it.
-@pytest.mark.parametrize("stated", [b"\x16\xd8\x04", b"\x16\x90\x03"], ids=["file", "group"])
-def test_papers_that_count_themselves_wrong_are_refused(tmp_path, stated):
-    path = tmp_path / "sciscinet_papers.parquet"
-    pl.DataFrame({"paperid": range(300), "year": [2000] * 300}).write_parquet(path, row_group_size=200)
-    before, number, after = path.read_bytes().rpartition(stated)
-    assert number
-    path.write_bytes(before + b"\x16\xc8\x01" + after)  # 100
-    found = tables(tmp_path)
-    with (
-        pytest.raises(InputNotFoundError, match=r"sciscinet_papers\.parquet is damaged: it has another number"),
-        reading(found.tables),
-    ):
-        pass
 
 
 def test_a_folder_of_texts_without_the_table_is_an_error(made, tmp_path):
@@ -375,20 +334,6 @@ def test_version_1_is_read_from_tab_separated_text(tmp_path):
     assert found.citations.collect().rows() == [(8, 7)]
     assert found.scores.collect().sort("work_id")["cd_index"].to_list() == [0.25, None]
     assert found.atypicality.collect().sort("work_id")["z_p10"].to_list() == [-1.0, None]
-
-
-@pytest.mark.parametrize(
-    ("options", "word"),
-    [
-        ({"folder": ""}, "folder"),
-        ({"version": "v3"}, "v1"),
-        ({"recompute": "no"}, "True or False"),
-        ({"texts": 5}, "texts"),
-    ],
-)
-def test_impossible_options_are_refused(options, word):
-    with pytest.raises(ConfigError, match=word):
-        SciSciNetConfig(**({"folder": "x"} | options))
 
 
 def test_credentials_are_neither_shown_nor_recorded(made):
@@ -695,7 +640,7 @@ def test_recomputed_scores_are_those_of_the_references_and_compared_with_the_pub
 
     found = tables(made)
     scores = (
-        compute_cd_index(found.papers, found.citations)
+        compute_cd_index(found.structure, found.citations)
         .collect()
         .with_columns(pl.format("W{}", "work_id").alias("openalex_id"))
     )

@@ -53,7 +53,7 @@ def test_all_works_come_from_a_bucket_as_from_the_folder(sciscinet_tables, optio
     mixed = scan_sciscinet(
         SciSciNetConfig(folder=str(sciscinet_tables), texts="s3://science/v2", storage_options=options)
     )
-    some = local.papers.select("work_id").collect()["work_id"].sort()[::50]
+    some = local.structure.select("work_id").collect()["work_id"].sort()[::50]
     assert mixed.read_works(some).equals(local.read_works(some))
 
 

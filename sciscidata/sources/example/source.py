@@ -8,8 +8,7 @@ from typing import Final
 
 from sciscidata.options.checks import Configuration
 from sciscidata.schemas import Corpus
-from sciscidata.sources.dry_run import ToRead
-from sciscidata.sources.opened import OpenedSource, SourceRequest
+from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead
 from sciscidata.sources.records import RecordsConfig, open_records, scan_records
 
 #: OpenAlex records as JSON lines; SOURCE.md beside it says where they are from.

@@ -52,10 +52,8 @@ _HOW: Final = (
 def read_export(path: Path) -> pl.DataFrame:
     """Read one file into rows of ROLES, all text; values of several lines keep their line ends.
 
-    Raises:
-        EmptyInputError: it is empty, or holds no record.
-        CorruptRecordError: it is no text in UTF-8 or UTF-16, ends inside a record, or is a damaged table.
-        SchemaMismatchError: it is another kind of file.
+    An EmptyInputError means that it holds no record. A CorruptRecordError means no text in UTF-8 or UTF-16, an end
+    inside a record, or a damaged table; a SchemaMismatchError another kind of file.
     """
     text = _read_text(path)
     head = text[:10_000]

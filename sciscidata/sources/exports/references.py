@@ -82,19 +82,14 @@ def number_references(texts: pl.Series) -> pl.DataFrame:
 
 
 def match_references(works: pl.DataFrame, references: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
-    """Make CITATIONS of references, whether what they cite is one of ``works`` or not.
+    """Make CITATIONS of references, each once, whether what they cite is one of ``works`` or not.
 
-    A reference is that work whose DOI it has, else the one whose key it has, if only one work has it. Any other gets
-    the number of its DOI, of the DOI that references with its key have, of its key, or of its text: the first that
-    there is.
+    ``works`` have ``work_id`` and ``number_works``, ``references`` ``citing_id`` and ``number_references``. A reference
+    is that work whose DOI it has, else the one whose key it has, if only one work has it. Any other gets the number of
+    its DOI, of the DOI that references with its key have, of its key, or of its text: the first that there is.
 
-    Args:
-        works: ``work_id`` and ``number_works``.
-        references: ``citing_id`` and ``number_references``.
-
-    Returns:
-        CITATIONS, each once, and counts: references, those matched by DOI and by key, and of those matched by DOI that
-        have a key, in how many it is that of the work.
+    The counts are those of references, of those matched by DOI and by key, and of those matched by DOI that have a key,
+    in how many it is that of the work.
     """
 
     def only(frame: pl.DataFrame, by: str, value: str, name: str) -> pl.DataFrame:

@@ -18,11 +18,10 @@ from sciscidata.errors import SchemaMismatchError
 from sciscidata.options.checks import Configuration, require_config
 from sciscidata.records.ids import ORIGINAL_ID, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
-from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.exports.formats import read_export
 from sciscidata.sources.exports.references import match_references, number_references, number_works
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
+from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.parsed_once import make_once, read_batches
 from sciscidata.sources.record_files import find_files, printable_name, state_files
 from sciscidata.sources.tables.columns import complete_works, describe_gaps, warn_of_gaps, work_rows

@@ -32,33 +32,13 @@ _SELECT = (
 _MAX_SAMPLE = 10_000
 #: The fields of OpenAlex are those of the All Science Journal Classification. Their numbers begin at 11.
 _FIELDS = (
-    "Agricultural and Biological Sciences",
-    "Arts and Humanities",
-    "Biochemistry, Genetics and Molecular Biology",
-    "Business, Management and Accounting",
-    "Chemical Engineering",
-    "Chemistry",
-    "Computer Science",
-    "Decision Sciences",
-    "Earth and Planetary Sciences",
-    "Economics, Econometrics and Finance",
-    "Energy",
-    "Engineering",
-    "Environmental Science",
-    "Immunology and Microbiology",
-    "Materials Science",
-    "Mathematics",
-    "Medicine",
-    "Neuroscience",
-    "Nursing",
-    "Pharmacology, Toxicology and Pharmaceutics",
-    "Physics and Astronomy",
-    "Psychology",
-    "Social Sciences",
-    "Veterinary",
-    "Dentistry",
-    "Health Professions",
-)
+    "Agricultural and Biological Sciences", "Arts and Humanities", "Biochemistry, Genetics and Molecular Biology",
+    "Business, Management and Accounting", "Chemical Engineering", "Chemistry", "Computer Science",
+    "Decision Sciences", "Earth and Planetary Sciences", "Economics, Econometrics and Finance", "Energy",
+    "Engineering", "Environmental Science", "Immunology and Microbiology", "Materials Science", "Mathematics",
+    "Medicine", "Neuroscience", "Nursing", "Pharmacology, Toxicology and Pharmaceutics", "Physics and Astronomy",
+    "Psychology", "Social Sciences", "Veterinary", "Dentistry", "Health Professions",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)

@@ -56,12 +56,7 @@ class FocalCiters:
 
 
 def check_answer(answer: Answer) -> str | None:
-    """Return what is wrong with a list or a count, or None. Elasticsearch may stop early with a partial answer.
-
-    Example:
-        >>> check_answer({"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001", "count": 2}]})
-        'groups add up to 2 of 3 works'
-    """
+    """Return what is wrong with a list or a count, or None. Elasticsearch may stop early with a partial answer."""
     meta: Any = answer.get("meta")
     if not isinstance(meta, dict):
         return "meta is missing"

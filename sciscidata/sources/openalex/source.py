@@ -1,4 +1,4 @@
-"""pull_openalex: sample and score works of the OpenAlex API until the draw has what it needs.
+"""The source "OpenAlex API": sample and score works until the draw has what it needs.
 
 Candidates are sampled by publication year and taken in the order of their split keys. So the first scored works are
 those that the draw would take. A candidate costs no more calls once its score cannot change the draw. Then its split is
@@ -13,7 +13,8 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -28,11 +29,12 @@ from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import CREDIT_USD
+from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sampling.filter import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
 from sciscidata.sampling.split import draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
-from sciscidata.sources.openalex.candidates import Candidates
+from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
     ANY_OF,
     PER_PAGE,
@@ -50,6 +52,7 @@ from sciscidata.sources.openalex.citer_counts import (
     scores_of,
     works_frame,
 )
+from sciscidata.sources.opened import OpenedSource, SourceRequest, ToAsk
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -147,18 +150,6 @@ def pull_openalex(
     return pull.result()
 
 
-def estimate_pull(
-    client: OpenAlexClient, candidates: Candidates, cd: CDConfig, demand: Demand, novelty: NoveltyConfig | None
-) -> float:
-    """Estimate the calls of a pull from a sample of a hundred works, which is one call.
-
-    Raises:
-        NotEnoughWorksError: the filters remove every work.
-        SciSciDataError: as the client raises.
-    """
-    return _Pull(client, candidates, cd, demand, novelty, None).estimate_from_a_look()
-
-
 def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
     """Sum up the answers that a run used, in JSON types; equal for a resumed and for an offline run.
 
@@ -194,12 +185,7 @@ def describe_days(cost_usd: float, *, has_key: bool) -> str:
 
 
 def published_shares() -> dict[str, float]:
-    """Return the share of each disruption label in the corpus that the first estimate goes by.
-
-    Example:
-        >>> published_shares()
-        {'disruptive': 0.125, 'consolidating': 0.296, 'neutral': 0.579}
-    """
+    """Return the share of each disruption label in the corpus that the first estimate goes by."""
     shares: dict[str, float] = {}
     for label, _, _, per_thousand in _DISRUPTION:
         shares[label] = round(shares.get(label, 0.0) + per_thousand / 1000, 3)
@@ -532,3 +518,42 @@ def _estimate_calls(
         for place in is_open:
             missing[place] -= sum(share.values()) if natural else share[place[1]]
     return calls
+
+
+def open_openalex(config: OpenAlexConfig, request: SourceRequest) -> OpenedSource:
+    """Sample works of the API until the draw has what it needs. Their scores come from counts of the API."""
+    cd, novelty = request.cd, request.novelty
+    with _count_candidates(config, request) as (client, candidates, demand):
+        pulled = pull_openalex(client, candidates, cd, demand, novelty, background=request.background)
+        logger.info("OpenAlex: %s calls, $%.4f in this run", f"{client.n_calls:,}", client.cost_usd)
+        provenance = pulled.provenance | describe_answers(client)
+    works = pulled.works.lazy()
+    return OpenedSource(
+        works=works,
+        citations=pulled.citations.lazy(),
+        provenance=provenance,
+        eligibility=candidates.eligibility,
+        is_sample=True,
+        scores=pulled.scores.lazy(),
+        checked=works,
+    )
+
+
+def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
+    """Ask how many candidates there are and what some look like, and estimate the rest."""
+    with _count_candidates(config, request) as (client, candidates, demand):
+        calls = _Pull(client, candidates, request.cd, demand, request.novelty, None).estimate_from_a_look()
+        cost, has_key = calls * CREDIT_USD, request.api.api_key is not None
+        look = client.n_calls, client.cost_usd, client.remaining_usd
+    return ToAsk(candidates.per_year, calls, cost, describe_days(cost, has_key=has_key), *look)
+
+
+@contextmanager
+def _count_candidates(
+    config: OpenAlexConfig, request: SourceRequest
+) -> Generator[tuple[OpenAlexClient, Candidates, Demand]]:
+    store = ResponseStore(request.cache_dir / "openalex")
+    with store, OpenAlexClient(request.api, store) as client:
+        candidates = Candidates.count(client, config, request.cd, request.eligibility)
+        split, window = request.split, request.cd.window_years
+        yield client, candidates, Demand(request.thresholds, candidates.eligibility, split, window)

@@ -42,77 +42,49 @@ class Layout:
     required: tuple[str, ...]
 
 
-def _layout(*stems: str, required: tuple[str, ...] = (), **columns: str) -> Layout:
-    typed: dict[str, tuple[str, Kind]] = {name: (published, _KIND_OF[name]) for name, published in columns.items()}
-    return Layout(stems, typed, required or tuple(columns))
+def _layout(stems: str, columns: str) -> Layout:
+    """Read pairs of our name and the published one; ``!`` marks those that are required, all if there is none."""
+    pairs = dict(pair.rstrip("!").split("=") for pair in columns.split())
+    marked = tuple(pair.split("=")[0] for pair in columns.split() if pair.endswith("!"))
+    typed: dict[str, tuple[str, Kind]] = {name: (published, _KIND_OF[name]) for name, published in pairs.items()}
+    return Layout(tuple(stems.split()), typed, marked or tuple(pairs))
 
 
 #: The columns that this package reads. ``citation_count`` counts SciSciNet's citations, ``cited_by_count`` those of
-#: OpenAlex.
+#: OpenAlex. Version 1 was published without abstracts.
 LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
     "v2": {
         "papers": _layout(
-            "sciscinet_papers",
-            "papers",
-            required=("work_id", "publication_year"),
-            work_id="paperid",
-            publication_year="year",
-            work_type="doctype",
-            doi="doi",
-            cited_by_count="cited_by_count",
-            is_retracted="is_retracted",
-            reference_count="reference_count",
-            citation_count="citation_count",
-            disruption="disruption",
-            z_median="Atyp_Median_Z",
-            z_p10="Atyp_10pct_Z",
-            n_pairs="Atyp_Pairs",
+            "sciscinet_papers papers",
+            "work_id=paperid! publication_year=year! work_type=doctype doi=doi cited_by_count=cited_by_count "
+            "is_retracted=is_retracted reference_count=reference_count citation_count=citation_count "
+            "disruption=disruption z_median=Atyp_Median_Z z_p10=Atyp_10pct_Z n_pairs=Atyp_Pairs",
         ),
-        "references": _layout("sciscinet_paperrefs", "paperrefs", citing_id="citing_paperid", cited_id="cited_paperid"),
+        "references": _layout("sciscinet_paperrefs paperrefs", "citing_id=citing_paperid cited_id=cited_paperid"),
         "texts": _layout(
-            "sciscinet_papertitleabstract",
-            "papertitleabstract",
-            required=("work_id", "title", "abstract"),
-            work_id="paperid",
-            title="title",
-            abstract="abstract_inverted_index",
-            language="language",
+            "sciscinet_papertitleabstract papertitleabstract",
+            "work_id=paperid! title=title! abstract=abstract_inverted_index! language=language",
         ),
         "paper_fields": _layout(
-            "sciscinet_paperfields",
-            "paperfields",
-            required=("work_id", "field_id"),
-            work_id="paperid",
-            field_id="fieldid",
-            score="score_openalex",
+            "sciscinet_paperfields paperfields", "work_id=paperid! field_id=fieldid! score=score_openalex"
         ),
-        "fields": _layout("sciscinet_fields", "fields", field_id="fieldid", field_name="display_name", level="level"),
-        "paper_sources": _layout("sciscinet_papersources", "papersources", work_id="paperid", source_id="sourceid"),
-        "sources": _layout("sciscinet_sources", "sources", source_id="sourceid", source_name="display_name"),
+        "fields": _layout("sciscinet_fields fields", "field_id=fieldid field_name=display_name level=level"),
+        "paper_sources": _layout("sciscinet_papersources papersources", "work_id=paperid source_id=sourceid"),
+        "sources": _layout("sciscinet_sources sources", "source_id=sourceid source_name=display_name"),
     },
     "v1": {
         "papers": _layout(
             "SciSciNet_Papers",
-            required=("work_id", "publication_year"),
-            work_id="PaperID",
-            publication_year="Year",
-            work_type="DocType",
-            doi="DOI",
-            cited_by_count="Citation_Count",
-            reference_count="Reference_Count",
-            citation_count="Citation_Count",
-            disruption="Disruption",
-            z_median="Atyp_Median_Z",
-            z_p10="Atyp_10pct_Z",
-            n_pairs="Atyp_Pairs",
+            "work_id=PaperID! publication_year=Year! work_type=DocType doi=DOI cited_by_count=Citation_Count "
+            "reference_count=Reference_Count citation_count=Citation_Count disruption=Disruption "
+            "z_median=Atyp_Median_Z z_p10=Atyp_10pct_Z n_pairs=Atyp_Pairs",
         ),
-        "references": _layout("SciSciNet_PaperReferences", citing_id="Citing_PaperID", cited_id="Cited_PaperID"),
-        # Version 1 was published without abstracts.
-        "texts": _layout("SciSciNet_PaperDetails", work_id="PaperID", title="PaperTitle"),
-        "paper_fields": _layout("SciSciNet_PaperFields", work_id="PaperID", field_id="FieldID"),
-        "fields": _layout("SciSciNet_Fields", field_id="FieldID", field_name="Field_Name", level="Field_Type"),
-        "paper_sources": _layout("SciSciNet_Papers", work_id="PaperID", source_id="JournalID"),
-        "sources": _layout("SciSciNet_Journals", source_id="JournalID", source_name="Journal_Name"),
+        "references": _layout("SciSciNet_PaperReferences", "citing_id=Citing_PaperID cited_id=Cited_PaperID"),
+        "texts": _layout("SciSciNet_PaperDetails", "work_id=PaperID title=PaperTitle"),
+        "paper_fields": _layout("SciSciNet_PaperFields", "work_id=PaperID field_id=FieldID"),
+        "fields": _layout("SciSciNet_Fields", "field_id=FieldID field_name=Field_Name level=Field_Type"),
+        "paper_sources": _layout("SciSciNet_Papers", "work_id=PaperID source_id=JournalID"),
+        "sources": _layout("SciSciNet_Journals", "source_id=JournalID source_name=Journal_Name"),
     },
 }
 

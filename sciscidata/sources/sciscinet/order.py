@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata.schemas import WORKS
 from sciscidata.sources.sciscinet.tables import Table, find_repeats, look_up, read_sorted_ids
 from sciscidata.sources.sciscinet.works import TABLE_OF, join_works, text_batches
@@ -37,7 +38,7 @@ _NO_PLACE: Final = np.iinfo(np.uint32).max  # the place of a work whose text was
 class _Places:
     """The place of each work: first those with a text, in the order of texts, then others by id."""
 
-    ids: npt.NDArray[np.int64]
+    ids: Int64Array
     places: npt.NDArray[np.uint32]
     n_texts: int
     n_places: int
@@ -61,7 +62,7 @@ class _Places:
             n_places += without.size
         return cls(ids, place_of, n_texts, n_places)
 
-    def look_up(self, work_ids: pl.Series) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint32]]:
+    def look_up(self, work_ids: pl.Series) -> tuple[Int64Array, npt.NDArray[np.uint32]]:
         """Return the rows with a known work, and their places."""
         at, rows = look_up(self.ids, work_ids)
         return rows, self.places[at]

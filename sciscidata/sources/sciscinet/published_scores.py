@@ -46,11 +46,6 @@ def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.La
 
     Null where a value is null or not finite, and where there is no pair (``Atyp_Pairs`` 0 or unknown). A *low*
     ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
-
-    Example:
-        >>> papers = {"work_id": [1, 2], "z_p10": [-1.0, 0.0], "z_median": [2.0, 0.0], "n_pairs": [3, 0]}
-        >>> publish_atypicality(pl.LazyFrame(papers)).collect().select("z_p10", pl.col("novelty_score").round(3)).rows()
-        [(-1.0, 0.731), (None, None)]
     """
     return rescore(papers.with_columns(published_z()), score).select(ATYPICALITY.names()).cast(ATYPICALITY)
 
@@ -72,13 +67,6 @@ def compare_scores(
     ``both``, ``only_published``, ``only_computed`` count works with a score. Of those with both, ``spearman``,
     ``same_sign`` and ``same_label`` are shares, 0 .. 1, rounded to six places. They are null if no work has both, or
     all have one score. ``labels`` counts works by published and then computed label.
-
-    Example:
-        >>> published = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
-        >>> computed = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.9, 0.2, None]})
-        >>> compared = compare_scores(published, computed)
-        >>> compared["both"], compared["only_published"], compared["spearman"], compared["same_sign"]
-        (2, 1, 1.0, 0.5)
     """
     sides = {"published": published, "computed": computed}
     rows = _joined(

@@ -1,19 +1,29 @@
-"""scan_sciscinet: the tables of SciSciNet as WORKS and CITATIONS, with its published scores."""
+"""The source "SciSciNet": its tables as works and citations, with its published scores or computed ones."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any, Final
 
 import polars as pl
 
-from sciscidata.errors import InputNotFoundError, SchemaMismatchError
+from sciscidata.corpus.writer import write_corpus
+from sciscidata.engines.engine import Engine
+from sciscidata.errors import ConfigError, InputNotFoundError, SchemaMismatchError
+from sciscidata.label_thresholds import LabelThresholds, compute_labels, count_labels
+from sciscidata.novelty.atypicality import join_atypicality, rank_on_disk, rescore
 from sciscidata.options.checks import require_config
+from sciscidata.remote.object_store import is_url
+from sciscidata.sampling.filter import chosen_names
+from sciscidata.sampling.split import balanced_columns
 from sciscidata.schemas import ATYPICALITY, CITATIONS, WORKS, Corpus
-from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.lazy_batches import put_beside, scan_batches
+from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead
 from sciscidata.sources.sciscinet.config import LAYOUTS, SciSciNetConfig
 from sciscidata.sources.sciscinet.order import read_in_order
 from sciscidata.sources.sciscinet.published_scores import (
@@ -21,19 +31,23 @@ from sciscidata.sources.sciscinet.published_scores import (
     publish_disruption,
     published_cd,
     published_z,
-    rescore,
 )
-from sciscidata.sources.sciscinet.tables import Table, describe_table, find_table
+from sciscidata.sources.sciscinet.tables import Table, describe_table, find_table, reading
 from sciscidata.sources.sciscinet.works import join_works
+from sciscidata.storage import scratch_folder
+from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
 
 _BATCH_ROWS: Final = 8_192
 _RECOMPUTED: Final = "computed from the references"
 _PUBLISHED: Final = "as published, over all years; of the CD options only window_years is read: a work must be as old"
-_COUNTS: Final = {"reference_count", "citation_count"}
-_FACTS: Final = ("publication_year", "work_type", "is_retracted", "reference_count", "citation_count")
+_CD: Final = ("disruption", "citation_count", "reference_count")
 _Z: Final = ("z_p10", "z_median", "n_pairs")
+_FACTS: Final = pl.Schema(
+    {name: WORKS[name] for name in ("work_id", "publication_year", "work_type", "is_retracted")}
+    | {"reference_count": pl.Int64(), "citation_count": pl.Int64()}
+)
 _SCORES: Final = ("cd_index", *(name for name in ATYPICALITY if name != "work_id"))
 _TEXTS: Final = ("title", "abstract")
 
@@ -58,33 +72,22 @@ class SciSciNet:
         return scan_batches(read, WORKS, "SciSciNet works")
 
     @property
-    def papers(self) -> pl.LazyFrame:
-        """``work_id``, year, type, ``is_retracted`` and the two counts from the table of papers. Unordered."""
-        return self._papers_with()
-
-    def _papers_with(self, *more: str) -> pl.LazyFrame:
-        types = {name: WORKS.get(name, pl.Int64()) for name in ("work_id", *_FACTS)}
-        return (
-            self.tables["papers"]
-            .scan(*types, *more)
-            .drop_nulls("work_id")
-            .with_columns(pl.col("is_retracted").cast(pl.Boolean).fill_null(value=False))
-            .cast(pl.Schema(types))
-        )
-
-    @property
     def structure(self) -> pl.LazyFrame:
         """Everything that a draw needs before texts, in one pass over the table of papers. Unordered.
 
-        The columns of ``papers`` and, if published, ``cd_index`` (as in ``scores``) and those of ``atypicality``.
+        ``work_id``, year, type, ``is_retracted``, the two counts, and what is published of ``cd_index`` (as in
+        ``scores``) and of the columns of ``atypicality``.
         """
-        columns = self.tables["papers"].columns
-        values = [published_cd().alias("cd_index")] if "disruption" in columns and set(columns) >= _COUNTS else []
-        frame = self._papers_with(*(name for name in ("disruption", *_Z) if name in columns)).with_columns(values)
-        if set(columns) >= set(_Z):
+        papers = self.tables["papers"]
+        frame = papers.scan(*_FACTS, *(name for name in ("disruption", *_Z) if name in papers.columns))
+        frame = frame.drop_nulls("work_id").with_columns(pl.col("is_retracted").cast(pl.Boolean)).cast(_FACTS)
+        frame = frame.with_columns(pl.col("is_retracted").fill_null(value=False))
+        if papers.columns.keys() >= {*_CD}:
+            frame = frame.with_columns(published_cd().alias("cd_index"))
+        if papers.columns.keys() >= {*_Z}:
             frame = rescore(frame.with_columns(published_z()), "sigmoid")
         there = frame.collect_schema()
-        return frame.select("work_id", *_FACTS, *(name for name in _SCORES if name in there))
+        return frame.select(*_FACTS, *(name for name in _SCORES if name in there))
 
     @property
     def citations(self) -> pl.LazyFrame:
@@ -103,18 +106,25 @@ class SciSciNet:
 
         A SchemaMismatchError means that the table of papers lacks the score, or a count, which shows an undefined one.
         """
-        return publish_disruption(self._published("disruption", *sorted(_COUNTS)))
-
-    def require_published(self, *, novelty: bool = False) -> None:
-        """Raise SchemaMismatchError, before any row is read, if scores (or, with ``novelty``, also z) are missing."""
-        self._published("disruption", *sorted(_COUNTS))
-        if novelty:
-            self._published(*_Z)
+        return publish_disruption(self.published(*_CD))
 
     @property
     def atypicality(self) -> pl.LazyFrame:
         """ATYPICALITY as published, with the scores that ``compute_atypicality`` makes from z. Unordered."""
-        return publish_atypicality(self._published(*_Z))
+        return publish_atypicality(self.published(*_Z))
+
+    def published(self, *names: str) -> pl.LazyFrame:
+        """Columns of the table of papers; a SchemaMismatchError, before any row is read, if one is missing."""
+        papers = self.tables["papers"]
+        published = LAYOUTS[self.config.version]["papers"].columns
+        missing = [published[name][0] for name in names if name not in papers.columns]
+        if missing:
+            raise SchemaMismatchError(
+                f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
+                f"{', '.join(papers.raw.collect_schema())}. Use the whole table, or compute the scores from the "
+                "references with SciSciNetConfig.recompute=True."
+            )
+        return papers.scan("work_id", *names).drop_nulls("work_id")
 
     @property
     def provenance(self) -> dict[str, Any]:
@@ -136,11 +146,6 @@ class SciSciNet:
         empty = pl.LazyFrame(schema={name: WORKS[name] for names in wanted.values() for name in names.values()})
         there = [self.tables[name].scan(*names).rename(names) for name, names in wanted.items() if name in self.tables]
         return pl.concat([empty, *there], how="diagonal")
-
-    @property
-    def corpus(self) -> Corpus:
-        """Works, citations and provenance, as every source returns them."""
-        return Corpus(self.works, self.citations, self.provenance)
 
     def in_text_order(self) -> pl.LazyFrame:
         """WORKS in the order of the table of texts, for reading all of them in bounded memory.
@@ -169,18 +174,6 @@ class SciSciNet:
         rows = join_works(some, WORKS.names()).collect(engine="streaming")
         # A work with two texts gets the same one every time.
         return rows.sort("work_id", "title", "abstract").unique("work_id", keep="first").sort("work_id")
-
-    def _published(self, *names: str) -> pl.LazyFrame:
-        papers = self.tables["papers"]
-        published = LAYOUTS[self.config.version]["papers"].columns
-        missing = [published[name][0] for name in names if name not in papers.columns]
-        if missing:
-            raise SchemaMismatchError(
-                f"SciSciNet table papers ({papers.location}) lacks {', '.join(missing)}; it has "
-                f"{', '.join(papers.raw.collect_schema())}. Use the whole table, or compute the scores from the "
-                "references with SciSciNetConfig.recompute=True."
-            )
-        return papers.scan("work_id", *names).drop_nulls("work_id")
 
 
 def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
@@ -229,3 +222,94 @@ def scan_sciscinet(config: SciSciNetConfig) -> SciSciNet:
     if absent:
         logger.info("SciSciNet: no table of %s; their columns are null", ", ".join(absent))
     return SciSciNet(config, tables)
+
+
+def open_sciscinet(config: SciSciNetConfig, request: SourceRequest) -> OpenedSource:
+    """Open the tables. With ``recompute``, works are scored by their citations, and published scores compared."""
+    tables = scan_sciscinet(config)
+    with ExitStack() as stack:
+        stack.enter_context(reading(tables.tables))
+        opened = OpenedSource(
+            works=tables.in_text_order(),
+            citations=pl.LazyFrame(schema=CITATIONS),
+            provenance=tables.provenance,
+            vocabulary=tables.vocabulary,
+            read_works=tables.read_works,
+            text_options=("SciSciNetConfig.texts",),
+        )
+        more = _from_citations(tables, request) if config.recompute or request.only_corpus else None
+        more = more or _as_published(tables, request, stack)
+        return replace(opened, **more, open_until_end=stack.pop_all())
+
+
+def _from_citations(tables: SciSciNet, request: SourceRequest) -> dict[str, Any]:
+    structure = tables.structure
+    facts = structure.select("work_id", "publication_year", "work_type", "is_retracted")
+    return {
+        "citations": tables.citations,
+        "unordered": tables.works,  # the graph reads only years and venues
+        "structure": _with_names(facts, tables, request),
+        "published": structure,
+    }
+
+
+def _as_published(tables: SciSciNet, request: SourceRequest, scratch: ExitStack) -> dict[str, Any]:
+    """Return the published scores. Their ranks lie on disk in ``scratch``, because a query would hold all works."""
+    structure, novelty = tables.structure, request.novelty
+    tables.published(*_CD, *(_Z if "novelty_label" in balanced_columns(request.split, request.label) else ()))
+    if novelty is None or "z_p10" not in structure.collect_schema():
+        structure = join_atypicality(structure, structure, structure, None)
+    elif novelty.score == "rank":
+        structure = rank_on_disk(structure, scratch.enter_context(scratch_folder()))
+    structure = structure.rename({"reference_count": "n_references", "citation_count": "n_citers"})
+    structure = _with_names(structure, tables, request)
+    return {"scores": structure, "checked": structure}
+
+
+def _with_names(structure: pl.LazyFrame, tables: SciSciNet, request: SourceRequest) -> pl.LazyFrame:
+    """Add field and venue of the works that have a chosen one; of all others they are null.
+
+    If only the balance reads fields, add those of all works. The tables of fields and venues are read once, in bounded
+    memory. What is held: about 40 bytes for each work that gets a name.
+    """
+    if not request.read_early:
+        return structure
+    chosen = chosen_names(request.eligibility) or [pl.col("primary_field").is_not_null()]
+    named = tables.in_id_order().select("work_id", *request.read_early).filter(pl.any_horizontal(chosen))
+    return put_beside(structure, named.collect(engine="streaming"))
+
+
+def measure_sciscinet(config: SciSciNetConfig, _: SourceRequest) -> ToRead:
+    """Name the tables. Where scores are published and lie on this machine, count the classes too."""
+    corpus = scan_sciscinet(config)
+
+    def count(thresholds: LabelThresholds) -> str:
+        with reading(corpus.tables):
+            counts = count_labels(compute_labels(corpus.structure.select("cd_index"), thresholds))
+        return "classes, counted, before the filters: " + ", ".join(f"{label} {n:,}" for label, n in counts.items())
+
+    return ToRead(
+        f"SciSciNet, {len(corpus.tables)} tables of {config.folder}: {', '.join(corpus.tables)}",
+        describe_classes=None if config.recompute or is_url(str(config.folder)) else count,
+        time="minutes where scores are published; with recompute about one for each 60 million citations",
+    )
+
+
+def write_sciscinet(
+    config: SciSciNetConfig, out: str | Path, *, texts: bool, overwrite: bool, engine: Engine | None
+) -> Corpus:
+    """Write the tables as a corpus on disk, with a progress bar."""
+    _ = engine
+    if config.texts is not None and not texts:
+        raise ConfigError(
+            f"texts lie in {config.texts} (SciSciNetConfig.texts), and texts=False says not to read them. "
+            "Leave out one of the two."
+        )
+    tables = scan_sciscinet(config)
+    # Without texts no other order is given; and only a fixed one gives the same files every time.
+    works = tables.in_text_order() if texts else tables.in_id_order()
+    absent = [] if texts else [pl.lit(None, pl.String()).alias(name) for name in ("title", "abstract")]
+    corpus = Corpus(works.with_columns(absent), tables.citations, tables.provenance)
+    inputs = sorted({file for table in tables.tables.values() for file in table.files})
+    with reading(tables.tables), progress_bar("write corpus", unit="rows") as advance:
+        return write_corpus(corpus, out, texts=texts, inputs=inputs, overwrite=overwrite, advance=advance)

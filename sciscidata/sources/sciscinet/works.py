@@ -28,13 +28,7 @@ TABLE_OF: Final[Mapping[str, str]] = {
 
 
 def plain_texts(column: str, *, inverted: bool) -> pl.Expr:
-    """Make plain text of a column of titles or of inverted indexes (JSON text); a damaged short index gives null.
-
-    Example:
-        >>> frame = pl.DataFrame({"abstract": ['{"<i>Dams</i>":[0],"leak.":[1]}', '{"Dams":[0],"le']})
-        >>> frame.select(plain_texts("abstract", inverted=True))["abstract"].to_list()
-        ['Dams leak.', None]
-    """
+    """Make plain text of a column of titles or of inverted indexes (JSON text); a damaged short index gives null."""
     text = pl.col(column)
     return clean_text(decode_inverted_index(text) if inverted else text)
 
@@ -46,12 +40,6 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
     level (level 0 holds the 19 broad fields), highest score (links without a score last), name, id. A field that is
     linked twice counts once, with its better score. Of several rows of a field, the first name counts. Links to unknown
     or nameless fields are left out.
-
-    Example:
-        >>> fields = {"field_id": [1, 2, 3], "field_name": ["Botany", "Biology", "Art"], "level": [1, 0, 0]}
-        >>> links = {"work_id": [7, 7, 7], "field_id": [1, 2, 3], "score": [0.9, 0.4, None]}
-        >>> choose_fields(pl.LazyFrame(links), pl.LazyFrame(fields)).collect().row(0)
-        (7, 'Biology', ['Biology', 'Art', 'Botany'])
     """
     schema = {name: WORKS[name] for name in ("work_id", "primary_field", "concepts")}
 
@@ -90,13 +78,6 @@ def join_works(tables: Mapping[str, Table], columns: Iterable[str]) -> pl.LazyFr
     """Return columns of WORKS, one row per paper, unordered, and read only the tables that hold them.
 
     Columns of a missing table are null, but ``is_retracted`` is false and ``concepts`` is empty.
-
-    Example:
-        >>> papers = pl.LazyFrame({"paperid": ["W7", None], "year": [1999, 2001]})
-        >>> columns = {"work_id": ("paperid", "id"), "publication_year": ("year", "year")}
-        >>> tables = {"papers": Table("papers", "papers.parquet", papers, columns)}
-        >>> join_works(tables, ["work_id", "publication_year", "concepts", "doi"]).collect().rows()
-        [(7, 1999, [], None)]
     """
     wanted = list(columns)
     own = [name for name in WORKS if name in wanted and name not in TABLE_OF and name != "work_id"]

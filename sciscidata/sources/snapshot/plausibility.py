@@ -16,7 +16,7 @@ import polars as pl
 
 _FEWEST_WORKS: Final = 1_000  # of fewer works every share may be anything
 _SPREAD: Final = 5.0  # standard deviations of a share beyond its limit that chance is given
-_LONGEST_LANGUAGES: Final = 1_000  # different ones that are counted; there are some sixty
+_MOST_LANGUAGES: Final = 1_000  # different ones that are counted; there are some sixty
 _FIRST_YEAR: Final = 1400
 _MODERN: Final = 1990
 _LANGUAGE: Final = r"^[a-z]{2,3}(-[a-z]{2,4})?$"
@@ -51,40 +51,41 @@ _EXPECTED: Final = (
 )
 
 
+def _counts(part_year: int) -> dict[str, pl.Expr]:
+    year, language = pl.col("publication_year"), pl.col("language")
+    return {
+        "works": pl.len(),
+        "titles": pl.count("title"),
+        "years": year.count(),
+        "types": pl.count("work_type"),
+        "languages": language.count(),
+        "dois": pl.count("doi"),
+        "distinct_titles": pl.col("title").drop_nulls().n_unique(),
+        "possible_years": year.is_between(_FIRST_YEAR, part_year + 2).sum(),  # works may be dated ahead
+        "modern_years": (year >= _MODERN).sum(),
+        "possible_types": pl.col("work_type").str.contains(_TYPE).sum(),
+        "possible_languages": language.str.contains(_LANGUAGE).sum(),
+        "possible_dois": pl.col("doi").str.starts_with("10.").sum(),
+    }
+
+
 class Tally:
     """What is counted of one part, batch by batch."""
 
     def __init__(self, part_year: int) -> None:
-        self._last_year = part_year + 2  # works may be dated ahead
+        self._of_works = _counts(part_year)
         self._counts: Counter[str] = Counter()
         self._languages: Counter[str] = Counter()
 
     def add(self, works: pl.DataFrame, citations: pl.DataFrame, malformed_references: int) -> None:
         """Count a batch: ``works`` are WORKS, ``citations`` their CITATIONS."""
-        year, kind, language, doi = (works[name] for name in ("publication_year", "work_type", "language", "doi"))
-        is_language = language.str.contains(_LANGUAGE)
-        n_references = citations.height
-        self._counts.update(
-            {
-                "works": works.height,
-                "titles": works.height - works["title"].null_count(),
-                "distinct_titles": works["title"].drop_nulls().n_unique(),
-                "years": works.height - year.null_count(),
-                "possible_years": int(year.is_between(_FIRST_YEAR, self._last_year).sum()),
-                "modern_years": int((year >= _MODERN).sum()),
-                "types": works.height - kind.null_count(),
-                "possible_types": int(kind.str.contains(_TYPE).sum()),
-                "languages": works.height - language.null_count(),
-                "possible_languages": int(is_language.sum()),
-                "dois": works.height - doi.null_count(),
-                "possible_dois": int(doi.str.starts_with("10.").sum()),
-                "citing_works": citations["citing_id"].n_unique(),
-                "references": n_references,
-                "listed_references": n_references + malformed_references,
-            }
-        )
-        for name, count in language.filter(is_language).value_counts().iter_rows():
-            if name in self._languages or len(self._languages) < _LONGEST_LANGUAGES:
+        self._counts.update(works.select(**self._of_works).row(0, named=True))
+        self._counts["citing_works"] += citations["citing_id"].n_unique()
+        self._counts["references"] += citations.height
+        self._counts["listed_references"] += citations.height + malformed_references
+        language = works["language"]
+        for name, count in language.filter(language.str.contains(_LANGUAGE)).value_counts().iter_rows():
+            if name in self._languages or len(self._languages) < _MOST_LANGUAGES:
                 self._languages[name] += count
 
     def counts(self) -> dict[str, int]:
@@ -93,15 +94,7 @@ class Tally:
 
 
 def find_implausible(counts: Mapping[str, int]) -> str | None:
-    """Say which shares of a part are far off, got and expected; None if plausible, or of few works.
-
-    Example:
-        >>> counts = {"works": 5_000, "titles": 4_900, "distinct_titles": 4_800, "languages": 4_700}
-        >>> find_implausible({**counts, "possible_languages": 940})
-        'with a year 0.0% of 5,000, ...; languages that look like one 20.0% of 4,700, expected 95% or more; ...'
-        >>> find_implausible({"works": 27}) is None
-        True
-    """
+    """Say which shares of a part are far off, got and expected; None if plausible, or of few works."""
     if counts.get("works", 0) < _FEWEST_WORKS:
         return None
     wrong: list[str] = []

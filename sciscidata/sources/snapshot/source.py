@@ -17,9 +17,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int64Array
 from sciscidata.corpus.folder import INDEX, REMOVED_FILE, REMOVED_ROWS, list_left_out, scan_corpus
 from sciscidata.corpus.writer import (
     claim_folder,
@@ -36,8 +36,7 @@ from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
-from sciscidata.sources.dry_run import REFERENCES_PER_WORK, ToRead
-from sciscidata.sources.opened import OpenedSource, SourceRequest, open_large
+from sciscidata.sources.opened import REFERENCES_PER_WORK, OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.snapshot.downloads import Reach, downloaded, name_download, tidy_downloads
 from sciscidata.sources.snapshot.layout import Edition, Layout, find_layout
 from sciscidata.sources.snapshot.parts import Job, Receipt, read_receipt, remove_leftovers, remove_part, run_jobs
@@ -61,7 +60,6 @@ _COUNTS = (
 #: Bytes written per byte read, at most: real records with long abstracts need 0.31 (jsonl) and 0.32 (parquet).
 _DISK_RATIO = 0.5
 
-Int64Array = npt.NDArray[np.int64]
 
 _IDS_AT_ONCE = 16_000_000  # about half a gigabyte with what sorting needs
 REMOVED = pl.Schema({**REMOVED_ROWS, "is_deleted": pl.Boolean()})
@@ -83,9 +81,7 @@ class SnapshotConfig(Configuration):
             them.
         allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
         n_workers: processes that read. None: as many as Polars has threads.
-        max_line_mb: longest record, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
-        max_gap_mb: most MB of a part in a row without a work, or 1,000 lines for each of them; with more the part is
-            corrupt.
+        max_line_mb: longest line of JSON, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
         max_mb_per_second: most MB a second that all workers together download from a store. None: no limit.
         store_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
             What is not given comes from the environment, and so do all credentials.
@@ -108,7 +104,6 @@ class SnapshotConfig(Configuration):
     allow_missing_manifest: bool = False
     n_workers: PositiveInt | None = None
     max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
-    max_gap_mb: Megabytes = DEFAULT_LIMITS.max_gap_mb
     max_mb_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
     store_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -150,7 +145,7 @@ def ingest_snapshot(
     layout = _find(config)
     _report_problems(layout, config)
     refuse_foreign(out)
-    limits = ReadLimits(max_line_mb=config.max_line_mb, max_gap_mb=config.max_gap_mb)
+    limits = ReadLimits(max_line_mb=config.max_line_mb)
     strict, reach = config.corrupt == "fail", _reach(config)
     jobs = [Job(part, str(out), config.include_xpac, strict, limits, reach) for part in layout.parts]
     n_workers = config.n_workers or pl.thread_pool_size()
@@ -201,15 +196,7 @@ def ingest_snapshot(
 
 
 def snapshot_bytes(config: SnapshotConfig) -> int:
-    """Return the bytes of the parts that :func:`ingest_snapshot` would read: the total of its progress bar.
-
-    Example:
-        >>> snapshot_bytes(SnapshotConfig(folder="no/such/folder"))
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: snapshot folder no/such/folder does not exist. Set SnapshotConfig.folder
-        to your copy of s3://openalex.
-    """
+    """Return the bytes of the parts that :func:`ingest_snapshot` would read: the total of its progress bar."""
     return sum(part.size for part in _find(config).parts)
 
 

@@ -12,8 +12,8 @@ import operator
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from sciscidata._kernels.arrays import Int32Array, Int64Array
 from sciscidata._kernels.random import below, draw, stream_key
 from sciscidata.sources.synthetic._kernels import DEVELOPING, DISRUPTIVE, EVEN, fill_lists
 from sciscidata.sources.synthetic.config import SyntheticConfig
@@ -21,134 +21,21 @@ from sciscidata.sources.synthetic.words import FIELD_WEIGHTS
 
 _log = logging.getLogger(__name__)
 
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 #: Reference-list lengths at 64 equal steps of a log-normal distribution, scaled to a mean of 1,024. Sigma is 0.8, the
-#: ends are at 0.2 % and 99.93 %. Pinned, because exp() may differ in its last bit between platforms. fmt: off
-_LENGTHS = np.array(
-    [
-        73,
-        130,
-        164,
-        191,
-        214,
-        235,
-        254,
-        273,
-        291,
-        308,
-        325,
-        342,
-        359,
-        376,
-        392,
-        409,
-        426,
-        442,
-        459,
-        476,
-        494,
-        511,
-        529,
-        547,
-        566,
-        585,
-        604,
-        624,
-        644,
-        664,
-        686,
-        708,
-        730,
-        753,
-        777,
-        802,
-        828,
-        855,
-        883,
-        912,
-        942,
-        974,
-        1007,
-        1042,
-        1079,
-        1119,
-        1160,
-        1205,
-        1252,
-        1303,
-        1359,
-        1419,
-        1484,
-        1557,
-        1638,
-        1729,
-        1832,
-        1953,
-        2095,
-        2270,
-        2491,
-        2790,
-        3240,
-        4090,
-        9403,
-    ],
-    dtype=np.int64,
-)
+#: ends are at 0.2 % and 99.93 %. Pinned, because exp() may differ in its last bit between platforms.
+_LENGTHS = np.array([
+    73, 130, 164, 191, 214, 235, 254, 273, 291, 308, 325, 342, 359, 376, 392, 409, 426, 442, 459, 476, 494, 511,
+    529, 547, 566, 585, 604, 624, 644, 664, 686, 708, 730, 753, 777, 802, 828, 855, 883, 912, 942, 974, 1007,
+    1042, 1079, 1119, 1160, 1205, 1252, 1303, 1359, 1419, 1484, 1557, 1638, 1729, 1832, 1953, 2095, 2270, 2491,
+    2790, 3240, 4090, 9403
+], dtype=np.int64)  # fmt: skip
 
 #: How often a reference is 0, 1, 2, ... years old when picked, per 10,000. Copied references are older.
-_AGES = np.array(
-    [
-        569,
-        1539,
-        1539,
-        1282,
-        1014,
-        791,
-        617,
-        484,
-        382,
-        304,
-        245,
-        198,
-        161,
-        133,
-        110,
-        91,
-        76,
-        64,
-        54,
-        46,
-        40,
-        34,
-        29,
-        25,
-        22,
-        19,
-        17,
-        15,
-        13,
-        11,
-        10,
-        9,
-        8,
-        7,
-        6,
-        6,
-        5,
-        4,
-        4,
-        4,
-        3,
-        3,
-        3,
-        2,
-        2,
-    ],
-    dtype=np.int64,
-)
-# fmt: on
+_AGES = np.array([
+    569, 1539, 1539, 1282, 1014, 791, 617, 484, 382, 304, 245, 198, 161, 133, 110, 91, 76, 64, 54, 46, 40, 34,
+    29, 25, 22, 19, 17, 15, 13, 11, 10, 9, 8, 7, 6, 6, 5, 4, 4, 4, 3, 3, 3, 2, 2
+], dtype=np.int64)  # fmt: skip
 
 
 class Layout(NamedTuple):

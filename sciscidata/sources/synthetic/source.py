@@ -15,17 +15,16 @@ from collections.abc import Iterator
 from dataclasses import asdict
 
 import polars as pl
-from polars.io.plugins import register_io_source
 
 from sciscidata.options.checks import checked_config
 from sciscidata.schemas import CITATIONS, WORKS, Corpus
-from sciscidata.sources.dry_run import ToRead
-from sciscidata.sources.opened import OpenedSource, SourceRequest
+from sciscidata.sources.lazy_batches import scan_batches
+from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead
 from sciscidata.sources.synthetic.config import SyntheticConfig
 
 GENERATOR_VERSION = 1
 
-_CHUNK = 50_000  # works whose texts are in memory together while a query streams
+_CHUNK = 20_000  # works whose texts are in memory together while a query streams
 _SHARES = {"disruptive": 0.3, "consolidating": 0.37, "neutral": 0.22}
 
 
@@ -52,31 +51,18 @@ def scan_synthetic(config: SyntheticConfig | None = None) -> Corpus:
         ['citing_id', 'cited_id']
     """
     config = checked_config(config, SyntheticConfig)
-    works = register_io_source(functools.partial(_stream_works, config), schema=WORKS, is_pure=True)
+
+    def read(columns: list[str]) -> Iterator[pl.DataFrame]:
+        from sciscidata.sources.synthetic.works import WorkWriter  # numba takes seconds to import
+
+        writer = WorkWriter(config)
+        for start in range(0, config.n_works, _CHUNK):
+            yield writer.rows(start, min(start + _CHUNK, config.n_works), columns)
+
+    works = scan_batches(read, WORKS, "a synthetic world")
     citations = pl.defer(functools.partial(_citations, config), schema=CITATIONS)
     provenance = {"kind": "synthetic", "generator_version": GENERATOR_VERSION, "config": asdict(config)}
     return Corpus(works, citations, provenance)
-
-
-# numba takes seconds to import, so the functions import the modules that need it.
-
-
-def _stream_works(
-    config: SyntheticConfig,
-    with_columns: list[str] | None,
-    predicate: pl.Expr | None,
-    n_rows: int | None,
-    batch_size: int | None,
-) -> Iterator[pl.DataFrame]:
-    from sciscidata.sources.synthetic.works import WorkWriter
-
-    columns = with_columns if with_columns is not None else list(WORKS)
-    writer = WorkWriter(config)
-    end = config.n_works if n_rows is None else min(n_rows, config.n_works)
-    step = min(batch_size or _CHUNK, _CHUNK)
-    for start in range(0, end, step):
-        rows = writer.rows(start, min(start + step, end), columns)
-        yield rows if predicate is None else rows.filter(predicate)
 
 
 def _citations(config: SyntheticConfig) -> pl.DataFrame:

@@ -11,14 +11,11 @@ import re
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import Int32Array, Int64Array
 from sciscidata._kernels.random import UInt64Array, below, draw
 from sciscidata.sources.synthetic import words
-
-Int32Array = npt.NDArray[np.int32]
-Int64Array = npt.NDArray[np.int64]
 
 #: The sentences of a text; an abstract has 60 to 150 words in 4 to 8 sentences.
 TITLE, ABSTRACT = range(1), range(1, len(words.SENTENCES))

@@ -11,15 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from sciscidata._kernels.arrays import BoolArray, Int64Array
 from sciscidata._kernels.random import UInt64Array, below, draw, scatter, stream_key
 from sciscidata.schemas import WORKS
 from sciscidata.sources.synthetic.config import SyntheticConfig
 from sciscidata.sources.synthetic.graph import lay_out, pick_references
 from sciscidata.sources.synthetic.text import ABSTRACT, TITLE, write_texts
 from sciscidata.sources.synthetic.words import TOPICS, VENUES
-
-Int64Array = npt.NDArray[np.int64]
-BoolArray = npt.NDArray[np.bool_]
 
 #: Works in a million with each oddity, independently of one another.
 ODDITIES_PER_MILLION: dict[str, int] = {

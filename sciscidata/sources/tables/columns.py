@@ -65,27 +65,11 @@ Names = Mapping[str, str | Sequence[str] | None]
 def find_columns(
     there: Sequence[str], roles: Mapping[str, str], given: Names, *, table: str, owner: str = ""
 ) -> dict[str, str]:
-    """Find the column of each role.
+    """Find the column of each role among those of a table.
 
-    Args:
-        there: columns of the table.
-        roles: OF_WORKS or OF_CITATIONS.
-        given: the column of a role; of several, the first that is there; None: the default name.
-        table: its name in messages.
-        owner: the class of the options, for messages.
-
-    Raises:
-        SchemaMismatchError: a column is missing, or is there twice.
-        ConfigError: one column is named for two roles.
-
-    Example:
-        >>> find_columns(["pid", "year"], OF_WORKS, {"id": "pid", "year": ("date", "year")}, table="works")
-        {'id': 'pid', 'year': 'year'}
-        >>> find_columns(["pid", "year"], OF_WORKS, {"id": "pid"}, table="works")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.SchemaMismatchError: works has no column 'publication_year'; it has pid, year. Name the column
-        of the year. Did you mean year='year'?
+    ``given`` is the column of a role, or several, of which the first that is there counts; None: the default name.
+    ``table`` and ``owner``, the class of the options, are for messages. A SchemaMismatchError means that a column is
+    missing, or there twice; a ConfigError that one column is named for two roles.
     """
     owner = f"{owner}." if owner else ""
     columns: dict[str, str] = {}
@@ -135,18 +119,7 @@ def work_rows(
     """Make rows of works: ``work_id``, ``original_id``, and the columns of WORKS that the table has.
 
     ``tally`` counts years that are missing or impossible, and words of ``missing``; ``n_before`` is the number of rows
-    before these.
-
-    Raises:
-        WorkIdError: an id is null.
-        SchemaMismatchError: a column has a type that its role cannot have.
-
-    Example:
-        >>> table, tally = pl.DataFrame({"pid": ["P1", "P2"], "year": [2001.0, 20001.0]}), Counter()
-        >>> work_rows(table, {"id": "pid", "year": "year"}, tally)["publication_year"].to_list()
-        [2001, None]
-        >>> tally["impossible_years"]
-        1
+    before these. A WorkIdError means that an id is null, a SchemaMismatchError that a type does not fit its role.
     """
     rows = _without_missing(rows.drop(at.get("references", ""), strict=False), tally, missing)
     original = plain_ids(rows[at["id"]])
@@ -246,13 +219,7 @@ def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
 def citation_rows(
     rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], missing: Sequence[str] = MISSING
 ) -> pl.DataFrame:
-    """Make CITATIONS of a table with one row per citation; ``tally`` counts those that lack an end, which go.
-
-    Example:
-        >>> table, tally = pl.DataFrame({"from": ["P2", "P3"], "to": ["P1", None]}), Counter()
-        >>> citation_rows(table, {"citing": "from", "cited": "to"}, tally).height, tally
-        (1, Counter({'citations_without_id': 1, 'missing_values': 0}))
-    """
+    """Make CITATIONS of a table with one row per citation; ``tally`` counts those that lack an end, which go."""
     rows = _without_missing(rows, tally, missing)
     ends = pl.DataFrame([number_ids(rows[at[role]]).alias(f"{role}_id") for role in OF_CITATIONS])
     whole = ends.drop_nulls() if any(column.null_count() for column in ends.iter_columns()) else ends
@@ -263,13 +230,7 @@ def citation_rows(
 def reference_rows(
     rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str], missing: Sequence[str] = MISSING
 ) -> pl.DataFrame:
-    """Make CITATIONS of a table of works with a column of references: lists, or text (see ``split_references``).
-
-    Example:
-        >>> table = pl.DataFrame({"id": ["P3", "P4"], "refs": ["1;2", None]})
-        >>> reference_rows(table, {"id": "id", "references": "refs"}, Counter())["cited_id"].to_list()
-        [1, 2]
-    """
+    """Make CITATIONS of a table of works with a column of references: lists, or text (see ``split_references``)."""
     citing = number_ids(rows[at["id"]]).alias("citing_id")
     lists, n_missing = without_missing(rows[at["references"]], missing)
     if lists.dtype == pl.String():

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
-from sciscidata.records.read_lines import DEFAULT_LIMITS, Gap, count_lines, is_blank, split_lines, whole_lines
+from sciscidata.records.read_lines import DEFAULT_LIMITS, count_lines, is_blank, split_lines, whole_lines
 from sciscidata.sources.record_files import decompressed_chunks, read_values
 from sciscidata.storage.parquet import is_parquet
 
@@ -78,8 +78,8 @@ class TableFile:
         if self.is_json:
             lines = [line for line in head.splitlines() if _bare(line)]
             self._read, names = self._read_json, _json_names(lines)
-            if not _json_names(lines[:1]):  # rows are laid out in another way than one on a line
-                self._read = self._read_values
+            self._is_by_line = bool(_json_names(lines[:1]))
+            if not self._is_by_line:
                 with self._naming_file():
                     names = _json_names(row for _, row in islice(self._values(lambda _: None), _ROWS))
         else:
@@ -94,13 +94,8 @@ class TableFile:
     def read(self, columns: Sequence[str], advance: Advance = lambda _: None) -> Iterator[pl.DataFrame]:
         """Yield batches of some columns; all but those of Parquet are text. ``a.b`` is a field of a JSON object.
 
-        Args:
-            columns: names.
-            advance: gets the bytes of the file as they are read.
-
-        Raises:
-            CorruptRecordError: while reading; a row or the file is damaged. The message names the file, and the row
-                where it is known.
+        ``advance`` gets the bytes of the file as they are read. A CorruptRecordError names the file, and the row where
+        it is known.
         """
         with self._naming_file():
             yield from self._read(list(dict.fromkeys(columns)), advance)
@@ -175,24 +170,15 @@ class TableFile:
             raise CorruptRecordError(*found[:1] or (str(error).rstrip("."),)) from error
 
     def _read_json(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
-        struct = _struct_of(columns)
-        decoder, leaves = msgspec.json.Decoder(struct), [_path_of(name, columns) for name in columns]
-        decoded: list[Any] = []
-        for number, block in self._numbered_blocks(advance):
-            decoded += self._decode(block, number, decoder)
-            if len(decoded) >= _ROWS:
-                yield _frame_of(decoded, columns, leaves)
-                decoded = []
-        if decoded:
-            yield _frame_of(decoded, columns, leaves)
-
-    def _read_values(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:
-        """Read a list on one line, or one laid out over lines, as files of records; it is held."""
-        decoder, leaves = msgspec.json.Decoder(_struct_of(columns)), [_path_of(name, columns) for name in columns]
-        values = self._values(advance)
-        while batch := list(islice(values, _ROWS)):
-            rows = [row for number, value in batch for row in self._decode(value, number, decoder)]
-            yield _frame_of(rows, columns, leaves)
+        """Read one object on a line; or any other list, as files of records, which is held."""
+        keys = [*dict.fromkeys(name.partition(".")[0] for name in columns)]
+        names = {f"f{place}": key for place, key in enumerate(keys)}
+        struct = msgspec.defstruct("Row", [(field, Any, None) for field in names], rename=names, gc=False)
+        decoder = msgspec.json.Decoder(struct)
+        pieces = self._numbered_blocks(advance) if self._is_by_line else self._values(advance)
+        rows = (row for number, piece in pieces for row in self._decode(piece, number, decoder))
+        while batch := list(islice(rows, _ROWS)):
+            yield pl.DataFrame([_column(batch, name, keys) for name in columns])
 
     def _values(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
         try:
@@ -206,8 +192,8 @@ class TableFile:
             ) from error
 
     def _numbered_blocks(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
-        number, gap = 1, Gap(DEFAULT_LIMITS, is_optional=False)
-        for block in whole_lines(decompressed_chunks(self.path, advance), DEFAULT_LIMITS, gap):
+        number = 1
+        for block in whole_lines(decompressed_chunks(self.path, advance), DEFAULT_LIMITS):
             if isinstance(block, CorruptRecordError):
                 raise CorruptRecordError(f"line {number:,}: longer than {DEFAULT_LIMITS.max_line_mb:,} MB")
             yield number, block.removeprefix(_BYTE_ORDER_MARK) if number == 1 else block
@@ -308,38 +294,18 @@ def _bare(line: bytes) -> bytes:
     return line.lstrip(b" \t[,").rstrip(b" \t\r\n],")
 
 
-def _struct_of(columns: Sequence[str]) -> type:
-    """Make the class of a row: only these fields are decoded."""
-    keys: dict[str, list[str]] = {}
-    for name in columns:
-        key, _, inner = name.partition(".")
-        keys.setdefault(key, []).extend([inner] if inner else [])
-    fields = [(f"f{i}", (_struct_of(inner) | None) if inner else Any, None) for i, inner in enumerate(keys.values())]
-    return msgspec.defstruct("Row", fields, rename={f"f{i}": key for i, key in enumerate(keys)}, gc=False)
-
-
-def _path_of(name: str, columns: Sequence[str]) -> list[str]:
-    """Return the attributes of a row that lead to a column."""
-    key, _, inner = name.partition(".")
-    place = [*dict.fromkeys(column.partition(".")[0] for column in columns)].index(key)
-    beside = [column.partition(".")[2] for column in columns if column.partition(".")[0] == key]
-    return [f"f{place}", *(_path_of(inner, beside) if inner else [])]
-
-
-def _frame_of(rows: list[Any], columns: Sequence[str], leaves: Sequence[Sequence[str]]) -> pl.DataFrame:
-    series: list[pl.Series] = []
-    for name, path in zip(columns, leaves, strict=True):
-        values: list[Any] = rows
-        for attribute in path:
-            values = [getattr(value, attribute, None) for value in values]
-        is_list = isinstance(next((value for value in values if value is not None), None), list)
-        texts = [
-            None if value is None else [*map(_text, value)] if is_list and isinstance(value, list) else _text(value)
-            for value in values
-        ]
-        array = pa.array(texts, pa.large_list(pa.large_string()) if is_list else pa.large_string())
-        series.append(pl.Series(name, array))
-    return pl.DataFrame(series)
+def _column(rows: Sequence[Any], name: str, keys: Sequence[str]) -> pl.Series:
+    """Take one column of decoded rows as text, or as lists of text; ``a.b`` is in the object a."""
+    key, *steps = name.split(".")
+    values: list[Any] = [getattr(row, f"f{keys.index(key)}") for row in rows]
+    for step in steps:
+        values = [value.get(step) if isinstance(value, dict) else None for value in values]
+    is_list = isinstance(next((value for value in values if value is not None), None), list)
+    texts = [
+        None if value is None else [*map(_text, value)] if is_list and isinstance(value, list) else _text(value)
+        for value in values
+    ]
+    return pl.Series(name, pa.array(texts, pa.large_list(pa.large_string()) if is_list else pa.large_string()))
 
 
 def _text(value: object) -> str | None:

@@ -21,9 +21,8 @@ from sciscidata.errors import SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers, suggest_form
 from sciscidata.schemas import CITATIONS, Corpus
-from sciscidata.sources.dry_run import ToRead
 from sciscidata.sources.lazy_batches import scan_batches
-from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, open_large
+from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.record_files import find_files, printable_name
 from sciscidata.sources.tables.columns import (
     GAPS,
@@ -114,21 +113,8 @@ class TablesConfig(Configuration):
 
 
 def find_table_files(config: TablesConfig) -> dict[str, list[Path]]:
-    """List the files of ``works`` and ``citations``, each once; those of a pattern sorted.
-
-    Raises:
-        InputNotFoundError: one does not exist, a pattern matches nothing, or it is no file.
-    """
+    """List the files of ``works`` and ``citations``, each once; those of a pattern sorted."""
     return {name: find_files(getattr(config, name), f"TablesConfig.{name}") for name in ("works", "citations")}
-
-
-def cached_tables(config: TablesConfig, cache_dir: Path, advance: Callable[[float], None] | None = None) -> Corpus:
-    """Read the files into a corpus in the cache, or use the one that is there."""
-    files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
-    key = hashlib.sha256(
-        json.dumps([files, config.columns, config.quotes, config.missing]).encode("utf-8", "surrogateescape")
-    ).hexdigest()[:16]
-    return ingest_tables(config, cache_dir / f"tables-{key}", advance, overwrite=True)
 
 
 def ingest_tables(
@@ -139,33 +125,12 @@ def ingest_tables(
     texts: bool = True,
     overwrite: bool = False,
 ) -> Corpus:
-    r"""Read the files once into a corpus on disk, whatever their size; works come in the order of ``work_id``.
+    """Read the files once into a corpus on disk, whatever their size; works come in the order of ``work_id``.
 
-    Args:
-        config: the files.
-        out: as in ``write_corpus``.
-        advance: gets the bytes of the files as they are read.
-        texts: write titles and abstracts too.
-        overwrite: as in ``write_corpus``.
-
-    Returns:
-        As ``scan_corpus``; works have ``original_id``. The provenance counts impossible years, works without a year,
-        citations that lack an id, and words of ``missing``.
-
-    Raises:
-        SchemaMismatchError, ConfigError, WorkIdError: as ``from_tables``.
-        CorruptRecordError: a row is damaged; the message names file and row.
-        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_corpus``.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     file = Path(home, "cases.csv")
-        ...     _ = file.write_text("case,year,cites\nRoe,1973,Griswold\nGriswold,1965,\n")
-        ...     config = TablesConfig(works=(str(file),), id="case", year="year", references="cites")
-        ...     corpus = ingest_tables(config, Path(home, "corpus"))
-        ...     corpus.works.select("original_id", "publication_year").collect().rows()
-        [('Griswold', 1965), ('Roe', 1973)]
+    ``advance`` gets the bytes of the files as they are read; ``texts`` says whether to write titles and abstracts. The
+    rest, and what is returned and raised, is as for ``write_corpus`` and ``from_tables``. The provenance counts
+    impossible years, works without a year, citations that lack an id, and words of ``missing``. A CorruptRecordError
+    names the file and row that are damaged.
     """
     paths = find_table_files(config)
     works, citations = (
@@ -274,8 +239,12 @@ def _find_columns(files: Sequence[TableFile], roles: Any, config: TablesConfig, 
 
 def open_tables(config: TablesConfig, request: SourceRequest) -> OpenedSource:
     """Read the files into a corpus in the cache, once."""
+    files = {option: [str(path) for path in paths] for option, paths in find_table_files(config).items()}
+    key = hashlib.sha256(
+        json.dumps([files, config.columns, config.quotes, config.missing]).encode("utf-8", "surrogateescape")
+    ).hexdigest()[:16]
     with progress_bar("read tables", table_bytes(config), unit="bytes") as advance:
-        corpus = cached_tables(config, request.cache_dir, advance)
+        corpus = ingest_tables(config, request.cache_dir / f"tables-{key}", advance, overwrite=True)
     named = config.columns["id"]
     ids = (named,) if isinstance(named, str) else tuple(named or (OF_WORKS["id"],))
     return open_large(
