@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sciscidata._kernels.arrays import read_only
 from sciscidata.graph._kernels import (
     add_content_hash,
-    find_all,
-    insert_all,
-    number_new,
+    look_up,
     partition,
     scatter_citers,
     scatter_references,
 )
+from sciscidata.graph.build import _NewIds
 
 MASK = 2**64 - 1
 
@@ -51,14 +51,20 @@ def test_both_lanes_of_the_content_hash_are_sums_over_the_edges(edges, cut):
     assert lanes_of(edges) == lanes_of(edges[cut:], edges[:cut]) == expected
 
 
-@given(st.lists(ids, unique=True, max_size=600), st.lists(ids, max_size=20))
-def test_every_id_is_found_at_its_position_and_no_other(known, strange):
-    known_ids = np.array(known, np.int64)
+def add(table: np.ndarray, known: np.ndarray, n: int) -> int:
+    return look_up(table, known, known[known.size - n :], True, np.empty(0, np.int32), np.empty(256, np.int64))
+
+
+@given(st.lists(ids, unique=True, max_size=600), st.lists(ids, max_size=20), st.integers(0, 600))
+def test_every_id_is_found_at_its_position_and_no_other(known, strange, cut):
+    known_ids = read_only(np.array(known, np.int64))
+    cut = min(cut, len(known))
     table = np.full(2048, -1, np.int32)
-    assert insert_all(table, known_ids) == -1
-    wanted = np.array(known[::-1] + strange, np.int64)
+    assert add(table, known_ids[:cut], cut) == cut
+    assert add(table, known_ids, len(known) - cut) == len(known) - cut
+    wanted = read_only(np.array(known[::-1] + strange, np.int64))
     found = np.empty(wanted.size, np.int32)
-    n_missing = find_all(table, known_ids, wanted, found)
+    n_missing = look_up(table, known_ids, wanted, False, found, np.empty(256, np.int64))
     positions = {work: i for i, work in enumerate(known)}
     assert found.tolist() == [positions.get(work, -1) for work in wanted.tolist()]
     assert n_missing == found.tolist().count(-1)
@@ -66,42 +72,39 @@ def test_every_id_is_found_at_its_position_and_no_other(known, strange):
 
 def test_a_repeated_id_is_reported_at_its_second_place():
     for n_between in (0, 1, 300):  # in the same round of look-ups, and in a later one
-        repeated = np.array([5, *range(10, 10 + n_between), 5], np.int64)
-        assert insert_all(np.full(1024, -1, np.int32), repeated) == n_between + 1
+        repeated = read_only(np.array([5, *range(10, 10 + n_between), 5], np.int64))
+        assert add(np.full(1024, -1, np.int32), repeated, repeated.size) == n_between + 1
 
 
-@pytest.mark.parametrize("room", [2, 3, 4, 5])
-def test_numbering_stops_before_new_ids_overflow_and_goes_on_where_it_stopped(room):
+@pytest.mark.parametrize("n_more", [0, 3_000])  # so many that the table grows
+def test_ids_of_other_works_get_indices_of_their_own_but_for_those_that_only_cite_themselves(n_more):
     edges = np.array([(10, 20), (30, 40), (7, 30), (30, 50), (60, 60), (10, 50)], np.int64)
-    citing_ids, cited_ids = edges[:, 0].copy(), edges[:, 1].copy()
-    citing = np.where(citing_ids == 7, 0, -1).astype(np.int32)  # one id is known
-    cited = np.full(len(edges), -1, np.int32)
-    table = np.full(32, -1, np.int32)
-    memory = np.full(16, -1, np.int64)  # what lies behind ``new_ids`` is not its to write
-    start = n_new = 0
-    while start < len(edges):
-        start, n_new = number_new(table, memory[:room], n_new, 100, citing_ids, cited_ids, start, citing, cited)
-        assert n_new <= room
-        assert (memory[room:] == -1).all()
-        room += 2
-    assert memory[:n_new].tolist() == [10, 20, 30, 40, 50]
-    assert list(zip(citing.tolist(), cited.tolist(), strict=True)) == [
-        (100, 101), (102, 103), (0, 102), (102, 104), (-1, -1), (100, 104)
-    ]  # fmt: skip
+    more = np.arange(1_000, 1_000 + 2 * n_more).reshape(-1, 2)
+    numbers, seen = _NewIds(100), dict[int, int]()
+    for batch in (edges, more, edges[::-1]):
+        citing_ids, cited_ids = batch.T.copy()
+        citing = np.where(citing_ids == 7, 0, -1).astype(np.int32)  # one id is known
+        cited = np.full(len(batch), -1, np.int32)
+        numbers.number(citing_ids, cited_ids, citing, cited)
+        for work, index in zip([*citing_ids, *cited_ids], [*citing, *cited], strict=True):
+            assert seen.setdefault(int(work), int(index)) == index
+    assert (seen.pop(7), seen.pop(60)) == (0, -1)
+    assert sorted(seen.values()) == list(range(100, 105 + 2 * n_more))
+    assert {int(numbers.ids[index - 100]) for index in seen.values()} == set(seen)
 
 
 def test_edges_go_to_the_bucket_of_their_citing_index_until_one_is_full():
     citing = np.array([0, 3, 4, 9, 5, 5, 4, 8], np.int32)
     cited = np.array([1, 1, 1, 1, 5, 2, 2, 2], np.int32)
     buckets, filled = np.full((4, 2, 2), -1, np.int32), np.zeros(4, np.int64)
-    # Four indices to a bucket; those from 8 on are of works without a record; (5, 5) is a self-citation.
+    # Citing and cited of each bucket. Four indices to one; those from 8 on have no record; (5, 5) cites itself.
     assert partition(citing, cited, 0, 8, 2, buckets, filled) == (6, 1)
     assert filled.tolist() == [2, 2, 0, 1]
     filled[1] = 0
     assert partition(citing, cited, 6, 8, 2, buckets, filled) == (8, -1)
     assert filled.tolist() == [2, 1, 0, 2]
     assert buckets.tolist() == [
-        [[0, 1], [3, 1]], [[4, 2], [5, 2]], [[-1, -1], [-1, -1]], [[9, 1], [8, 2]]
+        [[0, 3], [1, 1]], [[4, 5], [2, 2]], [[-1, -1], [-1, -1]], [[9, 8], [1, 2]]
     ]  # fmt: skip
 
 
@@ -117,6 +120,6 @@ def test_rows_may_lie_beyond_the_reach_of_32_bits(tmp_path):
     scatter_citers(ref_offsets, refs, 0, 3, 0, np.array([0, 2, 3], np.int64), citers)
     assert citers.tolist() == [1, 2, 2]
     cursor = np.array([start], np.int64)
-    scatter_references(np.array([(7, 9), (6, 1), (7, 8)], np.int32), 7, cursor, refs)
+    scatter_references(np.array([7, 6, 7], np.int32), np.array([9, 1, 8], np.int32), 7, cursor, refs)
     assert refs[start:].tolist() == [9, 8, 1]
     assert cursor.tolist() == [start + 2]
