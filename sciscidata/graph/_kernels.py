@@ -74,28 +74,35 @@ def partition(citing, cited, start, first_new, shift, buckets, filled):
 
 
 @kernel
-def scatter_references(citing, cited, low, cursor, refs):
-    """Put each cited index into the row of its citing index: the second half of a counting sort."""
-    for e in range(citing.size):
-        row = citing[e] - low
+def scatter(keys, values, low, cursor, rows):
+    """Put each value into the row of its key: the second half of a counting sort."""
+    for e in range(keys.size):
+        row = keys[e] - low
         if 0 <= row < cursor.size:
-            refs[cursor[row]] = cited[e]
+            rows[cursor[row]] = values[e]
             cursor[row] += 1
 
 
 @kernel
-def sort_rows_drop_repeats(refs, row_end, degree):
-    """Sort each row in place, drop repeats, close the gaps; return the number left."""
+def sort_rows_drop_repeats(values, row_end, degree, times):
+    """Sort each row in place, drop repeats, close the gaps; return the number left.
+
+    ``times`` gets how often each value occurred, unless it is empty.
+    """
     out = 0
     begin = np.int64(0)
     for row in range(row_end.size):
         end = row_end[row]
-        sort_range(refs, begin, end)
+        sort_range(values, begin, end)
         first = out
         for i in range(begin, end):
-            if out == first or refs[i] != refs[out - 1]:
-                refs[out] = refs[i]
+            if out == first or values[i] != values[out - 1]:
+                values[out] = values[i]
                 out += 1
+                if times.size:
+                    times[out - 1] = 0
+            if times.size:
+                times[out - 1] += 1
         degree[row] = out - first
         begin = end
     return out
@@ -138,7 +145,8 @@ def add_content_hash(first, second, lanes):
     a = np.uint64(0)
     b = np.uint64(0)
     for i in range(first.size):
-        h = mix64((np.uint64(first[i]) ^ mix64(np.uint64(second[i]) + WEYL)) + WEYL)
+        h = mix64(np.uint64(second[i]) + WEYL)  # pyright: ignore[reportArgumentType]
+        h = mix64((np.uint64(first[i]) ^ h) + WEYL)
         a += h
         b += mix64(h + WEYL)
     lanes[0] += a

@@ -179,8 +179,9 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
         refs = np.empty(offsets[-1], np.int32)
         cursor = offsets[:-1].copy()
         for citing, cited in loaded if loaded is not None else spool.read(bucket):
-            kernels.scatter_references(citing, cited, low, cursor, refs)
-        return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])], high - low
+            kernels.scatter(citing, cited, low, cursor, refs)
+        n = kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high], np.empty(0, np.int32))
+        return refs[:n], high - low
 
     with progress_bar("sort references", spool.n_works, unit="works") as advance:
         for refs, n_works in map_in_order(sort, blocks(), means.n_threads):

@@ -12,8 +12,8 @@ from sciscidata.graph._kernels import (
     add_content_hash,
     look_up,
     partition,
+    scatter,
     scatter_citers,
-    scatter_references,
 )
 from sciscidata.graph.build import _NewIds
 
@@ -120,6 +120,6 @@ def test_rows_may_lie_beyond_the_reach_of_32_bits(tmp_path):
     scatter_citers(ref_offsets, refs, 0, 3, 0, np.array([0, 2, 3], np.int64), citers)
     assert citers.tolist() == [1, 2, 2]
     cursor = np.array([start], np.int64)
-    scatter_references(np.array([7, 6, 7], np.int32), np.array([9, 1, 8], np.int32), 7, cursor, refs)
+    scatter(np.array([7, 6, 7], np.int32), np.array([9, 1, 8], np.int32), 7, cursor, refs)
     assert refs[start:].tolist() == [9, 8, 1]
     assert cursor.tolist() == [start + 2]
