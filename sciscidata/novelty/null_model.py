@@ -195,7 +195,9 @@ def _moments_of_one(
         np.where(others > _ROUNDING * joint, 0.5 * variance * others, 0),
         0.5 * squared * square,
     ]
-    positive = np.where(x[:, :, None] > 0, np.stack(terms, axis=2), 0).reshape(len(x), -1).cumsum(axis=1)[:, -1]
+    positive = (
+        np.where(x[:, :, None] > 0, np.stack(terms, axis=2), 0).reshape(len(x), 3 * size.size).cumsum(axis=1)[:, -1]
+    )
     return mean, np.where(positive > 0, np.sqrt(np.maximum(positive, 0)), np.nan)
 
 
