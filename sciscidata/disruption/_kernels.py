@@ -10,7 +10,6 @@ are asked for while those of the present one are read.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
 from sciscidata._kernels.compile import helper, kernel, prefetch
 
@@ -53,24 +52,13 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
             paper = np.uint32(refs[e])
             begin, end = window[paper, 0], window[paper, 1]
             if end > begin:
-                for line in range(begin, min(end, begin + _ASKED_FOR), _OF_A_LINE):  # the processor asks for the rest
+                for line in range(
+                    begin, end if end - begin < _ASKED_FOR else begin + _ASKED_FOR, _OF_A_LINE
+                ):  # the processor asks for the rest
                     prefetch(citers, np.int64(line))  # pyright: ignore[reportCallIssue]
                 slices[n, 0] = begin
                 slices[n, 1] = end
                 n += 1
-    return n
-
-
-@njit(inline="always")
-def _stamp(stamps, citer, stamp, found, n_found, ends):
-    """Stamp a citer, and return how many are found by now.
-
-    It is noted if it is to be counted for each window.
-    """
-    n = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
-    if ends is not None:
-        found[n_found] = citer
-    stamps[citer] = stamp
     return n
 
 
@@ -106,7 +94,9 @@ def _finish_windows(citers, begin, end, ends, row):
 
 
 @kernel
-def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omit_focal, ends, stamps, counts):
+def count_citers(
+    first, last, ref_offsets, refs, citers, window, slices, base, span, omit_focal, ends, stamps, highest, found, counts
+):
     """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, windows, 3).
 
     Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are
@@ -116,15 +106,10 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
     ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
     stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
 
-    ``stamps`` starts as zeros. A wider window is taken in parts, each with its own number. Lists are sorted, so the
-    next part begins where this one stopped.
+    ``stamps`` starts as zeros, and holds numbers up to ``highest``. A wider window is taken in parts, each with its own
+    number. Lists are sorted, so the next part begins where this one stopped. ``slices`` (2, most references, 2) and
+    ``found`` are scratch.
     """
-    highest = np.iinfo(stamps.dtype).max
-    longest = 1
-    for focal in range(first, last):
-        longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
-    slices = np.empty((2, longest, 2), window.dtype)
-    found = np.empty(1 if ends is None else stamps.size + 1, np.uint32)  # pages that nothing is written to cost nothing
     whole = span <= stamps.size
     number = np.int64(0)
     now = 0
@@ -136,10 +121,15 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
         own, end = np.uint64(window[focal, 0]), np.uint64(window[focal, 1])
         n_citers = np.uint32(end - own)
         w = 0
-        for low in range(base, base + span, stamps.size):
-            start, size = np.uint32(low), np.uint32(min(stamps.size, base + span - low))
+        low = base
+        while low < base + span:
+            start, size = (
+                np.uint32(low),
+                np.uint32(base + span - low if base + span - low < stamps.size else stamps.size),
+            )
             if number == highest:
-                stamps[:] = 0
+                for place in range(stamps.size):
+                    stamps[place] = 0
                 number = np.int64(0)
             number += 1
             stamp = stamps.dtype.type(number)
@@ -153,13 +143,19 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
                 if whole:  # the same loop without a test for the end of the part: a quarter faster
                     for place in range(e, stop):
                         citer = np.uint32(np.uint32(citers[place]) - start)
-                        n_found = _stamp(stamps, citer, stamp, found, n_found, ends)
+                        if ends is not None:
+                            found[n_found] = citer
+                        n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
+                        stamps[citer] = stamp
                     continue
                 while e < stop:
                     citer = np.uint32(np.uint32(citers[e]) - start)
                     if citer >= size:
                         break
-                    n_found = _stamp(stamps, citer, stamp, found, n_found, ends)
+                    if ends is not None:
+                        found[n_found] = citer
+                    n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
+                    stamps[citer] = stamp
                     e += np.uint64(1)
                 if e < stop:
                     slices[now, n_left, 0] = e
@@ -181,6 +177,7 @@ def count_citers(first, last, ref_offsets, refs, citers, window, base, span, omi
                 own += np.uint64(1)
             if n_slices == 0:
                 break
+            low += stamps.size
         if ends is None:
             counts[focal - first, 0, 0] = n_citers - n_j
             counts[focal - first, 0, 1] = n_j
@@ -199,6 +196,7 @@ def count_shared(
     refs,
     citers,
     window,
+    slices,
     base,
     span,
     omit_focal,
@@ -218,12 +216,8 @@ def count_shared(
     """
     stamps = np.zeros(span, np.uint32)
     found = np.empty(span + 1, np.uint32)
-    longest = 1
-    for focal in range(first, last):
-        longest = max(longest, ref_offsets[focal + 1] - ref_offsets[focal])
-    slices = np.empty((2, longest, 2), window.dtype)
     start = np.uint32(base)
-    step = longest + 1
+    step = slices.shape[1] + 1
     zero = np.int64(0)
     now = 0
     n_slices = _gather(first, last, ref_offsets, refs, citers, window, slices[0])

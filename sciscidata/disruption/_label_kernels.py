@@ -205,36 +205,6 @@ def _reached_by_all_of_one(totals, k, is_i, cut, inclusive):
     return found
 
 
-@helper
-def _any_reached(totals, k, a, b, g, cut, inclusive):
-    """Return the same for any cut-off."""
-    is_below = cut < 0
-    if is_below:
-        a, b, cut, inclusive = b, a, -cut, not inclusive
-    if a == 0 or b == 0:
-        found = _reached_by_all_of_one(totals, k, a > 0, cut, inclusive)
-    else:
-        found = _reached(totals, k, a, b, g, cut, inclusive)
-    return 1 - found if is_below else found
-
-
-@kernel
-def count_shares(n_i, n_j, cell, counts):
-    """Add to ``counts`` (cells, 3, citers) how many works have n_i, n_j, and both, above m.
-
-    A work of more citers than ``counts`` has places is left out.
-    """
-    for row in range(n_i.size):
-        total = np.int64(n_i[row]) + np.int64(n_j[row])
-        if total <= counts.shape[2] and cell[row] >= 0:
-            for m in range(n_i[row]):
-                counts[cell[row], 0, m] += 1
-            for m in range(n_j[row]):
-                counts[cell[row], 1, m] += 1
-            for m in range(total):
-                counts[cell[row], 2, m] += 1
-
-
 @kernel
 def fit_shares(counts, prior):
     """Write the a and b of the beta-binomial distribution that makes the counts of each cell most likely.
@@ -282,36 +252,51 @@ def _sides_of_a_tie(totals, a, b, g):
 
 
 @helper
-def _chances(u, a, b, n, form, cuts, scratch, has_say):
+def _chances(u, a, b, n, form, cuts, s_chance, k_below, has_say):
     """Return the probabilities of disruptive and of consolidating; ``has_say``: n_k has."""
     low, high, inclusive = cuts
-    s_chance, k_below = scratch
     g, scale, v, least = form
     first, size = _fill(u * scale, v, least, s_chance)
     totals = first, size, s_chance
     if not has_say:
         return _sides_of_a_tie(totals, a, b, g)
     if n > _EXACT_K:
-        k_size = 2 * _reach(n, v)
+        k_size = 2 * _reach(float(n), v)
         k_first = n - k_size // 2
     else:
         k_first, k_size = _fill(n * scale, v, np.int64(0), k_below)
         for at in range(1, k_size):
             k_below[at] += k_below[at - 1]
     k = k_first, k_size, k_below, float(n), v
-    up = _any_reached(totals, k, a, b, g, high, inclusive)
-    return up, _any_reached(totals, k, b, a, g, -low, inclusive)
+    up = down = 0.0
+    for side in range(2):
+        is_up = side == 0
+        cut, x, y = (high, a, b) if is_up else (-low, b, a)
+        # Of a cut-off below 0, the probability of not reaching it on the other side.
+        is_turned = cut < 0
+        includes = inclusive != is_turned
+        if is_turned:
+            cut, x, y = -cut, y, x
+        if x == 0 or y == 0:
+            found = _reached_by_all_of_one(totals, k, x > 0, cut, includes)
+        else:
+            found = _reached(totals, k, x, y, g, cut, includes)
+        if is_turned:
+            found = 1 - found
+        if is_up:
+            up = found
+        else:
+            down = found
+    return up, down
 
 
 @helper
-def _tops(cuts):
-    """Return the largest total for which a difference of 1, 2, ... still is disruptive, and consolidating."""
+def _fill_tops(cuts, tops):
+    """Write the largest total for which a difference of 1, 2, ... still is disruptive, and consolidating; else 0."""
     low, high, inclusive = cuts
-    tops = np.zeros((2, _NEAR + 2), np.int64)
-    if low < 0 < high:
+    for side in range(2 if low < 0 < high else 0):
         for d in range(1, _NEAR + 2):
-            tops[0, d], tops[1, d] = _largest_total(d, high, inclusive), _largest_total(d, -low, inclusive)
-    return tops
+            tops[side, d] = _largest_total(d, -low if side else high, inclusive)
 
 
 @helper
@@ -321,14 +306,14 @@ def _far_total(mean, v):
 
 
 @helper
-def _moments(u, a, b, d, form, s_chance, entry):
+def _moments(u, a, b, d, form, s_chance, kept, row):
     """Write the probability that n_i - n_j is d, and mean, variance and third cumulant of s where it is."""
     g, scale, v, least = form
     first, size = _fill(u * scale, v, least, s_chance)
     here = 1.0 if a + b > 0 else 0.0
     for x in range(d if a + b > 0 else 0):
         here *= (a + g * x) / (a + b + g * x)
-    x, y, s = d, 0, d
+    x, y, s = d, np.int64(0), d
     n = one = two = three = 0.0
     while s < first + size and here > 0:
         if s >= first:
@@ -340,50 +325,29 @@ def _moments(u, a, b, d, form, s_chance, entry):
         here *= (s + 2.0) * (s + 1) * (a + g * x) * (b + g * y)
         here /= (x + 1.0) * (y + 1) * (a + b + g * s) * (a + b + g * (s + 1))
         x, y, s = x + 1, y + 1, s + 2
-    for at in range(4):
-        entry[at] = 0
+    kept[row, 0] = n
     if n > 0:
         mean, square = one / n, two / n
-        entry[0], entry[1], entry[2] = n, u + mean, max(square - mean * mean, 0.0)
-        entry[3] = three / n - 3 * mean * square + 2 * mean**3
-
-
-@helper
-def _without_large_totals(up, moments, u, a, b, tops, n, form, s_chance):
-    """Return the probability of n_i > n_j less that of the redraws whose total makes them neutral."""
-    v = form[2]
-    w = 1 / (1 - v)
-    far = _far_total(n + u, v)
-    for d in range(1, _NEAR + 1):
-        if far <= tops[d]:
-            break
-        entry = moments[d - 1]
-        if np.isnan(entry[0]):
-            _moments(u, a, b, d, form, s_chance, entry)
-        if entry[0] > 0:
-            mean, variance = entry[1] + n, entry[2] + n * w
-            third, fourth = entry[3] + n * (1 + v) * w * w, n * (1 + 4 * v + v * v) * w * w * w
-            up -= entry[0] * (1 - _series_below(tops[d], mean, variance, third, fourth))
-    return up
+        kept[row, 1] = u + mean
+        kept[row, 2] = max(square - mean * mean, 0.0)
+        kept[row, 3] = three / n - 3 * mean * square + 2 * mean**3
 
 
 @kernel
-def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, inclusive, found):
+def label_chances(
+    n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, inclusive,
+    s_chance, k_below, tops, keys, kept, moments, found,
+):  # fmt: skip
     """Write into ``found`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
 
     Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out;
-    where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
+    where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``. The arrays
+    before ``found`` are ``scratch_of`` and ``scratch_of_labels``.
     """
     form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
     v = form[2]
-    most = np.int64(0)
-    for row in range(n_i.size):
-        most = max(most, np.int64(n_i[row]) + np.int64(n_j[row]))
-    scratch = np.empty(2 * _reach(most, v) + 4), np.empty(2 * _reach(_EXACT_K, v) + 4)
     cuts = low, high, inclusive
-    # Most works share n_i and n_j with many others.
-    keys, kept, moments = np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((_KEPT, 2, _NEAR, 4))
-    tops = _tops(cuts)
+    _fill_tops(cuts, tops)
     narrow, nearly = min(tops[0, 1], tops[1, 1]), min(tops[0, _NEAR + 1], tops[1, _NEAR + 1])
     zero_is_up, zero_is_down = high < 0 or (high == 0 and inclusive), low > 0 or (low == 0 and inclusive)
     for row in range(n_i.size):
@@ -392,7 +356,7 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
                 found[kind, row] = np.nan
             continue
         i, j, n, c = np.int64(n_i[row]), np.int64(n_j[row]), np.int64(n_k[row]), np.int64(cell[row])
-        total = i + j + n
+        total, u = i + j + n, float(i + j)
         far = _far_total(float(total), v)
         a, b = i + prior[c, 0], j + prior[c, 1]
         is_shared = i < _MANY and j < _MANY and c < 1 << 40 and (far < narrow or (far < nearly and n >= _SERIES_K))
@@ -401,15 +365,30 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
         if is_shared and keys[slot] == key:
             up, down = kept[slot, 0], kept[slot, 1]
         else:
-            up, down = _chances(float(i + j), a, b, n, form, cuts, scratch, not is_shared)
-            if is_shared:
+            up, down = _chances(u, a, b, n, form, cuts, s_chance, k_below, not is_shared)
+            if is_shared:  # most works share n_i and n_j with many others
                 keys[slot], kept[slot, 0], kept[slot, 1] = key, up, down
-                for d in range(_NEAR):
-                    moments[slot, 0, d, 0] = moments[slot, 1, d, 0] = np.nan
-        if is_shared and far >= narrow:
-            u, m, last = float(i + j), moments[slot], scratch[0]
-            up = _without_large_totals(up, m[0], u, a, b, tops[0], float(n), form, last)
-            down = _without_large_totals(down, m[1], u, b, a, tops[1], float(n), form, last)
+                for at in range(2 * _NEAR * slot, 2 * _NEAR * (slot + 1)):
+                    moments[at, 0] = np.nan
+        if is_shared and far >= narrow:  # less the redraws whose total makes n_i > n_j, or n_i < n_j, neutral
+            w, far = 1 / (1 - v), _far_total(float(n) + u, v)
+            third, fourth = n * (1 + v) * w * w, n * (1 + 4 * v + v * v) * w * w * w
+            for at in range(2 * _NEAR):
+                is_up, d, place = at < _NEAR, at % _NEAR + 1, 2 * _NEAR * slot + at
+                most = tops[0 if is_up else 1, d]
+                if far <= most:
+                    continue
+                if np.isnan(moments[place, 0]):
+                    _moments(u, a if is_up else b, b if is_up else a, d, form, s_chance, moments, place)
+                if moments[place, 0] > 0:
+                    mean, variance = moments[place, 1] + n, moments[place, 2] + n * w
+                    less = moments[place, 0] * (
+                        1 - _series_below(most, mean, variance, moments[place, 3] + third, fourth)
+                    )
+                    if is_up:
+                        up -= less
+                    else:
+                        down -= less
         if not is_shrunk and 0 < total < _FEWEST:
             empty = math.exp(-total)
             up = (up - (empty if zero_is_up else 0.0)) / (1 - empty)
@@ -422,6 +401,19 @@ def label_chances(n_i, n_j, n_k, cd_index, cell, prior, is_shrunk, low, high, in
         elif cd_index[row] < low or (inclusive and cd_index[row] == low):
             label = 1
         found[0, row] = found[label, row]
+
+
+def scratch_of(most, v):
+    """Return the arrays that probabilities of up to ``most`` citers need as scratch."""
+    s_chance, k_below = (
+        np.empty(2 * int(_DEVIATIONS * math.sqrt(n / (1 - v))) + 2 * _FEWEST + 4) for n in (most, _EXACT_K)
+    )
+    return s_chance, k_below, np.zeros((2, _NEAR + 2), np.int64)
+
+
+def scratch_of_labels():
+    """Return the arrays that keep what works share."""
+    return np.full(_KEPT, -1, np.int64), np.empty((_KEPT, 2)), np.empty((2 * _NEAR * _KEPT, 4))
 
 
 @helper
@@ -440,22 +432,20 @@ def _quantile(below, wanted):
 
 
 @kernel
-def chances_by_rate(rates, n_k, low, high, inclusive, found):
+def chances_by_rate(rates, n_k, low, high, inclusive, s_chance, k_below, tops, found):
     """Write how likely a redraw with a citer is consolidating, neutral and disruptive into ``found`` (works, 3).
 
-    The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k.
+    The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k. ``s_chance``,
+    ``k_below`` and ``tops`` are ``scratch_of``.
     """
-    most = 0.0
-    for row in range(n_k.size):
-        most = max(most, rates[row, 0] + rates[row, 1])
-    scratch = np.empty(2 * _reach(most, 0.0) + 4), np.empty(2 * _reach(_EXACT_K, 0.0) + 4)
+    form = np.int64(0), 1.0, 0.0, np.int64(1)
     cuts = low, high, inclusive
-    tops = _tops(cuts)
+    _fill_tops(cuts, tops)
     narrow = min(tops[0, 1], tops[1, 1])
     for row in range(n_k.size):
         a, b, n = rates[row, 0], rates[row, 1], np.int64(n_k[row])
         has_say = _far_total(a + b + n, 0.0) >= narrow
-        up, down = _chances(a + b, a, b, n, (0, 1.0, 0.0, 1), cuts, scratch, has_say)
+        up, down = _chances(a + b, a, b, n, form, cuts, s_chance, k_below, has_say)
         up, down = min(max(up, 0.0), 1.0), min(max(down, 0.0), 1.0)
         found[row, 0], found[row, 1], found[row, 2] = down, max(1 - up - down, 0.0), up
 

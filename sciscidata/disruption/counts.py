@@ -78,15 +78,20 @@ class Counter:
         def share(span: tuple[int, int]) -> int:
             first, last = span
             rows = slice(first - focal.start, last - focal.start)
-            place = (window.slices, window.low, max(window.high - window.low, 1), omit_focal)
-            lists = (first, last, graph.ref_offsets, graph.refs, window.citers, *place)
+            place = (window.low, max(window.high - window.low, 1), omit_focal)
+            longest = int(np.diff(graph.ref_offsets[first : last + 1]).max(initial=1))
+            slices = np.empty((2, longest, 2), window.slices.dtype)
+            lists = (first, last, graph.ref_offsets, graph.refs, window.citers, window.slices, slices, *place)
             if config.family:
                 kernels.count_shared(*lists, ends, config.di_l, _LAST_STAMP, counts[rows], n_j5[rows], n_shared[rows])
             else:
                 width = window.high - window.low
                 # One byte each for a single part; with more parts the numbers run out faster.
                 stamps = np.zeros(max(width, 1), np.uint8) if width <= _WIDE_WINDOW else np.zeros(_PART, np.uint16)
-                kernels.count_citers(*lists, ends if ends.size > 1 else None, stamps, counts[rows])
+                several = ends if ends.size > 1 else None
+                found = np.empty(1 if several is None else stamps.size + 1, np.uint32)  # unwritten pages cost nothing
+                highest = np.iinfo(stamps.dtype).max
+                kernels.count_citers(*lists, several, stamps, highest, found, counts[rows])
             return int(graph.ref_offsets[last] - graph.ref_offsets[first])
 
         spans = [*pairwise(_cuts(graph, focal.start, focal.stop, 4 * self._n_threads))]
@@ -231,12 +236,12 @@ class _MovingWindow:
 
     def _hold(self, low: int, high: int, n_threads: int) -> None:
         """Make the lists of the citers from ``low`` on, at least to ``high``; every slice is empty then."""
-        from sciscidata.graph._kernels import count_citers
+        from sciscidata.graph import _kernels as kernels
 
         graph, offsets = self.graph, self.graph.ref_offsets
         self._advance(0, "listing citers")
         if self._n_earlier is not None:
-            count_citers(graph.refs[offsets[self.held.start] : offsets[low]], 0, self._n_earlier)
+            kernels.count(graph.refs[offsets[self.held.start] : offsets[low]], 0, self._n_earlier)
         reach = int(np.searchsorted(offsets, offsets[low] + _MOST_HELD, side="right")) - 1
         # With earlier citers no list is ever done with, so a second range would begin with the first one again.
         self.held = range(low, self._limit if self.config.earlier_citers else max(high, min(reach, self._limit)))

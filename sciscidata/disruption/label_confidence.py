@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array
+from sciscidata._kernels.arrays import AnyArray, Float64Array, Int64Array, read_only
 from sciscidata._support.parallel import run_all
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
@@ -218,7 +218,9 @@ def redraw_labels(
         rates = np.empty((span[1] - span[0], _PAIRS, 2))
         kernels.spread_rates(n_i[part], n_j[part], cell[part], prior, rates)
         cuts = cut.consolidating_max, cut.disruptive_min, cut.inclusive
-        kernels.chances_by_rate(rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), *cuts, chances[part].reshape(-1, 3))
+        scratch = kernels.scratch_of(rates.sum(axis=2).max(), 0.0)
+        given = rates.reshape(-1, 2), np.repeat(n_k[part], _PAIRS), *cuts, *scratch
+        kernels.chances_by_rate(*given, chances[part].reshape(-1, 3))
 
     run_all(work, pairwise([*range(0, rows.height, 1 << 12), rows.height]), pl.thread_pool_size())
     return Redraws(rows["disruption_label"], chances, counts)
@@ -315,19 +317,22 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]
         cell, prior = _estimate_prior(rows, n_i, n_j, n_k, by)
     found = np.full((len(_COLUMNS), rows.height), np.nan)
 
+    def find(at: slice | Int64Array, *cuts: object, into: Float64Array) -> None:
+        most = int((n_i[at].astype(np.int64) + n_j[at]).max(initial=0))
+        scratch = *kernels.scratch_of(most, 0.5 if shrink else 0.0), *kernels.scratch_of_labels()
+        given = (read_only(column[at]) for column in (n_i, n_j, n_k, cd_index, cell))
+        kernels.label_chances(*given, prior, shrink, *cuts, *scratch, into)
+
     def work(span: tuple[int, int]) -> None:
         part = slice(*span)
-        cuts = cut.consolidating_max, cut.disruptive_min, cut.inclusive
-        given = n_i[part], n_j[part], n_k[part], cd_index[part], cell[part]
-        kernels.label_chances(*given, prior, shrink, *cuts, found[:, part])
+        find(part, cut.consolidating_max, cut.disruptive_min, cut.inclusive, into=found[:, part])
 
     def work_by_rank(of_cell: tuple[str, list[int]]) -> None:
         at = np.array(of_cell[1])
         low, first, last, high = cut.cells[of_cell[0]]
-        given = n_i[at], n_j[at], n_k[at], cd_index[at], cell[at]
         ends, middle = np.empty((2, len(_COLUMNS), at.size))
-        kernels.label_chances(*given, prior, shrink, low, high, True, ends)
-        kernels.label_chances(*given, prior, shrink, first, last, False, middle)
+        find(at, low, high, True, into=ends)
+        find(at, first, last, False, into=middle)
         cd, chances = cd_index[at], [ends[1], middle[2], ends[3]]
         own = np.select([cd <= low, (first <= cd) & (cd <= last), cd >= high], chances, np.nan)
         found[:, at] = [own, *chances]
@@ -364,8 +369,13 @@ def _estimate_prior(
         wider = numbered["digits"].to_numpy()
     else:
         wider = np.empty(0, np.int64)
-    counts = np.zeros((_DIGITS.size + 1 + wider.size, 3, _MOST_CITERS), np.int64)
-    kernels.count_shares(n_i, n_j, np.where(is_known, cell, -1), counts)
+    counts = np.empty((_DIGITS.size + 1 + wider.size, 3, _MOST_CITERS), np.int64)  # works with more than 0, 1, ...
+    total = n_i.astype(np.int64) + n_j
+    counted = is_known & (total <= _MOST_CITERS)
+    for kind, n in enumerate((n_i, n_j, total)):
+        places = cell[counted] * (_MOST_CITERS + 1) + n[counted]
+        of_exactly = np.bincount(places, minlength=len(counts) * (_MOST_CITERS + 1)).reshape(len(counts), -1)
+        counts[:, kind] = of_exactly[:, :0:-1].cumsum(axis=1)[:, ::-1]
     small = counts[: _DIGITS.size + 1]
     np.add.at(small, wider, counts[_DIGITS.size + 1 :])
     small[small[:, 2, 0] < _FEWEST_WORKS] = small.sum(axis=0)

@@ -34,6 +34,7 @@ _UNDATED: Final = np.iinfo(np.int32).min
 _RESERVED = np.iinfo(np.int64).min
 _BATCH_EDGES = 1 << 20
 _CHUNK_EDGES = 1 << 14
+_AT_ONCE = 256  # look-ups: their cache lines fit the first-level cache
 _MIN_BUCKET_WORKS = 1 << 16
 _MAX_BUCKETS = 512
 
@@ -80,14 +81,14 @@ def lay_out(
     found = [store.find(name) for name in ("work_ids", "ref_offsets", "refs")]
     refs = found[-1]
     if refs is None or any(array is None for array in found):
-        if not (spool_folder := scratch / "spool").exists():
+        if not (spool_folder := scratch / "edges").exists():
             spool_edges(citations, nodes.ids, scratch, means)
         spool = Spool(spool_folder, nodes.ids.size)
         if folder is None and spool.n_edges > means.most_edges:
             store = Store(scratch)
         store.keep("work_ids", nodes.ids.size + spool.new_ids.size, [nodes.ids, np.sort(spool.new_ids)])
         refs = store.keep("refs", spool.n_edges, _sorted_references(spool, store, means))
-    shutil.rmtree(scratch / "spool", ignore_errors=True)  # the arrays made from it are whole
+    shutil.rmtree(scratch / "edges", ignore_errors=True)  # the arrays made from it are whole
     n = store.get("work_ids").size
     if store.find("citer_offsets") is None:
         store.keep("citer_offsets", n + 1, [_citer_offsets(read_only(refs), n, means)])
@@ -157,9 +158,9 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
     degree = np.zeros(spool.n_works, np.int64)
 
     def count(bucket: int, low: int, high: int, chunks: Iterable[Int32Array]) -> Int64Array:
-        lengths = np.zeros(high - low, np.int64)
-        for pairs in chunks:
-            kernels.count_rows(pairs, low, lengths)
+        lengths = np.zeros(high - low, np.uint32)
+        for citing, _ in chunks:
+            kernels.count(read_only(citing), low, lengths)
         return _offsets(lengths)
 
     def blocks() -> Iterator[tuple[int, int, int]]:
@@ -176,9 +177,10 @@ def _sorted_references(spool: Spool, store: Store, means: Means) -> Iterator[Int
         offsets = count(*block, loaded if loaded is not None else spool.read(bucket))
         refs = np.empty(offsets[-1], np.int32)
         cursor = offsets[:-1].copy()
-        for pairs in loaded if loaded is not None else spool.read(bucket):
-            kernels.scatter_references(pairs, low, cursor, refs)
-        return refs[: kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high])], high - low
+        for citing, cited in loaded if loaded is not None else spool.read(bucket):
+            kernels.scatter(citing, cited, low, cursor, refs)
+        n = kernels.sort_rows_drop_repeats(refs, cursor, degree[low:high], np.empty(0, np.int32))
+        return refs[:n], high - low
 
     with progress_bar("sort references", spool.n_works, unit="works") as advance:
         for refs, n_works in map_in_order(sort, blocks(), means.n_threads):
@@ -195,7 +197,7 @@ def _citer_offsets(refs: Int32Array, n_works: int, means: Means) -> Int64Array:
     cuts: list[int] = np.linspace(0, n_works, means.n_threads + 1).astype(np.int64).tolist()
 
     def count(share: tuple[int, int]) -> None:
-        kernels.count_citers(refs, share[0], degree[share[0] : share[1]])
+        kernels.count(refs, share[0], degree[share[0] : share[1]])
 
     run_all(count, pairwise(cuts), means.n_threads)
     return _offsets(degree)
@@ -329,21 +331,18 @@ def refuse_reserved(ids: pl.Series) -> None:
 
 
 def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, means: Means) -> None:
-    """Write every edge as a pair of indices to the folder ``scratch / "spool"``."""
-    from sciscidata.graph import _kernels as kernels
-
+    """Write every edge as a pair of indices to the folder ``scratch / "edges"``."""
     table = _table_of(known_ids)
 
     def find(
         batch: tuple[Int64Array, Int64Array],
     ) -> tuple[tuple[Int64Array, Int64Array], Int32Array, Int32Array, bool]:
-        citing, cited = np.empty((2, batch[0].size), np.int32)
-        n_missing = kernels.find_all(table, known_ids, batch[0], citing)
-        n_missing += kernels.find_all(table, known_ids, batch[1], cited)
-        return batch, citing, cited, n_missing > 0
+        citing, any_strange = _look_up(table, known_ids, batch[0])
+        cited, any_missing = _look_up(table, known_ids, batch[1])
+        return batch, citing, cited, any_strange or any_missing
 
     new = _NewIds(known_ids.size)
-    with whole_when_done(scratch / "spool", lasting=means.lasting) as unfinished:
+    with whole_when_done(scratch / "edges", lasting=means.lasting) as unfinished:
         unfinished.mkdir()
         with (
             _SpoolWriter(unfinished, known_ids.size) as writer,
@@ -356,9 +355,9 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
                 advance(citing.size)
         new.ids[: new.n].tofile(unfinished / "new_ids")
         if means.lasting:
-            note_finished(scratch, "spool/pairs", writer.digest.hexdigest())
+            note_finished(scratch, "edges/pairs", writer.digest.hexdigest())
             for name in ("chunks", "new_ids"):
-                note_finished(scratch, f"spool/{name}", hash_file(unfinished / name))
+                note_finished(scratch, f"edges/{name}", hash_file(unfinished / name))
 
 
 def _table_of(ids: Int64Array) -> Int32Array:
@@ -366,11 +365,8 @@ def _table_of(ids: Int64Array) -> Int32Array:
 
     It is at most half full when as many ids are added again.
     """
-    from sciscidata.graph import _kernels as kernels
-
     table = np.full(1 << int(2 * ids.size + 2048).bit_length(), -1, np.int32)
-    repeated = kernels.insert_all(table, ids)
-    if repeated >= 0:
+    if (repeated := _add(table, ids, ids.size)) < ids.size:
         raise WorkIdError(
             f"build_graph: work_id {ids[repeated]} occurs more than once in WORKS, needs one row per work. "
             f"Keep one row each: {ONE_ROW_EACH}."
@@ -378,8 +374,25 @@ def _table_of(ids: Int64Array) -> Int32Array:
     return table
 
 
+def _add(table: Int32Array, ids: Int64Array, n: int) -> int:
+    """Add the last ``n`` ids to their table; return how many of them were not there."""
+    from sciscidata.graph import _kernels as kernels
+
+    ids, slots = read_only(ids), np.empty(_AT_ONCE, np.int64)
+    return kernels.look_up(table, ids, ids[ids.size - n :], True, np.empty(0, np.int32), slots)
+
+
+def _look_up(table: Int32Array, ids: Int64Array, wanted: Int64Array) -> tuple[Int32Array, bool]:
+    """Return the position of each wanted id, -1 where there is none, and whether one is missing."""
+    from sciscidata.graph import _kernels as kernels
+
+    found = np.empty(wanted.size, np.int32)
+    given = (table, read_only(ids), read_only(wanted), False, found, np.empty(_AT_ONCE, np.int64))
+    return found, kernels.look_up(*given) > 0
+
+
 class _NewIds:
-    """Numbers the ids that WORKS does not hold, in order of appearance."""
+    """Numbers the ids that WORKS does not hold, batch by batch."""
 
     def __init__(self, first: int) -> None:
         self.first, self.n = first, 0
@@ -387,21 +400,34 @@ class _NewIds:
         self.table = _table_of(self.ids[:0])
 
     def number(self, citing_ids: Int64Array, cited_ids: Int64Array, citing: Int32Array, cited: Int32Array) -> None:
-        """Replace -1 in ``citing`` and ``cited`` by indices."""
-        from sciscidata.graph import _kernels as kernels
+        """Replace -1 in ``citing`` and ``cited`` by indices, but for an id that only cites itself."""
+        is_edge = citing_ids != cited_ids
+        for given, indices in ((citing_ids, citing), (cited_ids, cited)):
+            rows = np.flatnonzero((indices < 0) & is_edge)
+            wanted = given[rows]
+            found, any_missing = _look_up(self.table, self.ids[: self.n], wanted)
+            if any_missing:
+                is_new = found < 0
+                new, place = np.unique(wanted[is_new], return_inverse=True)
+                found[is_new] = self.n + place
+                self._add(new)
+            indices[rows] = self.first + found
 
-        start = 0
-        while start < citing.size:
-            if self.n + 2 > self.ids.size:
-                self.ids = np.resize(self.ids, 2 * self.ids.size)
-                self.table = _table_of(self.ids[: self.n])
-            start, self.n = kernels.number_new(
-                self.table, self.ids, self.n, self.first, citing_ids, cited_ids, start, citing, cited
-            )
+    def _add(self, ids: Int64Array) -> None:
+        start, self.n = self.n, self.n + ids.size
+        if self.n > self.ids.size:
+            self.ids = np.resize(self.ids, 2 * self.n)
+        self.ids[start : self.n] = ids
+        if 2 * self.n > self.table.size:
+            self.table = _table_of(self.ids[: self.n])
+        else:
+            _add(self.table, self.ids[: self.n], ids.size)
 
 
 class _SpoolWriter:
     """Collects edges in one buffer per bucket; appends full ones to ``pairs``, and their (bucket, edges) to ``chunks``.
+
+    A chunk has all citing indices, then all cited ones.
 
     Bucket b has the citing indices b * 2^shift .. (b + 1) * 2^shift - 1 of works in WORKS, the last bucket all others.
     """
@@ -409,7 +435,7 @@ class _SpoolWriter:
     def __init__(self, folder: Path, n_known: int) -> None:
         self._folder, self._n_known = folder, n_known
         n_buckets, self._shift = _division(n_known)
-        self._buffers = np.empty((n_buckets, _CHUNK_EDGES, 2), np.int32)
+        self._buffers = np.empty((n_buckets, 2, _CHUNK_EDGES), np.int32)
         self._filled = np.zeros(n_buckets, np.int64)
         self._chunks: list[tuple[int, int]] = []
         self.digest = hashlib.sha256()  # of the pairs
@@ -475,14 +501,14 @@ class Spool:
         return int(self.sizes.sum())
 
     def read(self, bucket: int) -> Iterator[Int32Array]:
-        """Read the pairs of one bucket, chunk by chunk."""
-        from sciscidata.graph._kernels import relabel_tail
-
+        """Read the pairs of one bucket, chunk by chunk: citing indices, and cited ones."""
         with self._path.open("rb") as file:
             for chunk in np.flatnonzero(self._chunks[:, 0] == bucket).tolist():
-                pairs = np.empty((self._chunks[chunk, 1], 2), np.int32)
-                file.seek(8 * _CHUNK_EDGES * chunk)
+                pairs = np.empty((2, _CHUNK_EDGES), np.int32)
+                file.seek(pairs.nbytes * chunk)
                 file.readinto(pairs.data)
-                if self.new_ids.size:
-                    relabel_tail(pairs, self.n_known, self._final_index)
+                pairs = pairs[:, : self._chunks[chunk, 1]]
+                for indices in pairs if self.new_ids.size else ():
+                    places = np.flatnonzero(indices >= self.n_known)
+                    indices[places] = self._final_index[indices[places] - self.n_known]
                 yield pairs

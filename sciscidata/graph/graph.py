@@ -37,7 +37,7 @@ from sciscidata.terminal.progress import progress_bar
 #: What the works are ordered by.
 Time = Literal["publication_year", "publication_date"]
 
-FORMAT_VERSION = 1  # also of the files of a killed build: raise it with any constant of the spool
+FORMAT_VERSION = 1  # a change of the spool in ``build.py`` gives the spool another name
 _BYTES_PER_EDGE = 16  # while sorting: a pair of indices, its row entry, and an entry that waits to be written
 _MEMORY_LIMIT_MB = 2048
 _FACTS = "graph.json"
@@ -154,7 +154,7 @@ class CitationGraph:
         cuts: list[int] = [0, *np.searchsorted(self.citer_offsets, ends).tolist(), self.n_works]
 
         def count(share: tuple[int, int]) -> None:
-            kernels.count_citers(refs, share[0], counts[slice(*share)])
+            kernels.count(refs, share[0], counts[slice(*share)])
 
         def scatter(share: tuple[int, int]) -> None:
             place = (citing.start, citing.stop, share[0], cursor[slice(*share)])

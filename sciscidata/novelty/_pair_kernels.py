@@ -40,44 +40,6 @@ def collect_slots(
 
 
 @kernel
-def renumber_by_appearance(values, numbers):
-    """Replace values by 0, 1, 2 .. in order of appearance; return what each number stands for.
-
-    ``numbers`` is -1 everywhere, before and after. No result depends on the values, so that renaming venues changes no
-    bit.
-    """
-    n = 0
-    for i in range(values.size):
-        if numbers[values[i]] < 0:
-            numbers[values[i]] = n
-            n += 1
-    old = np.empty(n, values.dtype)
-    for i in range(values.size):
-        number = numbers[values[i]]
-        old[number] = values[i]
-        values[i] = number
-    for number in range(n):
-        numbers[old[number]] = -1
-    return old
-
-
-@kernel
-def sorted_by(keys, n_keys):
-    """Return where each key's positions begin, and all positions ordered by key, stable."""
-    starts = np.zeros(n_keys + 1, np.int64)
-    for key in keys:
-        starts[key + 1] += 1
-    for key in range(n_keys):
-        starts[key + 1] += starts[key]
-    cursor = starts[:-1].copy()
-    order = np.empty(keys.size, np.int64)
-    for i in range(keys.size):
-        order[cursor[keys[i]]] = i
-        cursor[keys[i]] += 1
-    return starts, order
-
-
-@kernel
 def shuffle_cells(key, year_numbers, starts, order, slot_venues, shuffled):
     """Permute venues inside every stratum by Fisher and Yates; draw i of a stratum is a function of its number."""
     for c in range(starts.size - 1):
@@ -92,43 +54,13 @@ def shuffle_cells(key, year_numbers, starts, order, slot_venues, shuffled):
 
 
 @kernel
-def group_slots(offsets, slot_venues, unique):
-    """Return the groups of every work: group_offsets, venues, multiplicities, and where each one's work ends."""
-    n_works = offsets.size - 1
-    group_offsets = np.zeros(n_works + 1, np.int64)
-    venues = np.empty(slot_venues.size, np.int32)
-    counts = np.empty(slot_venues.size, np.int32)
-    ends = np.empty(slot_venues.size, np.int64)
-    row = np.empty(slot_venues.size, slot_venues.dtype)
-    n = 0
-    for work in range(n_works):
-        size = offsets[work + 1] - offsets[work]
-        for i in range(size):
-            row[i] = slot_venues[offsets[work] + i]
-        sort_range(row, np.int64(0), size)
-        start = n
-        for i in range(size):
-            if i and row[i] == row[i - 1]:
-                counts[n - 1] += not unique
-            else:
-                venues[n] = row[i]
-                counts[n] = 1
-                n += 1
-        ends[start:n] = n
-        group_offsets[work + 1] = n
-    return group_offsets, venues[:n].copy(), counts[:n].copy(), ends[:n].copy()
+def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally, row, cell_starts, partners, observed):
+    """Count venue pairs row by row, partners ascending; write where the cells of each row begin.
 
-
-@kernel
-def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally, partners, observed):
-    """Count venue pairs row by row, partners ascending; return where the cells of each row begin.
-
-    ``tally`` has a place per venue, 0 before and after, wide enough for every count.
+    ``tally`` has a place per venue, 0 before and after, wide enough for every count. ``row`` is scratch, of one more.
     """
     n_venues = row_starts.size - 1
-    row = np.empty(n_venues + 1, np.int32)
-    cell_starts = np.zeros(n_venues + 1, np.int64)
-    start = 0
+    cell_starts[0] = start = 0
     for a in range(n_venues):
         n_steps = 0
         for r in range(row_starts[a], row_starts[a + 1]):
@@ -160,7 +92,6 @@ def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally,
             tally[b] = 0
         start += n
         cell_starts[a + 1] = start
-    return cell_starts
 
 
 @kernel

@@ -238,26 +238,12 @@ def sum_over_works(groups, table, difficulty, n_new, novelty):
 
 
 @kernel
-def entry_places(group_offsets):
-    """Return where the entries of each group begin, and how many there are in all."""
-    starts = np.empty(group_offsets[-1], np.int64)
-    n = 0
-    for work in range(group_offsets.size - 1):
-        for i in range(group_offsets[work], group_offsets[work + 1]):
-            starts[i] = n
-            n += group_offsets[work + 1] - i
-    return starts, n
-
-
-@kernel
-def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, partners, values, entries):
+def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, partners, values, row, entries):
     """Hand the value of every cell to the entries of the works that hold it.
 
-    It is NaN where a pair has no cell.
+    It is NaN where a pair has no cell. ``row`` has a place per venue, NaN before and after.
     """
-    n_venues = row_starts.size - 1
-    row = np.full(n_venues, np.nan)
-    for a in range(n_venues):
+    for a in range(row_starts.size - 1):
         first, last = np.uint64(cell_starts[a]), np.uint64(cell_starts[a + 1])
         for cell in range(first, last):
             row[np.uint32(partners[cell])] = values[cell]
@@ -278,8 +264,13 @@ def _select(values, low, high, k):
     Quickselect with partitions that move every value whatever it is, because a branch here is a coin toss.
     """
     while high > low + np.uint64(1):
-        first, middle, last = values[low], values[(low + high) >> np.uint64(1)], values[high - np.uint64(1)]
-        pivot = max(min(first, middle), min(max(first, middle), last))
+        pivot, middle, last = values[low], values[(low + high) >> np.uint64(1)], values[high - np.uint64(1)]
+        if pivot > middle:
+            pivot, middle = middle, pivot
+        if last < middle:  # the second largest of the three
+            middle = last
+        if pivot < middle:
+            pivot = middle
         cut = low
         for i in range(low, high):
             value = values[i]
@@ -318,20 +309,14 @@ def _quantile(values, n, high, share):
 
 
 @kernel
-def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pairs, low, median, unique=False):
+def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pairs, low, median, unique, values):
     """Write, per work, how many pairs have a value, and the quantile ``low_share`` and median of these, or NaN.
 
-    A pair of venues counts as often as references form it; once, with ``unique``.
+    A pair of venues counts as often as references form it; once, with ``unique``. ``values`` is scratch for all pairs.
     """
     one = np.uint64(1)
-    values = np.empty(1024)
     for work in range(group_offsets.size - 1):
         begin, end = np.uint64(group_offsets[work]), np.uint64(group_offsets[work + 1])
-        n_slots = 0
-        for i in range(begin, end):
-            n_slots += counts[i]
-        if n_slots * (n_slots - 1) // 2 > values.size:
-            values = np.empty(n_slots * (n_slots - 1) // 2)
         n = np.uint64(0)
         for i in range(begin, end):
             entry = np.uint64(entry_starts[i])

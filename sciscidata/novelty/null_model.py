@@ -13,7 +13,8 @@ Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from itertools import pairwise
+from functools import reduce
+from itertools import pairwise, permutations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from sciscidata.novelty.config import NoveltyConfig
 
 
+_ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 
 #: From this concentration on, the closed form's variances may be off by over 2 % in sum over a year.
@@ -118,22 +120,78 @@ def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64A
 
     starts = slots.stratum_starts
     size = np.diff(starts).astype(np.float64)
-    two, three = kernels.co_occurrence(slots.offsets, slots.strata, size.size)
-    shares = kernels.venue_shares(starts, slots.by_stratum, slots.venues, slots.n_venues)
+    n, n_venues = size.size, slots.n_venues
+    two, three = np.zeros((n, n)), np.zeros((n, n, n))
+    kernels.add_co_occurrence(slots.offsets, slots.strata, np.zeros(n), np.empty(n, np.int32), two, three)
+    two = np.maximum(two, two.T)  # whole numbers in one corner, zeros elsewhere
+    three = reduce(np.maximum, (three.transpose(order) for order in permutations(range(3))))
+    held = np.bincount(slots.venues.astype(np.int64) * n + slots.strata, minlength=n_venues * n)
+    shares = held.reshape(n_venues, n) / size
     own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
     pairs = two - np.diag(size)
     expected = pairs.copy()
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
-    parts = kernels.linear_parts(shares, size, two, three, 0.0)
-    own_parts = kernels.linear_parts(shares, size, two, three, 1.0)
+    sums = np.zeros((4, n_venues, n))
+    scratch = np.empty((2, n)), np.empty(n, np.int64)
+    kernels.add_sums_over_strata(shares, size, two, three, expected, weights, *scratch, *sums)
+    means, joint, parts, own_parts = sums
     within_parts = np.stack([own, within], axis=1)
-    means, joint = kernels.times_matrix(shares, expected), kernels.times_matrix(shares * (1 - shares), weights)
     mean, deviation = np.empty((2, cells.observed.size))
-    given = (cells.starts, cells.partners, shares, size)
-    kernels.moments_of_cells(*given, means, joint, weights, parts, own_parts, within_parts, mean, deviation)
-    kernels.settle_doubts(*given, two, three, weights, parts, within_parts, deviation)
+    # Sums by cumsum go from the first to the last, on every machine.
+    margin = weights.cumsum(axis=1)[:, -1]
+    root, across, is_held = shares * np.sqrt(parts), shares * np.sqrt(margin), shares > 0
+    support = np.argsort(~is_held, axis=1, kind="stable").astype(np.uint32)
+    of_row = np.stack([shares, shares * (1 - shares), root, across], axis=2)
+    of_row = np.take_along_axis(of_row, support[:, :, None].astype(np.int64), axis=1)
+    # Wherever it is held, two more are: no pair fills such a stratum.
+    is_sure = ~(is_held & (is_held.sum(axis=0) <= 2)).any(axis=1)
+    of_partner = np.stack([means, parts + joint, root, across], axis=2)
+    lengths = is_held.sum(axis=1).astype(np.uint64)
+    place = (cells.starts, cells.partners)
+    given = (of_partner, of_row, support, lengths, parts, is_sure, margin.cumsum()[-1], cells.starts[:-1].copy())
+    kernels.moments_of_cells(*place, *given, mean, deviation)
+    rows = np.repeat(np.arange(n_venues, dtype=np.int32), np.diff(cells.starts))
+    of_one = np.flatnonzero(rows == cells.partners)
+    venues = cells.partners[of_one]
+    mean[of_one], deviation[of_one] = _moments_of_one(
+        size, shares[venues], means[venues], joint[venues], np.diag(weights), own_parts[venues], within_parts
+    )
+    kernels.settle_doubts(*place, shares, size, two, three, weights, parts, within_parts, deviation)
     return mean, deviation
+
+
+def _moments_of_one(
+    size: Float64Array,
+    x: Float64Array,
+    means: Float64Array,
+    joint: Float64Array,
+    own_weights: Float64Array,
+    own_parts: Float64Array,
+    within: Float64Array,
+) -> tuple[Float64Array, Float64Array]:
+    """Return mean and deviation of how often two slots of one work both hold the venue with shares ``x``, per venue."""
+    own, squared = within.T
+    variance = x * (1 - x)
+    m = np.floor(x * size + 0.5)
+    inside = np.where(size > 1, m * (m - 1) / (size * np.maximum(size - 1, 1)), 0)
+    # means holds W' with n / (n - 1) on the diagonal, right for a != b: replace that part.
+    terms = 0.5 * (x * means + own * (inside - x * x * size / np.maximum(size - 1, 1)))
+    mean = np.where(x > 0, terms, 0).cumsum(axis=1)[:, -1]
+    others = joint - own_weights * variance
+    # The squared norm of the centred matrix [both hold the venue], divided by n (n - 3).
+    n = np.maximum(size, 4)
+    square = m * (m - 1) * (1 - 2 * (m - 1) / (n - 2) + m * (m - 1) / ((n - 1) * (n - 2))) / (n * (n - 3))
+    square = np.where((size < 4) | (size - m < 2), 0, square)  # the factor of m - 1 is exact as it is
+    terms = [
+        own_parts * variance,
+        np.where(others > _ROUNDING * joint, 0.5 * variance * others, 0),
+        0.5 * squared * square,
+    ]
+    positive = (
+        np.where(x[:, :, None] > 0, np.stack(terms, axis=2), 0).reshape(len(x), 3 * size.size).cumsum(axis=1)[:, -1]
+    )
+    return mean, np.where(positive > 0, np.sqrt(np.maximum(positive, 0)), np.nan)
 
 
 def _quadratic_weights(

@@ -38,7 +38,7 @@ class Slots:
     venues: Int32Array
     n_venues: int
     stratum_starts: Int64Array
-    by_stratum: Int64Array
+    by_stratum: Int32Array
     strata_years: Int64Array
     venue_numbers: Int32Array  # of the graph, by local number; none for what merge_others has merged
 
@@ -49,9 +49,9 @@ class Groups:
 
     offsets: Int64Array
     venues: Int32Array
-    counts: Int64Array
+    counts: Int32Array
     ends: Int64Array
-    by_venue: tuple[Int64Array, Int64Array]
+    by_venue: tuple[Int64Array, Int32Array]
 
 
 @dataclass(frozen=True, eq=False)
@@ -174,21 +174,39 @@ def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
 
 def lay_out(offsets: Int64Array, cited_years: Int64Array, venues: Int32Array) -> Slots:
     """Number strata by time and venues by appearance, and order the slots by stratum."""
-    from sciscidata.novelty import _pair_kernels as kernels
-
     strata_years, strata = np.unique(cited_years, return_inverse=True)
-    local = venues.copy()
-    numbers = kernels.renumber_by_appearance(local, np.full(int(venues.max(initial=-1)) + 1, -1, np.int32))
-    starts, order = kernels.sorted_by(strata, strata_years.size)
-    return Slots(offsets, strata, local, numbers.size, starts, order, strata_years, numbers)
+    appeared = np.full(int(venues.max(initial=-1)) + 1, venues.size)
+    np.minimum.at(appeared, venues, np.arange(venues.size))
+    numbers = np.argsort(appeared, kind="stable")[: np.count_nonzero(appeared < venues.size)].astype(np.int32)
+    number = np.empty(appeared.size, np.int32)
+    number[numbers] = np.arange(numbers.size, dtype=np.int32)
+    strata = strata.astype(np.int32)
+    starts, order = _sorted_by(strata, strata_years.size)
+    return Slots(offsets, strata, number[venues], numbers.size, starts, order, strata_years, numbers)
+
+
+def _sorted_by(keys: Int32Array, n_keys: int) -> tuple[Int64Array, Int32Array]:
+    """Return where each key's positions begin, and all positions ordered by key, stable."""
+    from sciscidata.graph import _kernels as kernels
+
+    starts = np.concatenate([[0], np.cumsum(np.bincount(keys, minlength=n_keys))])
+    order = np.empty(keys.size, np.int32)
+    kernels.scatter(keys, np.arange(keys.size, dtype=np.int32), 0, starts[:-1].copy(), order)
+    return starts, order
 
 
 def group(offsets: Int64Array, venues: Int32Array, n_venues: int, *, unique_venues: bool = False) -> Groups:
     """Put the slots of each work together by venue; with ``unique_venues`` every multiplicity is 1."""
-    from sciscidata.novelty import _pair_kernels as kernels
+    from sciscidata.graph import _kernels as kernels
 
-    group_offsets, venues, counts, ends = kernels.group_slots(offsets, venues, unique_venues)
-    return Groups(group_offsets, venues, counts, ends, kernels.sorted_by(venues, n_venues))
+    venues, counts, sizes = venues.copy(), np.empty(venues.size, np.int32), np.empty(offsets.size - 1, np.int64)
+    n = kernels.sort_rows_drop_repeats(venues, offsets[1:], sizes, counts)
+    venues, counts = venues[:n].copy(), counts[:n].copy()
+    if unique_venues:
+        counts[:] = 1
+    group_offsets = np.concatenate([[0], np.cumsum(sizes)])
+    ends = np.repeat(group_offsets[1:], sizes)
+    return Groups(group_offsets, venues, counts, ends, _sorted_by(venues, n_venues))
 
 
 def tally_for(groups: Groups) -> AnyArray:
@@ -214,7 +232,8 @@ def observe(groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
     # Memory that is not written is not taken.
     partners, observed = np.empty(n_entries, np.int32), np.empty(n_entries, tally.dtype)
     given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
-    starts = kernels.count_cells(*given, tally, partners, observed)
+    starts, row = np.empty(tally.size + 1, np.int64), np.empty(tally.size + 1, np.int32)
+    kernels.count_cells(*given, tally, row, starts, partners, observed)
     return Cells(starts, partners[: starts[-1]], observed[: starts[-1]])
 
 
@@ -230,7 +249,7 @@ def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> C
     return replace(cells, observed=counts.astype(tally.dtype))
 
 
-def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int64Array]:
+def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int32Array]:
     """Return the groups by venue, without those of venues whose row has no cell, if that saves work."""
     starts, order = groups.by_venue
     needed = np.diff(cells.starts) > 0
@@ -313,6 +332,17 @@ def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n
             advance(n_references)
 
 
+def entry_starts(ends: Int64Array) -> tuple[Int64Array, int]:
+    """Return where the entries of each group begin, one for each group of its work from it on, and their number.
+
+    Example:
+        >>> entry_starts(np.array([3, 3, 3, 4]))
+        (array([0, 3, 5, 6]), 7)
+    """
+    sizes = ends - np.arange(ends.size)
+    return np.cumsum(sizes) - sizes, int(sizes.sum())
+
+
 def hand_out(groups: Groups, cells: Cells, values: Float64Array) -> tuple[Int64Array, Float64Array]:
     """Return where the pairs of each group begin, and the value of each pair of groups.
 
@@ -320,10 +350,11 @@ def hand_out(groups: Groups, cells: Cells, values: Float64Array) -> tuple[Int64A
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    starts, n_entries = kernels.entry_places(groups.offsets)
+    starts, n_entries = entry_starts(groups.ends)
     entries = np.empty(n_entries)
+    row = np.full(cells.starts.size - 1, np.nan)
     place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-    kernels.hand_out(*groups.by_venue, *place, values, entries)
+    kernels.hand_out(*groups.by_venue, *place, values, row, entries)
     return starts, entries
 
 
@@ -337,7 +368,9 @@ def write_quantiles(
     from sciscidata.novelty import _per_work_kernels as kernels
 
     starts, entries = hand_out(groups, cells, values)
-    kernels.work_quantiles(groups.offsets, groups.counts, starts, entries, LOW_QUANTILE, *results, unique_pairs)
+    most = int(pairs_per_work(groups).max(initial=1))
+    given = (groups.offsets, groups.counts, starts, entries, LOW_QUANTILE, *results, unique_pairs, np.empty(most))
+    kernels.work_quantiles(*given)
 
 
 def one_row_per_work(graph: CitationGraph, columns: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:

@@ -46,7 +46,7 @@ def test_a_build_names_its_steps_and_hashes_its_citations_once(tmp_path, caplog,
 
 def test_the_first_use_line_comes_once_and_only_when_our_loops_are_compiled(caplog, monkeypatch):
     caplog.set_level(logging.INFO)
-    monkeypatch.setattr(compiling._FirstUse, "was_told", False)
+    monkeypatch.setattr(compiling._Compiling, "was_told", False)
 
     def loop(x):
         return x + 1
@@ -57,7 +57,7 @@ def test_the_first_use_line_comes_once_and_only_when_our_loops_are_compiled(capl
     loop.__module__ = "sciscidata.tests"
     compiled = njit(loop)
     assert [compiled(1), compiled(2), compiled(1.5)] == [2, 3, 2.5]
-    assert caplog.messages == ["compiling kernels, once (about 20 s)"]
+    assert caplog.messages == ["compiling kernels, once (about 10 s)"]
 
 
 @pytest.mark.parametrize("total", [None, 0])

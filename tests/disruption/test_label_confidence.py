@@ -105,7 +105,8 @@ def test_shrunk_chances_are_sums_over_a_beta_prior(n_i, n_j, n_k, cut):
     found, prior = np.empty((4, 1)), np.array([[0.4, 1.3]])
     given_ = [np.array([n]) for n in (n_i, n_j, n_k)]
     limits = cut.consolidating_max, cut.disruptive_min, cut.inclusive
-    kernels.label_chances(*given_, np.zeros(1), np.zeros(1, np.int64), prior, True, *limits, found)
+    scratch = *kernels.scratch_of(n_i + n_j, 0.5), *kernels.scratch_of_labels()
+    kernels.label_chances(*given_, np.zeros(1), np.zeros(1, np.int64), prior, True, *limits, *scratch, found)
     assert found[1:, 0] == pytest.approx(oracle((n_i, n_j, n_k), cut, prior[0]), abs=1e-10)
 
 
@@ -261,7 +262,8 @@ def test_predictors_that_know_the_rates_stay_below_the_ceiling_in_1_000_worlds()
         counts = np.column_stack([rng.poisson(rates), rng.poisson(rng.uniform(5, 90), n)])
         cited = counts[:, :2].sum(axis=1) > 0
         known, drawn = np.empty((n, 3)), classify(*counts.T, DEFAULT)[cited]
-        kernels.chances_by_rate(rates, counts[:, 2], DEFAULT.consolidating_max, DEFAULT.disruptive_min, True, known)
+        limits = DEFAULT.consolidating_max, DEFAULT.disruptive_min, True
+        kernels.chances_by_rate(rates, counts[:, 2], *limits, *kernels.scratch_of(rates.sum(axis=1).max(), 0.0), known)
         known = known[cited]
         ceiling, rule = find_label_ceiling(scores(counts)), find_best_rule(known)
         is_right = known.argmax(axis=1) == drawn

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sciscidata.disruption.index import CDConfig, compute_cd_index
 from sciscidata.errors import InputNotFoundError, WorkIdError
 from sciscidata.graph import build as graph_build
-from sciscidata.graph._kernels import scatter_citers, scatter_references
+from sciscidata.graph._kernels import scatter, scatter_citers
 from sciscidata.graph.graph import CitationGraph, build_graph, read_graph
 
 BIG = 2**33
@@ -143,6 +143,9 @@ def test_works_need_an_id_each_and_no_id_is_the_reserved_one():
     for ids_, problem in (([1, 1], "occurs more than once"), ([1, None], "without a work_id"), ([1, reserved], "-2")):
         with pytest.raises(WorkIdError, match=problem):
             build_graph(works.with_columns(work_id=pl.Series(ids_, dtype=pl.Int64)), citations)
+    far_apart = pl.LazyFrame({"work_id": [*range(1_000), 0]}).with_columns(publication_year=pl.lit(2000, pl.Int32))
+    with pytest.raises(WorkIdError, match="occurs more than once"):
+        build_graph(far_apart, citations)
     for edge in ((reserved, 1), (1, reserved)):
         with pytest.raises(WorkIdError, match=r"(citing|cited)_id is -2\^63"):
             build_graph(works, frames({}, [edge])[1])
@@ -258,6 +261,6 @@ def test_rows_may_lie_beyond_the_reach_of_32_bits(tmp_path):
     scatter_citers(ref_offsets, refs, 0, 3, 0, np.array([0, 2, 3], np.int64), citers)
     assert citers.tolist() == [1, 2, 2]
     cursor = np.array([start], np.int64)
-    scatter_references(np.array([(7, 9), (6, 1), (7, 8)], np.int32), 7, cursor, refs)
+    scatter(np.array([7, 6, 7], np.int32), np.array([9, 1, 8], np.int32), 7, cursor, refs)
     assert refs[start:].tolist() == [9, 8, 1]
     assert cursor.tolist() == [start + 2]

@@ -19,6 +19,7 @@ from sciscidata.indicators import compute_novelty_confidence
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.label_confidence import _find_weight
+from sciscidata.novelty.venue_pairs import entry_starts
 
 CHANCES = [f"p_{label}" for label in NOVELTY_LABELS]
 KEY = np.uint64(stream_key(1, "test"))
@@ -27,10 +28,10 @@ MARGIN, TAIL, CUT = 0.15, 0.0, 0.8
 
 def redraw(z: np.ndarray, counts: list[int], *, unique: bool = False, uzzi: bool = False) -> np.ndarray:
     """The chances that the kernel finds for one work, whose groups have ``counts`` references."""
-    from sciscidata.novelty import _per_work_kernels, _redraw_kernels
+    from sciscidata.novelty import _redraw_kernels
 
     offsets = np.array([0, len(counts)])
-    starts, n = _per_work_kernels.entry_places(offsets)
+    starts, n = entry_starts(np.full(len(counts), len(counts)))
     entries = z[np.triu_indices(len(counts))]
     assert entries.size == n
     rules = (0.1, unique, 1, uzzi, MARGIN, TAIL, CUT)

@@ -19,7 +19,7 @@ from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import venue_pairs
 from sciscidata.novelty.atypicality import score_atypicality
 from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
-from sciscidata.novelty.venue_pairs import venue_numbers
+from sciscidata.novelty.venue_pairs import entry_starts, venue_numbers
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from tests.novelty import oracle
 from tests.real_graphs import scan_real
@@ -146,13 +146,16 @@ def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_th
 )
 @settings(max_examples=80)
 def test_quantiles_are_those_of_numpy_over_the_pairs_that_have_a_z(works, unique, repeats, random):
-    counts = [[n * repeats for n in work] for work in works]  # 30: more pairs than the kernel keeps room for at first
+    counts = [[n * repeats for n in work] for work in works]
     offsets = np.concatenate([[0], np.cumsum([len(work) for work in counts])])
-    starts, n_entries = work_quantile_kernels.entry_places(offsets)
+    starts, n_entries = entry_starts(np.repeat(offsets[1:], np.diff(offsets)))
     entries = np.array([random.choice([math.nan, random.gauss(0, 3), 1.0]) for _ in range(n_entries)])
     flat = np.array([n for work in counts for n in work], np.int32)
     n_pairs, low, middle = np.zeros(len(counts), np.int64), np.zeros(len(counts)), np.zeros(len(counts))
-    work_quantile_kernels.work_quantiles(offsets, flat, starts, entries, LOW_QUANTILE, n_pairs, low, middle, unique)
+    room = np.empty(max([sum(work) * (sum(work) - 1) // 2 for work in counts]) + 1)
+    work_quantile_kernels.work_quantiles(
+        offsets, flat, starts, entries, LOW_QUANTILE, n_pairs, low, middle, unique, room
+    )
     place = itertools.count()
     for w, work in enumerate(counts):
         values = []

@@ -42,7 +42,7 @@ def make_victim(home: Path) -> Path:
     names = (
         *("thesis.tex", PART, f"{STEM}.json", "part-000000.parquet", "lock", ".lock", "refs.bin"),
         *("00000-2014.parquet", "new/chapter.tex", "old/chapter.tex", "old/lock", "works/part-000000.parquet"),
-        *(f"works/{PART}", "texts/part-000000.parquet", "spool/pairs", "SHA256SUMS"),
+        *(f"works/{PART}", "texts/part-000000.parquet", "edges/pairs", "SHA256SUMS"),
     )
     for name in names:
         path = home / name
@@ -581,7 +581,7 @@ def test_another_release_that_a_planted_leftover_names_is_not_replaced(site, inp
 
 
 @pytest.mark.parametrize("which", ["graph", "cd", "novelty"])
-@pytest.mark.parametrize("entry", ["", "new", "lock", "new/.refs.bin.tmp", "new/.spool.tmp", "new/spool",
+@pytest.mark.parametrize("entry", ["", "new", "lock", "new/.refs.bin.tmp", "new/.edges.tmp", "new/edges",
                                    "new/graph.json", "new/.00000-2014.parquet.tmp", "new/00000-2014.parquet",
                                    "new/refs.bin"])  # fmt: skip
 def test_a_planted_unfinished_folder_leads_to_files_of_the_user(site, inputs, which, entry):
@@ -593,7 +593,7 @@ def test_a_planted_unfinished_folder_leads_to_files_of_the_user(site, inputs, wh
             if which == "graph":
                 note.unlink()
         workspace = cache / f".{made.name}.unfinished"
-        target = {"": ".", "new": "new", "lock": "thesis.tex", "new/spool": "spool"}.get(
+        target = {"": ".", "new": "new", "lock": "thesis.tex", "new/edges": "edges"}.get(
             entry, Path(entry).name.removeprefix(".").removesuffix(".tmp"))  # fmt: skip
         if not (site.victim / target).exists():
             target = "thesis.tex"
