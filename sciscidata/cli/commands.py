@@ -34,10 +34,11 @@ _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 class Command(NamedTuple):
     """One command, as ``commands.toml`` states it.
 
-    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``run`` calls the
-    package and prints the result. ``takes`` is its one positional argument. ``writes`` is what ``--out`` names ("":
-    nothing, or a default); ``to_store`` says whether that may be the URL of an object. ``cache`` says where the cache
-    lies, if not in the user's cache folder. ``goes_on`` says whether a run that was stopped goes on where it ended.
+    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``next`` has the
+    commands to type afterwards. ``run`` calls the package and prints the result. ``takes`` is its one positional
+    argument. ``writes`` is what ``--out`` names ("": nothing, or a default); ``to_store`` says whether that may be
+    the URL of an object. ``cache`` says where the cache lies, if not in the user's cache folder. ``goes_on`` says
+    whether a run that was stopped goes on where it ended.
 
     ``has_engine`` says whether an engine may do its work: then the fields of EngineConfig become options.
 
@@ -49,6 +50,7 @@ class Command(NamedTuple):
     help: str
     run: Callable[[argparse.Namespace, Any], None]
     example: str
+    next: tuple[str, ...] = ()
     sections: tuple[str, ...] = ()
     top: tuple[str, ...] = ()
     without: tuple[str, ...] = ()

@@ -5,13 +5,14 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sciscidata.cli.commands import COMMANDS, list_options, make_parser
+from sciscidata.cli.commands import COMMANDS, Command, list_options, make_parser
 from sciscidata.errors import MemoryLimitError, SciSciDataError
 from sciscidata.options.parser import ARGUMENTS, translate
 
@@ -22,6 +23,8 @@ from sciscidata.terminal.processes import python_environment
 
 if TYPE_CHECKING:
     from sciscidata.config import BuildConfig
+
+logger = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -95,7 +98,10 @@ def _run(arguments: Sequence[str]) -> int:
 
     logging.basicConfig(level=logging.INFO, handlers=[_handler(name_flags)])
     try:
-        COMMANDS[name].run(options, _configure(options, in_file) if COMMANDS[name].top else None)
+        config = _configure(options, in_file) if COMMANDS[name].top else None
+        COMMANDS[name].run(options, config)
+        if config is not None and "url" not in options:
+            _log_next(COMMANDS[name], config)
     except SciSciDataError as error:
         tell(f"error: {name_flags(str(error))}")
         return getattr(error, "exit_code", 1)
@@ -107,6 +113,13 @@ def _run(arguments: Sequence[str]) -> int:
         tell(f"error: {problem}")
         return 1
     return 0
+
+
+def _log_next(command: Command, config: BuildConfig) -> None:
+    """Say what to type next; on standard error, because standard output has the facts."""
+    places = {"out": shlex.quote(str(config.out)), "corpus": shlex.quote(str(getattr(config.source, "folder", "")))}
+    for word, line in zip(("next", "then"), command.next, strict=False):
+        logger.info("%s: sciscidata %s", word, line.format(**places))
 
 
 def _handler(name_flags: Callable[[str], str]) -> logging.Handler:

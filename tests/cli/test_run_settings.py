@@ -114,6 +114,24 @@ def test_the_first_build_says_in_three_lines_what_to_look_at_and_to_type_next(ru
     assert "look at: " not in caplog.text
 
 
+def test_what_a_command_says_to_type_next_works(run, caplog):  # run: in an empty folder
+    caplog.set_level("INFO")
+    said = [
+        "next: sciscidata ingest --source synthetic --n-works 2000 --out 'my corpus'",
+        "next: sciscidata graph 'my corpus'",
+    ]
+    typed = list[str]()
+    while said:
+        command = said.pop(0).partition(": sciscidata ")[2].partition("  (")[0]
+        if command not in typed and (command.split()[0] != "cd" or "cd" not in [one.split()[0] for one in typed]):
+            typed.append(command)
+            caplog.clear()
+            assert main(shlex.split(command)) == 0, command
+            said += [line for line in caplog.messages if line.startswith(("next: ", "then: "))]
+    assert [command.split()[0] for command in typed] == ["ingest", "graph", "diagnose", "cd", "diagnose", "describe"]
+    assert all(Path(file).is_file() for file in ("cd.parquet", "checks.png", "scores.html"))
+
+
 def test_a_manifest_without_paths_asks_for_them(run):
     file = str(WORKS_FILE)
     few = ["--n-train", "3", "--n-test", "0", "--balance", "none", "--no-complete-window", "--no-novelty"]
