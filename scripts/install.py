@@ -110,7 +110,9 @@ def main() -> None:
     first.wait()
     rest = compile_packages(python, n_processes=0)
     os.environ["PYTHONWARNINGS"] = "ignore"  # setuptools explains what an editable installation is
-    run([*pip, "--no-deps", "--no-build-isolation", "--editable", str(HOME)])
+    # The other mode loses to a folder named like a package, as a clone is for those who work beside it.
+    mode = ["--config-settings", "editable_mode=compat"]
+    run([*pip, "--no-deps", "--no-build-isolation", *mode, "--editable", str(HOME)])
     rest.wait()
 
 

@@ -118,3 +118,11 @@ def test_numpy_is_loaded_before_threads_need_it():
     """Polars 2.1 fails where two threads make it load NumPy at the same moment."""
     code = "import sys, sciscidata.schemas, polars._dependencies as at; sys.exit(at.numpy is not sys.modules['numpy'])"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_the_package_is_found_beside_a_folder_of_its_name(tmp_path):
+    """As for those who work in the folder that holds their clone."""
+    for package in ("sciscidata", "sciscirl"):
+        (tmp_path / package).mkdir()
+        code = f"import {package}; {package}.__version__"
+        subprocess.run([sys.executable, "-c", code], check=True, cwd=tmp_path)

@@ -71,7 +71,6 @@ COMMANDS = {
     "train": "train --release SLICE --model MODEL --max-steps 1 --eval-split test --base-url SERVER --log-path runs/a",
     "train --backend local": "train --backend local --release SLICE --model MODEL --max-steps 1 --quantize none "
     "--eval-split test --log-path runs/b",
-    "train, judge": "train --preset adversarial --judge MODEL --release SLICE --model MODEL --dry-run",
     "sft --backend tinker": "sft --backend tinker --release SLICE --model MODEL --eval-split test --base-url SERVER "
     "--log-path runs/c",
     "sft --dry-run": "sft --backend tinker --release SLICE --model MODEL --dry-run",

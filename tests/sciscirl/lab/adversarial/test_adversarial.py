@@ -350,8 +350,7 @@ def vars_of(builder):
 def test_a_dry_run_counts_two_turns(options):
     given = options | {"max_steps": 1, "batch_size": 2, "group_size": 2, "max_tokens": 130}
     texts = {
-        name: render_dry_run(resolve_run(TrainOptions(**given | {"preset": name}))).splitlines()[-1]
-        for name in ("joint", "adversarial")
+        name: render_dry_run(resolve_run(TrainOptions(**given | {"preset": name}))) for name in ("joint", "adversarial")
     }
     sampled = {name: int(text.split(" tokens read, ")[1].split()[0].replace(",", "")) for name, text in texts.items()}
     assert sampled["adversarial"] == 2 * sampled["joint"]
