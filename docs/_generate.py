@@ -70,6 +70,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     return files
 
 
+def on_page_markdown(markdown: str, **_: object) -> str:
+    """Lead to the page of a notebook, where the repository has its file."""
+    return re.sub(r"\]\(\.\./((?:\.\./)*notebooks/\w+)\.ipynb", r"](\1.md", markdown)
+
+
 def on_page_content(content: str, page: Page, files: Files, **_: object) -> str:
     """Turn LaTeX into MathML, which needs no script; fit pictures to phones; let search find an option once."""
     content = _FORMULA.sub(_render_formula, content)
