@@ -211,8 +211,8 @@ class TrainOptions(RunOptions):
         num_minibatches: train on a step's answers in so many parts, each when it is complete; None: in one.
         compute_post_kl: measure how far each step moved the model, by one more pass over its answers.
         rolling_save_every: steps between further checkpoints that only resume; each takes the place of the last.
-        load_checkpoint: start from the last checkpoint of this run on a server, named by its folder, or from these
-            weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
+        load_checkpoint: start from the last checkpoint of this run, named by its folder and trained where this one is,
+            or on a server from these weights (tinker://MODEL/weights/CHECKPOINT); the optimizer starts anew.
 
     Example:
         >>> TrainOptions(preset="exp4", max_steps=0)
@@ -273,8 +273,6 @@ class LocalTrainOptions(HardwareOptions, TrainOptions):
     """Options of reinforcement learning on your own hardware.
 
     Attributes:
-        load_checkpoint: start from the last checkpoint of this run on your own hardware, supervised or not, named by
-            its folder; the optimizer starts anew.
         micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
         eval_batch_size: answers in one pass of sampling, in training and evaluations.
     """
@@ -345,7 +343,7 @@ class ModelCodeOptions:
 
     Attributes:
         trust_remote_code: run Python files that the model brings, with all that you may do on this machine; without it,
-            a model that needs them is refused. HF_TRUST_REMOTEMODEL_CODE=1 in the environment does the same.
+            a model that needs them is refused. HF_TRUST_REMOTE_CODE=1 in the environment does the same.
     """
 
     trust_remote_code: bool = False

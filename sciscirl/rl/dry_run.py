@@ -119,15 +119,16 @@ def say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: Ta
     right, best, constant = find_bounds(papers, rules)
     try:
         judged = load_part("run_baseline")("metadata_boosting", builder.read("train"), papers, rules=rules)
-        trees = f"{judged['reward'].mean():.2f} boosted trees on the metadata in a prompt"
+        trees = f"boosted trees on the metadata in a prompt {judged['reward'].mean():.2f}"
     except ImportError:
         trees = "boosted trees on metadata with scikit-learn and threadpoolctl (pip install)"
     except SciSciRLError as error:
         trees = f"nothing boosted trees ({error})"
     costs = ", without the cost of labels said too often" if rules.table.share_penalty else ""
     return (
-        f"reward on the {len(papers):,} papers of {builder.eval_split}{costs}: {right:.2f} if every answer is right; "
-        f"{best:.2f} earns the best constant answer ({constant}), {trees}"
+        f"reward on the {len(papers):,} papers of {builder.eval_split}{costs}: {right:.2f} if every answer is right, "
+        f"{rules.table.broken:.2f} in another form, {rules.table.not_json:.2f} without JSON; the best constant answer "
+        f"({constant}) earns {best:.2f}, {trees}"
     )
 
 

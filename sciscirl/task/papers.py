@@ -160,7 +160,8 @@ class Gold:
     novelty_label: str | None
     own_label: str | None = None
     chances: tuple[float, ...] | None = None
-    scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None], compare=False)
+    # Not in its repr, so that no log line has them.
+    scores: Mapping[str, float | None] = field(default_factory=dict[str, float | None], compare=False, repr=False)
 
     def of(self, column: str) -> str | None:
         """Return the label of a column; any but disruption and novelty is the own label of the release."""

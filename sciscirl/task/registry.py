@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import traceback
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -15,14 +16,23 @@ from sciscirl.errors import SciSciRLError
 
 #: Name and SHA-256 of each plugin that this process has run, for the records of its runs.
 PLUGINS: Final[list[dict[str, str]]] = []
+_ADDED: Final = set[tuple[str, str]]()
+_log = logging.getLogger(__name__)
 _Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$", description="up to 64 letters, digits, dots and dashes")]
 
 
 def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, error: type[SciSciRLError]) -> None:
-    """Add an entry; ``error`` if its name cannot be one, or is that of another entry. Adding it again does nothing."""
+    """Add an entry, or put it in the place of one that was added before, as a notebook does that runs a cell again.
+
+    ``error`` if its name cannot be one, or is that of an entry of the package.
+    """
     check_value(f"the name of a {kind}", name, _Name, error)
-    if entries.setdefault(name, value) != value:
+    if name in entries and (kind, name) not in _ADDED and entries[name] != value:
         raise error(f"there is another {kind} {name!r}. Choose another name.")
+    if entries.get(name, value) != value:
+        _log.warning("%s %r takes the place of another of this name.", kind, name)
+    _ADDED.add((kind, name))
+    entries[name] = value
 
 
 def load_plugin(path: str) -> None:

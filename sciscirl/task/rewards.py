@@ -12,6 +12,7 @@ import hashlib
 import inspect
 import math
 import pickle
+import traceback
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
@@ -161,7 +162,14 @@ class RewardTable:
         """Return what the function of this reward says, checked."""
         if self.function is None or paper is None:
             raise RewardError(f"reward {self.name!r} is a function of the paper. Score answers with TaskRules.score.")
-        value: Any = self.function.call(answer, paper)
+        try:
+            value: Any = self.function.call(answer, paper)
+        except Exception as error:
+            line = traceback.extract_tb(error.__traceback__)[-1].lineno
+            raise RewardError(
+                f"reward {self.name!r} failed on {paper.openalex_id} in line {line} ({type(error).__name__}: {error}). "
+                f"Mend it: it gets an answer and a paper, whose scores are {', '.join(paper.gold.scores)}."
+            ) from error
         if isinstance(value, bool) or not isinstance(value, int | float) or not self.wrong <= value <= self.correct:
             raise RewardError(
                 f"reward {self.name!r} returned {value!r} for {paper.openalex_id}, needs a number from {self.wrong} to "

@@ -188,7 +188,6 @@ def test_presets_rewards_and_prompts_are_registered_under_free_names_only():
     assert preset.rules.table is table
     assert register_reward("mild", base="strong", wrong=-0.2) == table
     for register, message in (
-        (lambda: register_reward("mild", wrong=-0.3), "another reward 'mild'"),
         (lambda: register_reward("soft", wrong=-0.3), "another reward 'soft'"),
         (lambda: register_prompt("plain", system="a", user="$record"), "another prompt 'plain'"),
         (lambda: register_preset("exp4", style="plain"), "another preset 'exp4'"),
@@ -198,6 +197,12 @@ def test_presets_rewards_and_prompts_are_registered_under_free_names_only():
     ):
         with pytest.raises(SciSciRLError, match=message):
             register()
+
+
+def test_what_a_notebook_registers_once_more_takes_the_place_of_the_first(caplog):
+    register_reward("mild", wrong=-0.2)
+    assert register_reward("mild", wrong=-0.3) is REWARDS["mild"]
+    assert caplog.messages == ["reward 'mild' takes the place of another of this name."]
 
 
 def test_rules_hold_what_they_name():

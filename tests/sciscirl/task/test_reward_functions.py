@@ -81,6 +81,12 @@ def test_a_function_that_pays_a_wrong_answer_as_much_is_refused_before_a_run(toy
         ("wild", lambda answer, paper: 2.0, r"'wild' returned 2.0 for W\d+, needs a number from -0.6 to 1.0"),
         ("lost", lambda answer, paper: float("nan"), "'lost' returned nan"),
         ("mute", lambda answer, paper: None, "'mute' returned None"),
+        (
+            "typo",
+            lambda answer, paper: paper.gold.scores["cd"],
+            r"'typo' failed on W\d+ .*KeyError: 'cd'.*are cd_index, ",
+        ),
+        ("few", lambda answer: 0.5, r"'few' failed on W\d+ .*takes 1 positional argument but 2"),
     ):
         register_reward(name, function=function, **RANGE)
         with pytest.raises(RewardError, match=said):
@@ -98,8 +104,6 @@ def test_what_a_function_makes_meaningless_is_refused():
     with pytest.raises(RewardError, match="whose source cannot be read"):
         register_reward("built_in", function=max)
     register_reward("by_distance", function=by_distance, **RANGE)
-    with pytest.raises(RewardError, match="another reward 'by_distance'"):
-        register_reward("by_distance", function=lambda answer, paper: 0.0, **RANGE)
     with pytest.raises(SciSciRLError, match="weight is 'confidence' and has no effect"):
         TaskRules(contract="two_keys", reward="by_distance", weight="confidence")
     assert REWARDS["by_distance"].bounds == (-2.0, 1.05)
