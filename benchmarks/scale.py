@@ -54,7 +54,7 @@ FIGURES = CACHE / "scale.json"
 def scan(size: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
     """Return WORKS and CITATIONS of one size, lazily."""
     if size not in SIZES:
-        return scan_graph(size)
+        return scan_graph(size, venues=True)
     folder = CACHE / f"scale-{size}"
     return pl.scan_parquet(folder / "works.parquet"), pl.scan_parquet(folder / "edges-*.parquet")
 
@@ -108,6 +108,18 @@ def cd(size: str) -> dict[str, float]:
     return {}
 
 
+def novelty(size: str) -> dict[str, float]:
+    """From the graph on disk to the atypicality of every work, in Parquet; a killed run goes on."""
+    from sciscidata.graph.graph import read_graph
+    from sciscidata.novelty.atypicality import cache_atypicality
+    from sciscidata.novelty.venue_pairs import venue_numbers
+
+    (folder,) = graph_folder(size).glob("graph-*")
+    graph = read_graph(folder)
+    cache_atypicality(graph, venue_numbers(graph, scan(size)[0]), graph_folder(size))
+    return {}
+
+
 def check(size: str) -> dict[str, float]:
     """Compare the scores of a sample with joins over the edges."""
     near = read_neighbourhood(*scan(size), N_CHECKED)
@@ -138,7 +150,12 @@ def peer(size: str) -> dict[str, float]:
     focal, refs, cites = read_neighbourhood(*scan(size), N_PEER)
     edges = pl.concat([refs.select("focal", "paper").rename({"focal": "citer", "paper": "cited_id"}), cites[:, :2]])
     ids = pl.concat([focal.select("focal"), *(edges.select(focal=end) for end in edges.columns)]).unique()
-    dated = scan(size)[0].join(ids.lazy(), left_on="work_id", right_on="focal", how="semi").collect()
+    dated = (
+        scan(size)[0]
+        .select("work_id", "publication_year")
+        .join(ids.lazy(), left_on="work_id", right_on="focal", how="semi")
+        .collect()
+    )
     graph = cdindex.Graph()
     for work, year in dated.cast({"work_id": pl.String}).iter_rows():
         graph.add_vertex(work, year)
@@ -163,6 +180,7 @@ PARTS: dict[str, Callable[[str], dict[str, float]]] = {
     "make": make,
     "build": build,
     "cd": cd,
+    "novelty": novelty,
     "check": check,
     "peer": peer,
 }

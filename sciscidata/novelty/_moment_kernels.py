@@ -67,22 +67,37 @@ def _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, with
 
 @kernel
 def moments_of_cells(
-    cell_starts, partners, of_partner, of_row, support, lengths, parts, is_sure, total, cursor, mean_out, deviation_out
+    cell_starts,
+    partners,
+    first,
+    of_partner,
+    of_row,
+    support,
+    lengths,
+    parts,
+    is_sure,
+    total,
+    cursor,
+    mean_out,
+    deviation_out,
 ):
     """Write mean and standard deviation of every cell's count, a != b; NaN where it cannot vary.
 
     The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. Formulas:
     docs/measures/atypicality.md.
 
-    Partners must ascend in each row. Venues b are visited tile by tile, so what is read of them stays in cache.
+    The first row is venue ``first``. Partners must ascend in each row. Venues b are visited tile by tile, so what is
+    read of them stays in cache.
     """
     n_venues, n_strata = parts.shape
     tile = max(1, _TILE_BYTES // (32 * n_strata))
-    for tile_end in range(tile, n_venues + tile, tile):
-        for a in range(min(tile_end, n_venues)):
+    if tile * partners.size < 3 * cursor.size * n_venues:  # so few cells a row that fetching the row costs more
+        tile *= 4
+    for tile_end in range(first + tile, n_venues + tile, tile):
+        for a in range(first, min(tile_end, first + cursor.size)):
             row, row_support, row_parts = of_row[a], support[a], parts[a]
-            cell = np.uint64(cursor[a])
-            end = np.uint64(cell_starts[a + 1])
+            cell = np.uint64(cursor[a - first])
+            end = np.uint64(cell_starts[a - first + 1])
             while cell < end and partners[cell] < tile_end:
                 b = np.uint32(partners[cell])
                 mean = 0.0
@@ -107,14 +122,15 @@ def moments_of_cells(
                 else:
                     deviation_out[cell] = 0.0 if positive > 0 else np.nan
                 cell += np.uint64(1)
-            cursor[a] = cell
+            cursor[a - first] = cell
 
 
 @kernel
-def settle_doubts(cell_starts, partners, shares, sizes, two, three, weights, parts, within, deviation):
+def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weights, parts, within, deviation):
     """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one."""
-    for a in range(shares.shape[0]):
-        for cell in range(cell_starts[a], cell_starts[a + 1]):
+    for at in range(cell_starts.size - 1):
+        a = first + at
+        for cell in range(cell_starts[at], cell_starts[at + 1]):
             if deviation[cell] <= 0:
                 b = partners[cell]
                 if deviation[cell] < 0 and (

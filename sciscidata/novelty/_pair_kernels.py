@@ -54,16 +54,20 @@ def shuffle_cells(key, year_numbers, starts, order, slot_venues, shuffled):
 
 
 @kernel
-def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally, row, cell_starts, partners, observed):
+def count_cells(
+    first, row_starts, row_groups, venues, counts, ends, same_venue, tally, row, cell_starts, partners, observed
+):
     """Count venue pairs row by row, partners ascending; write where the cells of each row begin.
 
-    ``tally`` has a place per venue, 0 before and after, wide enough for every count. ``row`` is scratch, of one more.
+    The rows are those of ``row_starts``; the first one is venue ``first``. ``tally`` has a place per venue, 0 before
+    and after, wide enough for every count. ``row`` is scratch, of one more.
     """
-    n_venues = row_starts.size - 1
+    n_venues = tally.size
     cell_starts[0] = start = 0
-    for a in range(n_venues):
+    for at in range(row_starts.size - 1):
+        a = first + at
         n_steps = 0
-        for r in range(row_starts[a], row_starts[a + 1]):
+        for r in range(row_starts[at], row_starts[at + 1]):
             i = row_groups[r]
             times = counts[i]
             if same_venue:
@@ -77,7 +81,7 @@ def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally,
                 row[n] = b
                 n += np.uint64(tally[b] > 0)
         else:  # a sparse row: only what was met; minus marks what is in the row already
-            for r in range(row_starts[a], row_starts[a + 1]):
+            for r in range(row_starts[at], row_starts[at + 1]):
                 for j in range(row_groups[r], ends[row_groups[r]]):
                     b = np.uint32(venues[j])
                     if tally[b] > 0:
@@ -91,7 +95,7 @@ def count_cells(row_starts, row_groups, venues, counts, ends, same_venue, tally,
             observed[start + cell] = abs(tally[b])
             tally[b] = 0
         start += n
-        cell_starts[a + 1] = start
+        cell_starts[at + 1] = start
 
 
 @kernel

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import asdict, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -18,6 +19,7 @@ import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
+from sciscidata._support.parallel import map_in_order
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import ConfigError
@@ -32,10 +34,12 @@ from sciscidata.novelty.venue_pairs import (
     check_venues,
     defer_scores,
     group,
+    is_large,
     merge_others,
     observe,
     of_works,
     pairs_per_work,
+    parts_of_rows,
     recount,
     require_corpus,
     score_years,
@@ -198,13 +202,13 @@ def score_atypicality(
     BackgroundError if the background is damaged.
     """
     config = _checked(config, n_threads, only_some=focal is not None)
-    scorer = YearScorer(graph, venues, config, focal, background)
+    scorer = YearScorer(graph, venues, config, focal, background, n_threads or pl.thread_pool_size())
     years: dict[int, pl.DataFrame] = {}
 
     def score(j: int) -> None:
         years[j] = scorer.score(j)
 
-    score_years(graph, score, "atypicality", n_threads)
+    score_years(graph, score, "atypicality", n_threads, large_alone=True)
     scorer.report()
     if concentrations is not None:
         concentrations |= scorer.concentrations
@@ -247,7 +251,7 @@ def cache_atypicality(
         True
     """
     config = _checked(config, n_threads, only_some=False)
-    scorer = YearScorer(graph, venues, config, None, background)
+    scorer = YearScorer(graph, venues, config, None, background, n_threads or pl.thread_pool_size())
     key_parts: list[object] = [_FORMAT_VERSION, asdict(config), hash_array(venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
         key_parts += [hash_file(background.path), hash_array(background.source_ids)]
@@ -260,7 +264,7 @@ def cache_atypicality(
         if engine is not None:
             _take_years(scorer, engine, tasks, folder)
         else:
-            score_years(graph, write, "atypicality", n_threads)
+            score_years(graph, write, "atypicality", n_threads, large_alone=True)
         scorer.report()
         if graph.n_known > graph.n_dated:
             write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
@@ -329,6 +333,7 @@ class YearScorer:
         config: NoveltyConfig,
         focal: Int64Array | None,
         background: Background | None,
+        n_threads: int = 1,
     ) -> None:
         if background is not None:
             background.check_null_model(config)
@@ -336,6 +341,7 @@ class YearScorer:
         if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
             raise ConfigError(f"{background.path} does not know these venues yet: background.for_venues_of(works).")
         self.graph, self.venues, self.config, self.background = graph, venues, config, background
+        self.n_threads = n_threads
         self.wanted: BoolArray | None = None
         if focal is not None:
             ids = np.unique(focal)
@@ -407,27 +413,40 @@ class YearScorer:
         if wanted is not None:
             offsets, kept = of_works(slots.offsets, wanted)
             groups = group(offsets, slots.venues[kept], slots.n_venues, unique_venues=config.unique_venues)
-        cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-        if cells.observed.size == 0:
+        if not groups.n_pairs.any():
             return
-        if background is not None:
-            observed, mean, deviation = background.moments(int(self.graph.years[j]), *cells.venues(slots.venue_numbers))
-            self.n_known[j] = np.count_nonzero(~np.isnan(mean))
-        else:
-            if wanted is not None:
-                cells = recount(cells, everybody, same_venue_pairs=config.same_venue_pairs)
-            mean, deviation = pair_moments(slots, cells, int(self.graph.years[j]), config)
-            observed = cells.observed
-        self.n_cells[j] = observed.size
+        year, n_threads = int(self.graph.years[j]), self.n_threads if is_large(self.graph, j) else 1
+        of_null_model = pair_moments(slots, year, config, n_threads) if background is None else None
+
+        def z_of(rows: tuple[int, int] | None) -> tuple[Cells, Float64Array]:
+            cells = observe(groups, same_venue_pairs=config.same_venue_pairs, rows=rows)
+            if of_null_model is not None:
+                if wanted is not None:
+                    cells = recount(cells, everybody, same_venue_pairs=config.same_venue_pairs)
+                observed, (mean, deviation) = cells.observed, of_null_model(cells)
+            elif background is not None and cells.observed.size:
+                observed, mean, deviation = background.moments(year, *cells.venues(slots.venue_numbers))
+                self.n_known[j] = np.count_nonzero(~np.isnan(mean))
+            else:
+                return cells, np.empty(0)
+            if config.undefined_pairs == "infinite":
+                deviation = np.nan_to_num(deviation)
+            with np.errstate(divide="ignore", invalid="ignore"):
+                z = (observed - mean) / deviation
+            return replace(cells, observed=cells.observed[:0].copy()), z
+
+        # Shuffles and what looks at all pairs need them together.
+        in_parts = concentration is not None and wanted is None and look_at is None
+        with closing(map_in_order(z_of, parts_of_rows(groups) if in_parts else [None], n_threads)) as found:
+            valued = list(found)
+        self.n_cells[j] = sum(z.size for _, z in valued)
+        if self.n_cells[j] == 0:
+            return
         if concentration is not None:
-            self.concentrations[int(self.graph.years[j])] = concentration
-        if config.undefined_pairs == "infinite":
-            deviation = np.nan_to_num(deviation)
-        with np.errstate(divide="ignore", invalid="ignore"):
-            z = (observed - mean) / deviation
-        write_quantiles(groups, cells, z, columns, unique_pairs=config.unique_pairs)
+            self.concentrations[year] = concentration
+        write_quantiles(groups, valued, columns, unique_pairs=config.unique_pairs, n_threads=n_threads)
         if look_at is not None:
-            look_at(works, groups, cells, z)
+            look_at(works, groups, *valued[0])
         n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":

@@ -284,7 +284,7 @@ class _YearPairs:
         slots = year_slots(*given, venue_required=config.venue_required)
         groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
-        mean, deviation = pair_moments(slots, cells, year, config) if cells.observed.size else np.empty((2, 0))
+        mean, deviation = pair_moments(slots, year, config)(cells) if cells.observed.size else np.empty((2, 0))
         counts = {
             "publication_year": year,
             "n_works": int(np.count_nonzero(np.diff(slots.offsets))),

@@ -146,7 +146,7 @@ def score_commonness(
             cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
             table = (cells.starts, cells.partners, cells.observed)
             commonness = commonness_of_cells(table, config.counting == "ordered")
-            write_quantiles(groups, cells, commonness, (n_pairs[rows], p10[rows], median[rows]))
+            write_quantiles(groups, [(cells, commonness)], (n_pairs[rows], p10[rows], median[rows]))
 
     score_years(graph, score, "commonness", n_threads)
     undefined = n_pairs < config.min_pairs

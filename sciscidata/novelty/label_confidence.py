@@ -154,7 +154,7 @@ def score_novelty_confidence(
     def look_at(at: slice, groups: Groups, cells: Cells, z: Float64Array) -> None:
         keys = draw(key, graph.work_ids[at])
         found = n_refs[at], chances[at], half_refs[at], half_label[at], half_chance[at]
-        kernels.redraw_works(groups.offsets, groups.counts, *hand_out(groups, cells, z), keys, rules, *found)
+        kernels.redraw_works(groups.offsets, groups.counts, *hand_out(groups, [(cells, z)]), keys, rules, *found)
 
     def score_year(j: int) -> None:
         years[j] = scorer.score(j, look_at)

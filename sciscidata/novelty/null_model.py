@@ -12,21 +12,24 @@ Source: Uzzi, Mukherjee, Stringer & Jones 2013, doi:10.1126/science.1240474.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import reduce
+from collections.abc import Callable, Mapping
+from functools import partial, reduce
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from sciscidata._kernels.arrays import Float64Array, Int32Array
+from sciscidata._support.parallel import run_all
 from sciscidata.novelty.venue_pairs import Cells, Slots, group, rows_of, tally_for
 
 if TYPE_CHECKING:
     from sciscidata.novelty.config import NoveltyConfig
 
+Moments: TypeAlias = Callable[[Cells], tuple[Float64Array, Float64Array]]
 
 _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
+_NUMBERS_AT_ONCE = 2**18  # in a table of venues and strata, so that many of them fit into a cache
 _YEAR_ZERO = 2**31  # years may be negative, counters not
 
 #: From this concentration on, the closed form's variances may be off by over 2 % in sum over a year.
@@ -35,15 +38,15 @@ _HEAVILY = 0.3  # and from this one on by far more
 _LISTED = 12
 
 
-def pair_moments(slots: Slots, cells: Cells, year: int, config: NoveltyConfig) -> tuple[Float64Array, Float64Array]:
-    """Return mean and standard deviation of every cell's count under the null model; NaN where it cannot vary.
+def pair_moments(slots: Slots, year: int, config: NoveltyConfig, n_threads: int = 1) -> Moments:
+    """Return a function from cells to mean and standard deviation of their counts under the null model.
 
-    ``slots`` are all those of the citing year; ``cells`` are the venue pairs asked for; the shuffles depend on
-    ``year``.
+    It gives NaN where a count cannot vary. ``slots`` are all those of the citing year; the shuffles depend on ``year``.
+    Cells may come in parts of their rows with ``null="analytic"``.
     """
     if config.null == "analytic":
-        return analytic_moments(slots, cells)
-    return permutation_moments(slots, cells, year, config)
+        return analytic_moments(slots, n_threads)
+    return partial(permutation_moments, slots, year=year, config=config)
 
 
 def venue_concentration(slots: Slots) -> float:
@@ -114,8 +117,8 @@ def shuffled(slots: Slots, year: int, seed: int, n: int) -> Int32Array:
     return dealt
 
 
-def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64Array]:
-    """Return mean and standard deviation of every observed pair's count; NaN where the count cannot vary."""
+def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
+    """Return a function from cells to mean and standard deviation of their counts; NaN where a count cannot vary."""
     from sciscidata.novelty import _moment_kernels as kernels
 
     starts = slots.stratum_starts
@@ -127,38 +130,62 @@ def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64A
     three = reduce(np.maximum, (three.transpose(order) for order in permutations(range(3))))
     held = np.bincount(slots.venues.astype(np.int64) * n + slots.strata, minlength=n_venues * n)
     shares = held.reshape(n_venues, n) / size
+    del held
     own = np.diag(two) - size  # ordered pairs of slots of one work within a stratum
     pairs = two - np.diag(size)
     expected = pairs.copy()
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
-    sums = np.zeros((4, n_venues, n))
-    scratch = np.empty((2, n)), np.empty(n, np.int64)
-    kernels.add_sums_over_strata(shares, size, two, three, expected, weights, *scratch, *sums)
-    means, joint, parts, own_parts = sums
     within_parts = np.stack([own, within], axis=1)
-    mean, deviation = np.empty((2, cells.observed.size))
     # Sums by cumsum go from the first to the last, on every machine.
     margin = weights.cumsum(axis=1)[:, -1]
-    root, across, is_held = shares * np.sqrt(parts), shares * np.sqrt(margin), shares > 0
-    support = np.argsort(~is_held, axis=1, kind="stable").astype(np.uint32)
-    of_row = np.stack([shares, shares * (1 - shares), root, across], axis=2)
-    of_row = np.take_along_axis(of_row, support[:, :, None].astype(np.int64), axis=1)
-    # Wherever it is held, two more are: no pair fills such a stratum.
-    is_sure = ~(is_held & (is_held.sum(axis=0) <= 2)).any(axis=1)
-    of_partner = np.stack([means, parts + joint, root, across], axis=2)
-    lengths = is_held.sum(axis=1).astype(np.uint64)
-    place = (cells.starts, cells.partners)
-    given = (of_partner, of_row, support, lengths, parts, is_sure, margin.cumsum()[-1], cells.starts[:-1].copy())
-    kernels.moments_of_cells(*place, *given, mean, deviation)
-    rows = np.repeat(np.arange(n_venues, dtype=np.int32), np.diff(cells.starts))
-    of_one = np.flatnonzero(rows == cells.partners)
-    venues = cells.partners[of_one]
-    mean[of_one], deviation[of_one] = _moments_of_one(
-        size, shares[venues], means[venues], joint[venues], np.diag(weights), own_parts[venues], within_parts
+    n_holders = np.count_nonzero(shares, axis=0)
+    parts, of_one = np.zeros((n_venues, n)), np.empty((2, n_venues))
+    of_partner, of_row = np.empty((2, n_venues, n, 4))
+    support, lengths, is_sure = (
+        np.empty((n_venues, n), np.uint32),
+        np.empty(n_venues, np.uint64),
+        np.empty(n_venues, bool),
     )
-    kernels.settle_doubts(*place, shares, size, two, three, weights, parts, within_parts, deviation)
-    return mean, deviation
+
+    def fill(first: int) -> None:
+        """Fill the tables of some venues."""
+        rows = slice(first, first + step)
+        x = shares[rows]
+        is_held = x > 0
+        sums: Float64Array = np.zeros((3, *x.shape))
+        means, joint, own_parts = sums
+        scratch = np.empty((2, n)), np.empty(n, np.int64)
+        given = (x, size, two, three, expected, weights)
+        kernels.add_sums_over_strata(*given, *scratch, means, joint, parts[rows], own_parts)
+        twice = np.flatnonzero((x * size).sum(axis=1) > 1.5)  # of one slot there is no pair
+        own_tables = x[twice], means[twice], joint[twice], np.diag(weights), own_parts[twice], within_parts
+        of_one[:, first + twice] = _moments_of_one(size, *own_tables)
+        root, across = x * np.sqrt(parts[rows]), x * np.sqrt(margin)
+        of_partner[rows] = np.stack([means, parts[rows] + joint, root, across], axis=2)
+        order = np.argsort(~is_held, axis=1, kind="stable")
+        of_row[rows] = np.take_along_axis(np.stack([x, x * (1 - x), root, across], axis=2), order[:, :, None], axis=1)
+        support[rows], lengths[rows] = order, is_held.sum(axis=1)
+        # Wherever it is held, two more are: no pair fills such a stratum.
+        is_sure[rows] = ~(is_held & (n_holders <= 2)).any(axis=1)
+
+    step = max(1, _NUMBERS_AT_ONCE // n)
+    run_all(fill, range(0, n_venues, step), n_threads)
+    total = margin.cumsum()[-1]
+
+    def moments(cells: Cells) -> tuple[Float64Array, Float64Array]:
+        mean, deviation = np.empty((2, cells.observed.size))
+        place = (cells.starts, cells.partners, cells.first)
+        given = (of_partner, of_row, support, lengths, parts, is_sure, total, cells.starts[:-1].copy())
+        kernels.moments_of_cells(*place, *given, mean, deviation)
+        begins = cells.starts[:-1][np.diff(cells.starts) > 0]  # partners ascend, so that of a venue itself comes first
+        venues = cells.first + np.flatnonzero(np.diff(cells.starts))
+        is_own = cells.partners[begins] == venues
+        mean[begins[is_own]], deviation[begins[is_own]] = of_one[:, venues[is_own]]
+        kernels.settle_doubts(*place, shares, size, two, three, weights, parts, within_parts, deviation)
+        return mean, deviation
+
+    return moments
 
 
 def _moments_of_one(

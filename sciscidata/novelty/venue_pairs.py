@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,7 +18,7 @@ import numpy as np
 import polars as pl
 
 from sciscidata._kernels.arrays import AnyArray, BoolArray, Float64Array, Int32Array, Int64Array
-from sciscidata._support.parallel import map_in_order
+from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.edges import watched
@@ -27,6 +29,8 @@ from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.terminal.progress import progress_bar
 
 _ROWS_AT_ONCE: Final = 1 << 20
+_PAIRS_AT_ONCE: Final = 1 << 26
+_LARGE_YEAR: Final = 1 << 24  # references of a year that is scored alone, so that memory holds its pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +57,20 @@ class Groups:
     ends: Int64Array
     by_venue: tuple[Int64Array, Int32Array]
 
+    @cached_property
+    def n_pairs(self) -> Int64Array:
+        """How many pairs the references of each work form."""
+        return pairs_per_work(self)
+
+    def of_works(self, first: int, last: int) -> Groups:
+        """Return those of the works ``first`` .. ``last - 1``."""
+        if last - first == self.offsets.size - 1:
+            return self
+        begin, end = int(self.offsets[first]), int(self.offsets[last])
+        venues, n_venues = self.venues[begin:end], self.by_venue[0].size - 1
+        offsets, ends = self.offsets[first : last + 1] - begin, self.ends[begin:end] - begin
+        return Groups(offsets, venues, self.counts[begin:end], ends, _sorted_by(venues, n_venues))
+
 
 @dataclass(frozen=True, eq=False)
 class Cells:
@@ -61,10 +79,11 @@ class Cells:
     starts: Int64Array
     partners: Int32Array
     observed: AnyArray
+    first: int = 0  # venue of the first row
 
     def venues(self, numbers: Int32Array) -> tuple[Int32Array, Int32Array]:
         """Return the venues of every pair under other numbers, the lower one first."""
-        rows = numbers[np.repeat(np.arange(self.starts.size - 1), np.diff(self.starts))]
+        rows = numbers[np.repeat(self.first + np.arange(self.starts.size - 1), np.diff(self.starts))]
         partners = numbers[self.partners]
         return np.minimum(rows, partners), np.maximum(rows, partners)
 
@@ -218,23 +237,46 @@ def tally_for(groups: Groups) -> AnyArray:
         >>> tally_for(one_work(65_536)).dtype, tally_for(one_work(65_537)).dtype
         (dtype('int32'), dtype('int64'))
     """
-    most = int(pairs_per_work(groups).sum())
+    most = int(groups.n_pairs.sum())
     return np.zeros(groups.by_venue[0].size - 1, np.int32 if most < 2**31 else np.int64)
 
 
-def observe(groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
-    """Count the venue pairs that occur: work by work, a venue's multiplicity times its partner's."""
+def observe(groups: Groups, *, same_venue_pairs: bool = True, rows: tuple[int, int] | None = None) -> Cells:
+    """Count the venue pairs that occur: work by work, a venue's multiplicity times its partner's.
+
+    ``rows`` are the first venue to count the pairs of, and the one after the last; None: all.
+    """
     from sciscidata.novelty import _pair_kernels as kernels
 
     tally = tally_for(groups)
-    sizes = np.diff(groups.offsets)
-    n_entries = int((sizes * (sizes + 1) // 2).sum())
+    first, last = rows or (0, tally.size)
+    row_starts, by_venue = groups.by_venue[0][first : last + 1], groups.by_venue[1]
+    of_rows = by_venue[row_starts[0] : row_starts[-1]]
+    n_entries = int((groups.ends[of_rows] - of_rows).sum())
     # Memory that is not written is not taken.
     partners, observed = np.empty(n_entries, np.int32), np.empty(n_entries, tally.dtype)
-    given = (*groups.by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
-    starts, row = np.empty(tally.size + 1, np.int64), np.empty(tally.size + 1, np.int32)
-    kernels.count_cells(*given, tally, row, starts, partners, observed)
-    return Cells(starts, partners[: starts[-1]], observed[: starts[-1]])
+    given = (row_starts, by_venue, groups.venues, groups.counts, groups.ends, same_venue_pairs)
+    starts, row = np.empty(row_starts.size, np.int64), np.empty(tally.size + 1, np.int32)
+    kernels.count_cells(first, *given, tally, row, starts, partners, observed)
+    return Cells(starts, partners[: starts[-1]], observed[: starts[-1]], first)
+
+
+def parts_of(n_entries: AnyArray) -> list[tuple[int, int]]:
+    """Cut rows or works into parts of so many pairs that these fit into memory; return first and end of each.
+
+    Example:
+        >>> parts_of(np.array([3, 4])), parts_of(np.array([2**26, 1, 2**26, 2**27, 5]))
+        ([(0, 2)], [(0, 1), (1, 2), (2, 3), (3, 5)])
+    """
+    number = np.maximum(np.cumsum(n_entries, dtype=np.int64) - 1, 0) // _PAIRS_AT_ONCE
+    cuts = np.flatnonzero(np.diff(number, prepend=-1, append=-1))
+    return list(pairwise(cuts.tolist()))
+
+
+def parts_of_rows(groups: Groups) -> list[tuple[int, int]]:
+    """Cut the rows of a year's cells into parts for ``observe``."""
+    starts, by_venue = groups.by_venue
+    return parts_of(np.diff(np.concatenate([[0], np.cumsum(groups.ends[by_venue] - by_venue)])[starts]))
 
 
 def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
@@ -314,10 +356,27 @@ def check_venues(graph: CitationGraph, venues: Int32Array) -> None:
         )
 
 
-def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n_threads: int | None) -> None:
-    """Call ``score`` with the place of every citing year, in threads, the years with most references first."""
+def is_large(graph: CitationGraph, j: int) -> bool:
+    """Say whether the pairs of the j-th year take so much memory that it is better scored alone."""
+    first, last = graph.ref_offsets[graph.year_offsets[j : j + 2]]
+    return bool(last - first > _LARGE_YEAR)
+
+
+def score_years(
+    graph: CitationGraph,
+    score: Callable[[int], None],
+    name: str,
+    n_threads: int | None,
+    *,
+    large_alone: bool = False,
+) -> None:
+    """Call ``score`` with the place of every citing year, in threads, the years with most references first.
+
+    With ``large_alone``, ``score`` uses all threads for a large year, which then has the memory for itself.
+    """
     ends = graph.ref_offsets[graph.year_offsets]
     largest_first = np.argsort(ends[:-1] - ends[1:], kind="stable").tolist()
+    alone = [j for j in largest_first if large_alone and is_large(graph, j)]
 
     def done(j: int) -> float:
         score(j)
@@ -326,9 +385,10 @@ def score_years(graph: CitationGraph, score: Callable[[int], None], name: str, n
     n_threads = n_threads or pl.thread_pool_size()
     with (
         progress_bar(name, float(ends[-1]), unit="references") as advance,
-        closing(map_in_order(done, largest_first, n_threads, n_held=len(largest_first))) as results,
+        closing(map_in_order(done, alone, 1)) as large,
+        closing(map_in_order(done, largest_first[len(alone) :], n_threads, n_held=len(largest_first))) as others,
     ):
-        for n_references in results:
+        for n_references in chain(large, others):
             advance(n_references)
 
 
@@ -343,23 +403,31 @@ def entry_starts(ends: Int64Array) -> tuple[Int64Array, int]:
     return np.cumsum(sizes) - sizes, int(sizes.sum())
 
 
-def hand_out(groups: Groups, cells: Cells, values: Float64Array) -> tuple[Int64Array, Float64Array]:
+def hand_out(groups: Groups, valued: Sequence[tuple[Cells, Float64Array]]) -> tuple[Int64Array, Float64Array]:
     """Return where the pairs of each group begin, and the value of each pair of groups.
 
-    It is NaN where a pair has no cell.
+    It is NaN where a pair has no cell. ``valued`` are all rows, in parts, with the value of each cell.
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
     starts, n_entries = entry_starts(groups.ends)
     entries = np.empty(n_entries)
-    row = np.full(cells.starts.size - 1, np.nan)
-    place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
-    kernels.hand_out(*groups.by_venue, *place, values, row, entries)
+    row_starts, by_venue = groups.by_venue
+    row = np.full(row_starts.size - 1, np.nan)
+    for cells, values in valued:
+        rows = row_starts[cells.first : cells.first + cells.starts.size]
+        place = (groups.venues, groups.ends, starts, cells.starts, cells.partners)
+        kernels.hand_out(rows, by_venue, *place, values, row, entries)
     return starts, entries
 
 
 def write_quantiles(
-    groups: Groups, cells: Cells, values: Float64Array, results: Sequence[AnyArray], *, unique_pairs: bool = False
+    groups: Groups,
+    valued: Sequence[tuple[Cells, Float64Array]],
+    results: Sequence[AnyArray],
+    *,
+    unique_pairs: bool = False,
+    n_threads: int = 1,
 ) -> None:
     """Hand the value of every cell to the works that hold it.
 
@@ -367,10 +435,16 @@ def write_quantiles(
     """
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    starts, entries = hand_out(groups, cells, values)
-    most = int(pairs_per_work(groups).max(initial=1))
-    given = (groups.offsets, groups.counts, starts, entries, LOW_QUANTILE, *results, unique_pairs, np.empty(most))
-    kernels.work_quantiles(*given)
+    def write(works: tuple[int, int]) -> None:
+        some = groups.of_works(*works)
+        starts, entries = hand_out(some, valued)
+        written = (column[slice(*works)] for column in results)
+        given = (some.offsets, some.counts, starts, entries, LOW_QUANTILE, *written, unique_pairs, np.empty(most))
+        kernels.work_quantiles(*given)
+
+    most = int(groups.n_pairs.max(initial=1))
+    sizes = np.diff(groups.offsets)
+    run_all(write, parts_of(sizes * (sizes + 1) // 2), n_threads)
 
 
 def one_row_per_work(graph: CitationGraph, columns: Mapping[str, Any], schema: pl.Schema) -> pl.DataFrame:

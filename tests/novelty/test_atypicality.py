@@ -110,7 +110,7 @@ def closed_form(slots: oracle.Slots) -> dict[tuple[int, int], tuple[float, float
     year = laid_out(slots)
     groups = venue_pairs.group(year.offsets, year.venues, year.n_venues)
     cells = venue_pairs.observe(groups)
-    mean, deviation = novelty_nulls.analytic_moments(year, cells)
+    mean, deviation = novelty_nulls.analytic_moments(year)(cells)
     names = list(dict.fromkeys(venue for _, _, venue in slots))  # by appearance
     moments = {}
     for a in range(year.n_venues):
@@ -285,7 +285,7 @@ def test_counts_beyond_two_to_the_31_are_right():
     assert venue_pairs.recount(cells, groups).observed.tolist() == expected
     year = venue_pairs.lay_out(np.arange(n_works + 1) * length, np.zeros(held.size, np.int64), held)
     counted = novelty_nulls.permutation_moments(year, cells, 2000, NoveltyConfig(null="permutation", n_shuffles=2))[0]
-    exact = novelty_nulls.analytic_moments(year, cells)[0]
+    exact = novelty_nulls.analytic_moments(year)(cells)[0]
     assert counted == pytest.approx(exact, rel=1e-3)
 
 
@@ -310,6 +310,16 @@ def test_names_of_venues_and_order_of_rows_and_threads_change_nothing(null, corp
     assert scored(*disguised(corpus, random), config, n_threads=3).equals(scored(*corpus, config, n_threads=1))
 
 
+def test_scores_do_not_depend_on_how_pairs_are_cut_into_parts_to_fit_into_memory(monkeypatch):
+    corpus = random_corpus(5, 300, 600, 12, 20)
+    whole = scored(*corpus)
+    monkeypatch.setattr(venue_pairs, "_LARGE_YEAR", 0)
+    monkeypatch.setattr(venue_pairs, "_PAIRS_AT_ONCE", 500)
+    monkeypatch.setattr(novelty_nulls, "_NUMBERS_AT_ONCE", 100)
+    assert whole["z_p10"].count() > 100
+    assert scored(*corpus, n_threads=2).equals(whole)
+
+
 @pytest.mark.parametrize("null", ["analytic", "permutation"])
 def test_a_corpus_drawn_from_the_null_has_z_near_zero_with_spread_near_one(null):
     slots = oracle.slots_of(*random_corpus(5, 300, 600, 12, 20))[2000]
@@ -318,7 +328,7 @@ def test_a_corpus_drawn_from_the_null_has_z_near_zero_with_spread_near_one(null)
     drawn = venue_pairs.Slots(year.offsets, year.strata, dealt, year.n_venues, *shape(year))
     groups = venue_pairs.group(drawn.offsets, drawn.venues, drawn.n_venues)
     cells = venue_pairs.observe(groups)
-    mean, deviation = novelty_nulls.pair_moments(drawn, cells, 2000, NoveltyConfig(null=null, n_shuffles=300))
+    mean, deviation = novelty_nulls.pair_moments(drawn, 2000, NoveltyConfig(null=null, n_shuffles=300))(cells)
     z = (cells.observed - mean) / deviation
     assert np.mean(z) == pytest.approx(0, abs=0.25)
     assert np.std(z) == pytest.approx(1, abs=0.25)

@@ -61,7 +61,7 @@ def test_a_thousand_shuffles_agree_with_the_closed_form_as_well_as_with_each_oth
     for year in years:
         slots = slots_of_year(graph, venues, year)
         cells = cells_of(slots)
-        mean, deviation = novelty_nulls.analytic_moments(slots, cells)
+        mean, deviation = novelty_nulls.analytic_moments(slots)(cells)
         drawn_mean, drawn = novelty_nulls.permutation_moments(slots, cells, year, shuffles(0))
         varies = deviation > 0
         errors.append((drawn_mean - mean)[varies] / (deviation[varies] / math.sqrt(N_SHUFFLES)))
@@ -127,7 +127,7 @@ def test_moments_equal_plain_sums_over_slots_in_a_year_whose_venues_take_more_th
     slots = venue_pairs.lay_out(np.arange(121) * 30, 2000 + year, venue.astype(np.int32))
     assert slots.n_venues > 1.2 * novelty_kernels._TILE_BYTES / (32 * slots.strata_years.size)
     cells = cells_of(slots)
-    mean, deviation = novelty_nulls.analytic_moments(slots, cells)
+    mean, deviation = novelty_nulls.analytic_moments(slots)(cells)
     work = np.repeat(np.arange(slots.offsets.size - 1), np.diff(slots.offsets))
     plain = list(zip(work.tolist(), slots.strata_years[slots.strata].tolist(), slots.venues.tolist(), strict=True))
     rows = np.repeat(np.arange(slots.n_venues), np.diff(cells.starts))
@@ -193,7 +193,7 @@ def test_variances_sum_to_those_of_shuffles_where_no_few_venues_dominate_and_a_w
 ):
     slots = year_of_few_venues(n_venues, steepness)
     cells = cells_of(slots)
-    _, deviation = novelty_nulls.analytic_moments(slots, cells)
+    _, deviation = novelty_nulls.analytic_moments(slots)(cells)
     _, drawn = novelty_nulls.permutation_moments(slots, cells, 2000, shuffles(1))
     both = (deviation > 0) & (drawn > 0)
     ratio = (deviation[both] ** 2).sum() / (drawn[both] ** 2).sum()
