@@ -14,7 +14,7 @@ import numpy as np
 from sciscidata._kernels.compile import helper, kernel, prefetch
 
 _OF_A_LINE = 16  # citers in a cache line
-_ASKED_FOR = 4 * _OF_A_LINE
+_LINES_ASKED_FOR = 4
 
 
 @kernel
@@ -52,10 +52,8 @@ def _gather(focal, last, ref_offsets, refs, citers, window, slices):
             paper = np.uint32(refs[e])
             begin, end = window[paper, 0], window[paper, 1]
             if end > begin:
-                for line in range(
-                    begin, end if end - begin < _ASKED_FOR else begin + _ASKED_FOR, _OF_A_LINE
-                ):  # the processor asks for the rest
-                    prefetch(citers, np.int64(line))  # pyright: ignore[reportCallIssue]
+                for line in range(_LINES_ASKED_FOR):  # the processor asks for the rest
+                    prefetch(citers, np.int64(min(begin + line * _OF_A_LINE, end - 1)))  # pyright: ignore[reportCallIssue]
                 slices[n, 0] = begin
                 slices[n, 1] = end
                 n += 1
@@ -106,9 +104,9 @@ def count_citers(
     ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
     stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
 
-    ``stamps`` starts as zeros, and holds numbers up to ``highest``. A wider window is taken in parts, each with its own
-    number. Lists are sorted, so the next part begins where this one stopped. ``slices`` (2, most references, 2) and
-    ``found`` are scratch.
+    ``stamps`` starts as zeros, and holds numbers up to ``highest``. None exceeds the present one, and "less" takes an
+    instruction less than "not equal". A wider window is taken in parts, each with its own number. Lists are sorted, so
+    the next part begins where this one stopped. ``slices`` (2, most references, 2) and ``found`` are scratch.
     """
     whole = span <= stamps.size
     number = np.int64(0)
@@ -145,7 +143,7 @@ def count_citers(
                         citer = np.uint32(np.uint32(citers[place]) - start)
                         if ends is not None:
                             found[n_found] = citer
-                        n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
+                        n_found = np.uint32(n_found + np.uint32(stamps[citer] < stamp))
                         stamps[citer] = stamp
                     continue
                 while e < stop:
@@ -154,7 +152,7 @@ def count_citers(
                         break
                     if ends is not None:
                         found[n_found] = citer
-                    n_found = np.uint32(n_found + np.uint32(stamps[citer] != stamp))
+                    n_found = np.uint32(n_found + np.uint32(stamps[citer] < stamp))
                     stamps[citer] = stamp
                     e += np.uint64(1)
                 if e < stop:

@@ -14,42 +14,51 @@ from sciscidata._kernels.compile import kernel, prefetch
 from sciscidata._kernels.random import WEYL, mix64
 from sciscidata._kernels.sort import sort_range
 
-_FREE = np.int32(-1)
+_FREE = np.uint32(0xFFFFFFFF)
+_HALF = np.uint64(32)
 _AHEAD = np.uint64(64)  # citations whose place in memory is asked for in advance
 
 
 @kernel
-def look_up(table, ids, wanted, adds, found, slots):
+def look_up(table, ids, wanted, adds, found, hashes):
     """Write the position in ``ids`` of each wanted id to ``found``, -1 where there is none; return how many have none.
 
-    ``table`` (a power of two) holds positions, -1 where it is free. If it ``adds``, ``wanted`` is the end of ``ids``,
-    and goes into the table. It stops at an id that is there already. ``slots`` is scratch, of as many places as
-    look-ups run at the same time.
+    ``table`` (a power of two) holds positions, all ones where it is free. The bits above a position are of the id's
+    hash, so that nearly every other id is passed without the wait for a look at ``ids``. If it ``adds``, ``wanted`` is
+    the end of ``ids``, and goes into the table. It stops at an id that is there already. ``hashes`` is scratch, of as
+    many places as look-ups run at the same time.
     """
     mask = np.uint64(table.size - 1)
+    tag_bits = np.uint64(_FREE) ^ mask
     n_missing = 0
-    for begin in range(0, wanted.size, slots.size):
-        end = min(begin + slots.size, wanted.size)
+    for begin in range(0, wanted.size, hashes.size):
+        end = min(begin + hashes.size, wanted.size)
         for i in range(begin, end):
-            slot = np.int64(mix64(np.uint64(wanted[i]) + WEYL) & mask)  # pyright: ignore[reportArgumentType]
-            slots[i - begin] = slot
-            prefetch(table, slot)  # pyright: ignore[reportCallIssue]
+            h = mix64(np.uint64(wanted[i]) + WEYL)  # pyright: ignore[reportArgumentType]
+            hashes[i - begin] = h
+            prefetch(table, np.int64(h & mask))  # pyright: ignore[reportCallIssue]
         for i in range(begin, end if not adds else begin):
-            position = table[slots[i - begin]]
-            if position != _FREE:
-                prefetch(ids, np.int64(position))  # pyright: ignore[reportCallIssue]
+            h = hashes[i - begin]
+            slot = h & mask
+            while table[slot] != _FREE and (np.uint64(table[slot]) ^ (h >> _HALF)) & tag_bits:
+                slot = (slot + np.uint64(1)) & mask
+            prefetch(ids, np.int64(np.uint64(table[slot]) & mask))  # pyright: ignore[reportCallIssue]
+            hashes[i - begin] = (h & ~mask) | slot
         for i in range(begin, end):
-            slot = slots[i - begin]
-            while table[slot] != _FREE and ids[table[slot]] != wanted[i]:
-                slot = (slot + 1) & np.int64(mask)
-            position = table[slot]
+            slot = hashes[i - begin] & mask
+            tag = (hashes[i - begin] >> _HALF) & tag_bits
+            position = np.uint64(table[slot]) ^ tag
+            while table[slot] != _FREE and (position & tag_bits or ids[position] != wanted[i]):
+                slot = (slot + np.uint64(1)) & mask
+                position = np.uint64(table[slot]) ^ tag
+            is_missing = table[slot] == _FREE
             if not adds:
-                found[i] = position
-            elif position == _FREE:
-                table[slot] = ids.size - wanted.size + i
+                found[i] = -1 if is_missing else np.int64(position)  # pyright: ignore[reportArgumentType]
+            elif is_missing:
+                table[slot] = tag | np.uint64(ids.size - wanted.size + i)
             else:
                 return n_missing
-            n_missing += position == _FREE
+            n_missing += is_missing
     return n_missing
 
 

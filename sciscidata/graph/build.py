@@ -345,7 +345,7 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
     with whole_when_done(scratch / "edges", lasting=means.lasting) as unfinished:
         unfinished.mkdir()
         with (
-            _SpoolWriter(unfinished, known_ids.size) as writer,
+            _SpoolWriter(unfinished, known_ids.size, means.lasting) as writer,
             progress_bar("read citations", means.n_edges, unit="citations") as advance,
         ):
             for batch, citing, cited, any_missing in map_in_order(find, edge_batches(citations), means.n_threads):
@@ -360,12 +360,12 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
                 note_finished(scratch, f"edges/{name}", hash_file(unfinished / name))
 
 
-def _table_of(ids: Int64Array) -> Int32Array:
+def _table_of(ids: Int64Array) -> AnyArray:
     """Build the hash table from id to position.
 
     It is at most half full when as many ids are added again.
     """
-    table = np.full(1 << int(2 * ids.size + 2048).bit_length(), -1, np.int32)
+    table = np.full(1 << int(2 * ids.size + 2048).bit_length(), np.iinfo(np.uint32).max, np.uint32)
     if (repeated := _add(table, ids, ids.size)) < ids.size:
         raise WorkIdError(
             f"build_graph: work_id {ids[repeated]} occurs more than once in WORKS, needs one row per work. "
@@ -374,20 +374,20 @@ def _table_of(ids: Int64Array) -> Int32Array:
     return table
 
 
-def _add(table: Int32Array, ids: Int64Array, n: int) -> int:
+def _add(table: AnyArray, ids: Int64Array, n: int) -> int:
     """Add the last ``n`` ids to their table; return how many of them were not there."""
     from sciscidata.graph import _kernels as kernels
 
-    ids, slots = read_only(ids), np.empty(_AT_ONCE, np.int64)
-    return kernels.look_up(table, ids, ids[ids.size - n :], True, np.empty(0, np.int32), slots)
+    ids, hashes = read_only(ids), np.empty(_AT_ONCE, np.uint64)
+    return kernels.look_up(table, ids, ids[ids.size - n :], True, np.empty(0, np.int32), hashes)
 
 
-def _look_up(table: Int32Array, ids: Int64Array, wanted: Int64Array) -> tuple[Int32Array, bool]:
+def _look_up(table: AnyArray, ids: Int64Array, wanted: Int64Array) -> tuple[Int32Array, bool]:
     """Return the position of each wanted id, -1 where there is none, and whether one is missing."""
     from sciscidata.graph import _kernels as kernels
 
     found = np.empty(wanted.size, np.int32)
-    given = (table, read_only(ids), read_only(wanted), False, found, np.empty(_AT_ONCE, np.int64))
+    given = (table, read_only(ids), read_only(wanted), False, found, np.empty(_AT_ONCE, np.uint64))
     return found, kernels.look_up(*given) > 0
 
 
@@ -432,8 +432,8 @@ class _SpoolWriter:
     Bucket b has the citing indices b * 2^shift .. (b + 1) * 2^shift - 1 of works in WORKS, the last bucket all others.
     """
 
-    def __init__(self, folder: Path, n_known: int) -> None:
-        self._folder, self._n_known = folder, n_known
+    def __init__(self, folder: Path, n_known: int, lasting: bool) -> None:
+        self._folder, self._n_known, self._lasting = folder, n_known, lasting
         n_buckets, self._shift = _division(n_known)
         self._buffers = np.empty((n_buckets, 2, _CHUNK_EDGES), np.int32)
         self._filled = np.zeros(n_buckets, np.int64)
@@ -464,7 +464,8 @@ class _SpoolWriter:
     def _flush(self, bucket: int) -> None:
         content = self._buffers[bucket].data.cast("B")
         self._file.write(content)
-        self.digest.update(content)
+        if self._lasting:
+            self.digest.update(content)
         self._chunks.append((bucket, int(self._filled[bucket])))
         self._filled[bucket] = 0
 
