@@ -78,6 +78,9 @@ def _interrupt(*_: object) -> None:
 def _run(arguments: Sequence[str]) -> int:
     name = arguments[0] if arguments else ""
     parser = make_parser(*COMMANDS.keys() & {name})
+    if not arguments:
+        parser.print_help(sys.stderr)
+        return 2
     if name and name not in COMMANDS and not name.startswith("-"):
         near = suggest(name, COMMANDS) or f" The commands are {', '.join(COMMANDS)}."
         parser.error(f"there is no command {name!r}.{near}")
@@ -88,12 +91,15 @@ def _run(arguments: Sequence[str]) -> int:
         parser.prog += f" {name}"
         parser.error("there is a value after the last flag that takes one.")
     in_file: set[tuple[str, str]] = set()
+    parsed = vars(options)
 
     def name_flags(message: str) -> str:
         options = list_options(name)
         if not COMMANDS[name].top:  # verify and describe name the options of the command that made the file, too
             own_names = {option.name for option in options}
             options += [option for option in list_options("build") if option.name not in own_names]
+        corpus = parsed.get("corpus.folder", "CORPUS")
+        message = message.replace("diagnose(works, citations)", f"sciscidata diagnose {corpus}")
         return translate(message, options, in_file)
 
     logging.basicConfig(level=logging.INFO, handlers=[_handler(name_flags)])

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import asdict, replace
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -458,7 +458,7 @@ class YearScorer:
     def report(self) -> None:
         """Log where few venues dominate, and how much of what was asked for the background holds."""
         for remark in remark_on_concentration(self.concentrations):
-            logger.warning("%s", remark)
+            _warn_once(remark)
         if self.background is None:
             return
         found, asked = int(self.n_known.sum()), int(self.n_cells.sum())
@@ -469,6 +469,12 @@ class YearScorer:
         if lacking:
             listed = ", ".join(map(str, lacking))
             logger.info("%s lacks %s of their %s years: %s", path, len(lacking), len(years), listed)
+
+
+@cache
+def _warn_once(remark: str) -> None:
+    """Log a remark, once in a process: each measure of the same data would repeat it."""
+    logger.warning("%s", remark)
 
 
 def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:

@@ -75,11 +75,9 @@ def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
     worst = max(concentrations.values())
     less, of_theirs = ("a fifth", "a third") if worst >= _HEAVILY else ("4 %", "two thirds")
     return [
-        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}): two references "
-        f"of one age lead to the same venue with a chance of {DOMINATED} or more, at most {worst:.2f}. There the "
-        f"variances of the closed form may sum to {less} less than those of shuffles, and that of one venue pair may "
-        f"be {of_theirs} of theirs. To be sure, shuffle: NoveltyConfig.null='permutation', "
-        "NoveltyConfig.n_shuffles=1000."
+        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}). There the "
+        f"variances of the closed form may sum to {less} less than those of shuffles; that of one pair may be "
+        f"{of_theirs} of theirs. To be sure, shuffle: NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
     ]
 
 

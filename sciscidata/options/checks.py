@@ -19,7 +19,7 @@ import msgspec
 
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
-from sciscidata.terminal.messages import suggest
+from sciscidata.terminal.messages import find_unknown, suggest
 
 Config = TypeVar("Config")
 
@@ -141,6 +141,18 @@ class Configuration:
     __slots__ = ()
     __repr__ = short_repr
     _repr_html_ = html_repr
+
+    def __init_subclass__(cls) -> None:
+        if (init := cls.__dict__.get("__init__")) is None:  # before the dataclass has made it
+            return
+
+        @functools.wraps(init)
+        def check_names(self: Any, *values: Any, **options: Any) -> None:  # noqa: ANN401
+            if problem := find_unknown(options, field_hints(cls), where=cls.__name__, what="option"):
+                raise ConfigError(problem)
+            init(self, *values, **options)
+
+        setattr(cls, "__init__", check_names)  # noqa: B010 (of any signature)
 
     def __post_init__(self) -> None:
         check_fields(self)
@@ -270,13 +282,9 @@ def conventional_options(
 ) -> dict[str, Any]:
     """Return the options of a named convention of a configuration, with changes put over them.
 
-    A ConfigError says that there is no such convention, or that ``kind`` has no such option.
+    A ConfigError says that there is no convention of this name.
     """
     check_value(f"{kind.__name__}.compat", name, Literal[*conventions])
-    for option in changes:
-        if option not in field_hints(kind):
-            near = suggest(option, field_hints(kind)) or f" It has {', '.join(field_hints(kind))}."
-            raise ConfigError(f"{kind.__name__} has no option {option!r}.{near}")
     return {**conventions[name], **changes}
 
 

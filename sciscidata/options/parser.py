@@ -234,9 +234,12 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
         return option.flag if words in ("", "True", "...", "None") else f"{option.flag} {words}"
 
     message = re.sub(rf"(?<![\w.-])([A-Z]\w+\.\w+|[a-z]\w+(?==))(?:=({_VALUE}))?", name, message)
+    message = re.sub(r"(--[\w-]+ [\w.-]+), (?=--[\w-]+ \w)", r"\1 ", message)  # as they are typed
     if none:
         message = message.replace(", or None", none[0])
-    classes = {option.owner: _stand_for(option, known) for option in known.values() if option.section}
+    classes = {
+        option.owner: _stand_for(option, known) for option in known.values() if option.section not in ("", ARGUMENTS)
+    }
     pattern = rf"(?<![\w.])({'|'.join(classes)})(?![\w(]|\.\w)"
     return re.sub(pattern, lambda found: classes[found[1]], message) if classes else message
 

@@ -6,8 +6,8 @@ Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
 import msgspec
@@ -34,12 +34,15 @@ SPLITS: Final = ("train", "test", "dev")
 #: What stands for train and test where quotas are of both together.
 BOTH: Final = "train and test"
 _KEYS: Final = 1 << 64
+_FEW_EACH: Final = 5  # works of each class, as few as a split of use has
 _WITHIN: Final = "_within_field_year"
 _Size = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
-_REMEDY: Final = (
-    "Lower n_train and n_test, move the cut-offs of LabelThresholds, relax EligibilityConfig, or read more works."
-)
+_CUT_OFFS: Final = {
+    "disruption_label": "move the cut-offs (LabelThresholds.disruptive_min, LabelThresholds.consolidating_max)",
+    "novelty_label": "move LabelThresholds.novelty_margin",
+}
+_FILTERS: Final = "relax the filters (EligibilityConfig.min_references, EligibilityConfig.require_abstract=False)"
 _NOVELTY_REMEDY: Final = (
     "If novelty is labelled by the margin rule, most works are conventional: Uzzi's rule "
     "(LabelThresholds.novelty_rule='uzzi'), or the margin rule over ranks "
@@ -337,10 +340,10 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
     counts = placed.group_by(keys).len("found")
     quotas = find_quotas(counts, config, label)
-    if config.cell_columns:
-        _check_room(counts, quotas, config)
-    else:
-        _check_quotas(counts, quotas, columns, config)
+    if not _fits(counts, quotas, config):
+        problems = _lacking_room if config.cell_columns else _lacking_works
+        remedy = _name_remedy(columns, config, _find_smaller(keyed, config, label))
+        raise NotEnoughWorksError("\n".join([*problems(counts, quotas, columns, config), *remedy]))
     rank = pl.int_range(pl.len()).over(keys)
     drawn = (
         placed.sort(draw_order(), "work_id")
@@ -352,49 +355,84 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     return pl.concat([pool.with_columns(divide_pool(pool, config)), drawn.filter(pl.col("split") != BOTH)])
 
 
-def _check_room(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> None:
-    """Check that the cells of field and five years have room for each split."""
-    lines: list[str] = []
+def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bool:
+    """Whether there are works for every quota, and the quotas add up to what is wanted."""
+    keys = [name for name in quotas.columns if name != "quota"]
+    is_short = pl.col("found").fill_null(0) < pl.col("quota")
+    is_any_short = quotas.join(counts, on=keys, how="left").select(is_short.any()).item()
+    return not is_any_short and quotas["quota"].sum() == sum(config.groups.values())
+
+
+def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> str:
+    """Write sizes that fit as arguments, as large a share of what was wanted; "" if there are none.
+
+    Other sizes deal the works anew to the splits, so each pair is tried.
+    """
+    columns = balanced_columns(config, label)
+    keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
+    n_classes = len(quota_cells(columns, label))
+    share = min(1, keyed.height / sum(config.sizes.values()))
+    while True:
+        sizes: dict[str, int] = {}
+        for name, wanted in config.sizes.items():
+            size = int(wanted * share)
+            round_size = size - size % 10 ** max(len(str(size)) - 2, 0)
+            if wanted:
+                sizes[f"n_{name}"] = max(round_size, min(wanted, _FEW_EACH * n_classes))
+        if max(config.sizes.values()) * share < n_classes:
+            return ""
+        smaller = replace(config, **sizes)
+        counts = keyed.with_columns(split=group_of_keys(keyed["split_key"], smaller)).group_by(keys).len("found")
+        if _fits(counts, find_quotas(counts, smaller, label), smaller):
+            return ", ".join(f"{name}={size}" for name, size in sizes.items())
+        share *= 0.9
+
+
+def _lacking_room(counts: pl.DataFrame, quotas: pl.DataFrame, _: Sequence[str], config: SplitConfig) -> Generator[str]:
+    """Say of each split how much room the cells of field and five years have for it."""
     for split, size in config.sizes.items():
         cells, fit = counts.filter(split=split), int(quotas.filter(split=split)["quota"].sum())
         if fit < size:
-            lines.append(
+            yield (
                 f"{split} needs {size:,} works, found {fit:,} of {cells['found'].sum():,} eligible: each of "
                 f"{cells['field_year'].n_unique():,} cells of field and five years gives as many works of each class "
                 "as it has of its rarest."
             )
-    if lines:
-        remedy = _REMEDY.replace("or read more works", "read more works, or balance without cells")
-        lines.append(f"{remedy[:-1]}: SplitConfig.balance={config.balance.removesuffix(_WITHIN)!r}.")
-        raise NotEnoughWorksError("\n".join(lines))
 
 
-def _check_quotas(counts: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig) -> None:
-    keys = ["split", *columns]
-    filled = quotas.join(counts, on=keys, how="left", maintain_order="left").with_columns(pl.col("found").fill_null(0))
-    short = filled.filter(pl.col("found") < pl.col("quota"))
-    if short.is_empty():
-        return
+def _lacking_works(
+    counts: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig
+) -> Generator[str]:
+    """Say which classes fall short, and how large a balanced draw can be."""
+    filled = quotas.join(counts, on=["split", *columns], how="left", maintain_order="left").with_columns(
+        pl.col("found").fill_null(0)
+    )
     eligible = f" of {counts['found'].sum():,}" if columns or config.n_dev else ""
-    lines = [
-        f"{split} {'need' if split == BOTH else 'needs'} {quota:,} {_name(cell)}{' ' if cell else ''}works, "
-        f"found {count:,}{eligible} eligible."
-        for split, *cell, quota, count in short.rows()
-    ]
-    remedy = _REMEDY.replace("n_train and n_test", "n_train, n_test and n_dev") if config.n_dev else _REMEDY
+    for split, *cell, quota, count in filled.filter(pl.col("found") < pl.col("quota")).rows():
+        yield (
+            f"{split} {'need' if split == BOTH else 'needs'} {quota:,} {_name(cell)}{' ' if cell else ''}works, "
+            f"found {count:,}{eligible} eligible."
+        )
     if columns:
         in_all = filled.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
         *rarest, count = in_all.sort("found", maintain_order=True).row(0)
-        lines.append(
+        yield (
             f"The rarest class, {_name(rarest)}, has {count:,} works in {'all' if config.n_dev else 'both'} splits "
             f"together, so a balanced draw holds {count * in_all.height:,} at most."
         )
-    lines[-1] += f"\n{remedy}"
-    if columns and not set(columns) & VOCABULARIES.keys():
-        lines[-1] = lines[-1].replace("move the cut-offs of LabelThresholds", "widen the classes of the label")
-    if "novelty_label" in columns:
-        lines.append(_NOVELTY_REMEDY)
-    raise NotEnoughWorksError("\n".join(lines))
+
+
+def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: str) -> Generator[str]:
+    """Say what lets a draw succeed; ``smaller`` are sizes that fit, as arguments."""
+    names = [f"SplitConfig.n_{name}" for name in ("train", "test", *(["dev"] if config.n_dev else []))]
+    example = f" (for example {smaller})" if smaller else ""
+    cut_offs = [_CUT_OFFS.get(column, "widen the classes of the label") for column in columns]
+    ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, _FILTERS, "read more works"]
+    if config.cell_columns:
+        ways.append(f"balance without cells: SplitConfig.balance={config.balance.removesuffix(_WITHIN)!r}")
+    yield f"{', '.join(ways[:-1])}, or {ways[-1]}."
+    if "novelty_label" in columns and not config.cell_columns:
+        yield _NOVELTY_REMEDY
 
 
 def _name(cell: Sequence[str]) -> str:

@@ -21,6 +21,7 @@ from sciscidata.terminal.messages import counted, suggest
 
 logger = logging.getLogger(__name__)
 
+_SHOWN: Final = 100  # characters of a text
 _IDS: Final = ("work_id", "openalex_id", "id")
 
 
@@ -78,7 +79,19 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
     if len(twice):
         raise WorkIdError(
             f"{counted(twice.n_unique(), 'work has', 'works have')} two classes in "
-            f"{', '.join(map(printable_name, where.files))}, for example the one with number {twice.min()}. "
+            f"{', '.join(map(printable_name, where.files))}, for example {_show_work(where, twice.min())!r}. "
             "Keep one row for each work."
         )
     return labelled
+
+
+def _show_work(where: LabelFiles, number: object) -> str:
+    """Return the id or the text of a work, as it stands in the files."""
+    for table in map(TableFile, where.files):
+        at = next((name for name in where.ids if name in table.columns), None)
+        texts = where.find_texts(table.columns)
+        for batch in table.read([at] if at else [*texts.values()]):
+            ids = number_ids(batch[at] if at else name_texts(batch, texts))
+            for row in batch.filter(ids == number).head(1).rows():
+                return " ".join(str(value) for value in row if value is not None)[:_SHOWN]
+    return str(number)

@@ -296,7 +296,8 @@ class _Reader:
                     writer.write_table(rows.to_arrow(compat_level=pl.CompatLevel.oldest()))
         if not n_rows:
             raise EmptyInputError(
-                f"no labelled work in {counted(len(files), 'file')}. Check that each line is a row of a release."
+                f"no labelled work in {', '.join(map(printable_name, files))}"
+                f"{'' if any(file.stat().st_size for file in files) else ' (empty)'}. Check that each line is a row."
             )
         twice = pl.concat(ids).to_frame().filter(pl.col("work_id").is_duplicated())["work_id"]
         if len(twice):

@@ -68,6 +68,8 @@ def find_files(patterns: Sequence[str], option: str, *, in_folders: bool = False
                     )
             elif match.is_file():
                 found.append(match)
+            elif match.is_dir():
+                raise InputNotFoundError(f"{option} {pattern!r} is a folder. Name its files: '{match / '*.csv'}'.")
             else:
                 raise InputNotFoundError(
                     f"{option} {pattern!r} names {match}, which is no file{' and no folder' * in_folders}. It is read "

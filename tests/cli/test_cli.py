@@ -141,7 +141,7 @@ def test_an_altered_release_fails_verification_with_the_file_named(run, tmp_path
         (["build", "--config", "a-file/c.toml"], "a-file/c.toml cannot be read: Not a directory"),
         (["build", "--source", "records"], "needs at least one file"),
         (["build", *SMALL, "--n-train", "-1"], "--n-train is -1, needs a whole number from 0"),
-        (["build", *SMALL, "--n-train", "90000"], "Lower n_train"),
+        (["build", *SMALL, "--n-train", "90000"], "Lower --n-train and --n-test (for example --n-train "),
         (["build", *SMALL, "--balance", "joint", "--no-novelty"], "--balance is 'joint', but novelty is switched off"),
         (["build", *SMALL, "--no-novelty", "--null", "analytic"], "--null has no effect: novelty is switched off"),
         (["build", *SMALL, "--n-shuffles", "100"], "--n-shuffles has no effect: the closed form draws no shuffles"),
@@ -223,6 +223,12 @@ def test_wrong_usage_repeats_no_value_that_may_be_a_key(run, capsys, arguments, 
     errors = capsys.readouterr().err
     assert told in errors
     assert "SECRET" not in errors
+
+
+def test_the_program_alone_lists_its_commands(run):
+    status, out, errors = run()
+    assert (status, out) == (2, "")
+    assert "build     read works" in errors
 
 
 def test_a_source_that_needs_no_api_is_not_stopped_by_the_settings_of_one(run, tmp_path, monkeypatch):

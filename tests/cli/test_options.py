@@ -147,6 +147,7 @@ def test_an_example_of_each_command_is_understood_by_it():
         ("SciSciNetConfig.texts=...", "--sciscinet-texts"),
         ("NoveltyConfig.seed and SplitConfig.seed", "--novelty-seed and --seed"),
         ("move the cut-offs of LabelThresholds", "move the cut-offs of [thresholds]"),
+        ("ingest: n_train=150, n_test=15", "ingest: --n-train 150 --n-test 15"),
         ("files (RecordsConfig), or SyntheticConfig.", "files (--input), or --source synthetic."),
         ("ingest(source) of WangConfig.past_years", "ingest(source) of WangConfig.past_years"),
         ("file /a/SplitConfig.py", "file /a/SplitConfig.py"),

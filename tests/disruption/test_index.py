@@ -221,6 +221,8 @@ def test_an_unknown_convention_lists_the_known_ones():
 
 def test_a_misspelt_change_of_a_convention_lists_the_options():
     with pytest.raises(ConfigError, match=r"CDConfig has no option 'windw_years'. Did you mean window_years"):
+        CDConfig(windw_years=3)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(ConfigError, match=r"CDConfig has no option 'windw_years'. Did you mean window_years"):
         CDConfig.compat("cdindex", windw_years=3)
     with pytest.raises(ConfigError, match=r"CDConfig has no option 'span'. It has window_years, same_year"):
         CDConfig.compat("cdindex", span=3)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import hashlib
 import os
 import random
+import re
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -206,8 +208,23 @@ def test_every_class_that_falls_short_is_named_with_a_remedy() -> None:
     assert f"test needs 30 'disruptive' works, found {n_test_disruptive} of {world.height} eligible." in message
     assert f"train needs 300 'neutral' works, found 0 of {world.height} eligible." in message
     assert "The rarest class, 'neutral', has 0 works" in message
-    assert "Lower n_train and n_test" in message
+    assert "Lower SplitConfig.n_train and SplitConfig.n_test, move the cut-offs" in message  # no pair fits
     assert "consolidating' works" in message
+
+
+@pytest.mark.parametrize("balance", ["disruption", "joint", "pool", "none", "novelty_within_field_year"])
+@pytest.mark.parametrize("n_dev", [0, 400])
+def test_the_sizes_that_an_error_names_can_be_drawn(balance: Any, n_dev: int) -> None:
+    world = make_world(2_000).with_columns(primary_field=pl.lit("Art"), publication_year=2000 + pl.col("work_id") % 9)
+    world = world.cast({"publication_year": pl.Int32})
+    wanted = SplitConfig(n_train=5_000, n_test=500, n_dev=n_dev, balance=balance)
+    with pytest.raises(NotEnoughWorksError) as caught:
+        draw_split(world, wanted)
+    named = re.search(r"\(for example ([^)]*)\)", str(caught.value))
+    assert named
+    sizes = {name: int(size) for name, size in re.findall(r"(\w+)=(\d+)", named[1])}
+    assert len(sizes) == 2 + bool(n_dev)
+    assert draw_split(world, replace(wanted, **sizes)).height == sum(sizes.values()) > 200
 
 
 @pytest.mark.parametrize("balance", ["novelty", "joint"])

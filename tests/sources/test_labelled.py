@@ -247,7 +247,7 @@ ROW: dict[str, Any] = {
             SchemaMismatchError,
             "cannot be read: .*1180591620717411303424",
         ),
-        ([], EmptyInputError, "no labelled work"),
+        ([], EmptyInputError, r"no labelled work in in\.jsonl \(empty\)"),
     ],
 )
 def test_what_is_no_row_is_named(tmp_path: Path, rows: list[Any], error: type[Exception], says: str) -> None:
@@ -341,7 +341,7 @@ def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
     twisted = REVIEWS[:1].with_columns(label=pl.lit("good"))
     pl.concat([REVIEWS, twisted]).write_csv(tmp_path / "in.csv")
     assert build_texts(home, tmp_path / "in.csv", tmp_path / "other") == 1
-    assert "1 work has two classes in in.csv" in capsys.readouterr().err
+    assert f"1 work has two classes in in.csv, for example {REVIEWS['text'][0]!r}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -307,7 +307,7 @@ def test_what_the_records_or_the_counts_rule_out_is_not_paid_for(server, tmp_pat
         build(config(server, tmp_path, split=SplitConfig(n_train=30_000, n_test=0)))
     assert len(server.log) - before == 1
     two_years = EligibilityConfig(last_year=2022, min_year=2005, max_year=2006)
-    with pytest.raises(NotEnoughWorksError, match="Lower n_train"):
+    with pytest.raises(NotEnoughWorksError, match=r"Lower SplitConfig\.n_train"):
         build(config(server, tmp_path, eligibility=two_years, split=SplitConfig(n_train=30, n_test=3)))
     asked = {re.search(r"publication_year:(\d{4})", entry.request) for entry in server.log[before:]}
     assert {match[1] for match in asked if match} == {"2005", "2006"}

@@ -180,15 +180,15 @@ def test_years_may_be_numbers_text_or_dates(years, expected, caplog):
 
 @pytest.mark.parametrize("year", [20001, 0, -5, "05/06/2001", 2001.5, 9999, "n.d."])
 def test_an_impossible_year_is_null_and_counted_with_one_warning(year, caplog):
-    table = pl.DataFrame({"work_id": ["a", "b"], "publication_year": [year, None]})
+    table = pl.DataFrame({"work_id": ["a", "b", "c"], "publication_year": [year, None, type(year)(2001)]})
     with caplog.at_level(logging.WARNING):
         works, _, facts = ssd.from_tables(table, pl.DataFrame({"citing_id": ["a", None], "cited_id": ["b", "b"]}))
-    assert works.collect()["publication_year"].to_list() == [None, None]
+    assert works.collect().sort("original_id")["publication_year"].to_list() == [None, None, 2001]
     assert facts["impossible_years"], facts["without_year"] == (1, 2)
     assert facts["citations_without_id"] == 1
     assert [record.message for record in caplog.records] == [
-        "from_tables: 1 work has a year that is not from 1000 to 2100 (now null); 1 citation lacks one of its ids "
-        "(left out)"
+        f"from_tables: 1 work has a year that is not from 1000 to 2100 (now null; for example {year!r} in column "
+        "'publication_year'); 1 citation lacks one of its ids (left out)"
     ]
 
 
@@ -233,6 +233,11 @@ MISTAKES = {
         {"citing": "frm"},
         SchemaMismatchError,
         r"citations has no column 'frm'.*citing='from'",
+    ),
+    "no year": (
+        {"year": "court", "venue": None},
+        SchemaMismatchError,
+        r"no work has a year from 1000 to 2100, for example '",
     ),
     "one column twice": ({"venue": "year"}, ConfigError, r"year and venue are both 'year'"),
     "both ends": ({"cited": "from"}, ConfigError, r"citing and cited are both 'from'"),

@@ -290,8 +290,31 @@ def test_a_file_that_was_cut_off_is_named(tmp_path):
         ingest_tables(TablesConfig(**files | {"citations": (str(cut),)}, **NAMES), tmp_path / "corpus")
     latin = tmp_path / "latin.csv"
     latin.write_bytes(CITES.write_csv().encode() + "É,P1\n".encode("latin-1"))
-    with pytest.raises(CorruptRecordError, match=r"latin\.csv: .*UTF-?8"):
+    with pytest.raises(CorruptRecordError, match=r"latin\.csv: column 'from' holds .*Save the file as UTF-8"):
         ingest_tables(TablesConfig(**files | {"citations": (str(latin),)}, **NAMES), tmp_path / "corpus")
+
+
+@pytest.mark.parametrize(
+    ("works", "cites", "message"),
+    [
+        ("pid|year\nP1|2000\n", "", "works.csv has one column, 'pid|year': is there another delimiter"),
+        ("pid,year\nP1,nineteen\n", "", "works.csv: no work has a year from 1000 to 2100, for example 'nineteen'"),
+        ("pid,year\nP1,2000\nP1,2001\n", "", "works.csv: 1 id occurs more than once, for example 'P1'"),
+        ("pid,year\n", "", "works.csv holds no row"),
+        ("pid,year\nP1,2000\n", "x,to\n", "Name the column of the citing work"),
+        ("PK\x03\x04 [Content_Types].xml", "", "works.csv is an Excel workbook. Save its sheet as CSV"),
+        (None, "", "--works '.' is a folder"),
+    ],
+)
+def test_a_mistake_in_a_file_is_named_by_file_and_remedy(tmp_path, monkeypatch, capsys, works, cites, message):
+    monkeypatch.chdir(tmp_path)
+    Path("cites.csv").write_text(cites or "from,to\nP1,P2\n")
+    if works:
+        Path("works.csv").write_text(works)
+    words = ["--works", "works.csv" if works else ".", "--citations", "cites.csv", "--id", "pid", "--year", "year"]
+    assert main(["ingest", *words, "--citing", "from", "--cited", "to", "--out", "corpus"]) == 1
+    assert message in capsys.readouterr().err
+    assert not Path("corpus", "corpus.json").exists()
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +23,7 @@ from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.parsed_once import make_once, read_batches
 from sciscidata.sources.record_files import find_files, printable_name, state_files
-from sciscidata.sources.tables.columns import complete_works, describe_gaps, warn_of_gaps, work_rows
+from sciscidata.sources.tables.columns import Tally, complete_works, describe_gaps, warn_of_gaps, work_rows
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 
@@ -106,7 +105,7 @@ def _read_once(files: list[Path]) -> Path:
 
 def _read(files: list[Path], folder: Path) -> None:
     """Write works, citations and the counts of what was found."""
-    tally: Counter[str] = Counter()
+    tally = Tally()
     parts: list[tuple[pl.DataFrame, pl.DataFrame]] = []
     without: list[str] = []
     n_rows = 0
@@ -145,7 +144,7 @@ def _read(files: list[Path], folder: Path) -> None:
     (folder / "counts.json").write_text(json.dumps(facts | counts | describe_gaps(tally)), "utf-8")
 
 
-def _make_works(rows: pl.DataFrame, tally: Counter[str]) -> pl.DataFrame:
+def _make_works(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     """Make rows of WORKS of records."""
     first = pl.col("work_type", "language", "primary_field").str.extract(r"^([^;\n]+)").str.strip_chars()
     line = pl.col("title", "abstract", "source_name").str.replace_all(r"\s*\n\s*", " ")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -41,6 +42,7 @@ OF_CITATIONS: Final[Mapping[str, str]] = {"citing": "citing_id", "cited": "cited
 #: Columns of WORKS that are read where a table has them under their own name.
 _KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi")
 _TEXTS: Final = {"title": "title", "abstract": "abstract", "field": "primary_field"}
+_ROLE_WORDS: Final = {"citing": "the citing work", "cited": "the cited work", "id": "ids", "year": "years"}
 #: Words in the names that people give to such columns; for suggestions only.
 _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "id": ("id", "doi", "number", "node", "patent", "key"),
@@ -62,6 +64,12 @@ GAPS: Final = ("without_year", "impossible_years", "citations_without_id", "miss
 Names = Mapping[str, str | Sequence[str] | None]
 
 
+class Tally(Counter[str]):
+    """Counts of what a table lacks; ``example`` shows a value that is no year."""
+
+    example = ""
+
+
 def find_columns(
     there: Sequence[str], roles: Mapping[str, str], given: Names, *, table: str, owner: str = ""
 ) -> dict[str, str]:
@@ -81,11 +89,16 @@ def find_columns(
         if at is not None:
             columns[role] = at
         elif is_needed or isinstance(name, str):
+            if len(there) == 1 and re.search(r"\w[|:~^ ]\w", there[0]):
+                raise SchemaMismatchError(
+                    f"{table} has one column, {there[0]!r}: is there another delimiter? Save it with commas, tabs or "
+                    "semicolons."
+                )
             near = _near(role, (listed or [own])[0], there)
             hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set {owner}{role}=."
             raise SchemaMismatchError(
                 f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {', '.join(there) or 'none'}."
-                f" Name the column of the {role}.{hint}"
+                f" Name the column of {_ROLE_WORDS.get(role, f'the {role}')}.{hint}"
             )
     for column, n in Counter(columns.values()).items():
         if n > 1:
@@ -112,7 +125,7 @@ def kept_columns(there: Iterable[str]) -> list[str]:
 def work_rows(
     rows: pl.DataFrame,
     at: Mapping[str, str],
-    tally: Counter[str],
+    tally: Tally,
     n_before: int = 0,
     missing: Sequence[str] = MISSING,
 ) -> pl.DataFrame:
@@ -173,13 +186,17 @@ def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
         ) from error
 
 
-def _years(rows: pl.DataFrame, at: Mapping[str, str], tally: Counter[str]) -> pl.Series:
+def _years(rows: pl.DataFrame, at: Mapping[str, str], tally: Tally) -> pl.Series:
     """Read the year of every row, from the date where the year is null."""
     years = pl.Series("publication_year", [None], WORKS["publication_year"]).new_from_index(0, rows.height)
     for role in ("year", "date"):
         if role in at:
-            read, n_impossible = _read_years(rows[at[role]])
-            tally["impossible_years"] += n_impossible
+            values = rows[at[role]].fill_nan(None) if rows[at[role]].dtype.is_float() else rows[at[role]]
+            read = _read_years(values)
+            if n_impossible := read.null_count() - values.null_count():
+                tally["impossible_years"] += n_impossible
+                wrong = values.filter(read.is_null() & values.is_not_null())
+                tally.example = tally.example or f"for example {wrong[0]!r} in column {at[role]!r}"
             years = pl.select(pl.coalesce(years, read)).to_series()
     tally["without_year"] += years.null_count()
     return years.alias("publication_year")
@@ -198,7 +215,7 @@ def _dates(values: pl.Series) -> pl.Series:
     return dates.set(~is_possible.fill_null(value=True), None).alias("publication_date")
 
 
-def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
+def _read_years(values: pl.Series) -> pl.Series:
     dtype = values.dtype
     if isinstance(dtype, pl.Date | pl.Datetime):
         years = values.dt.year()
@@ -206,14 +223,12 @@ def _read_years(values: pl.Series) -> tuple[pl.Series, int]:
         values = values.cast(pl.String)
         years = values.str.extract(_YEAR).cast(pl.Int32)
     elif dtype.is_float():
-        values = values.fill_nan(None)
         years = values.set(values != values.floor(), None).cast(pl.Int32, strict=False)
     elif dtype.is_integer() or dtype == pl.Null():
         years = values.cast(pl.Int32, strict=False)
     else:
         raise SchemaMismatchError(f"{values.name!r} is {dtype}, needs years: whole numbers, text or dates.")
-    years = years.set(~years.is_between(FIRST_YEAR, LAST_YEAR).fill_null(value=True), None)
-    return years, years.null_count() - values.null_count()
+    return years.set(~years.is_between(FIRST_YEAR, LAST_YEAR).fill_null(value=True), None)
 
 
 def citation_rows(
@@ -284,12 +299,21 @@ def split_references(texts: pl.Series) -> pl.Series:
     return texts.to_frame().select(entries.list.eval(pl.element().str.strip_chars(BLANKS + "\"'")))[name]
 
 
-def warn_of_gaps(tally: Mapping[str, int], stage: str) -> None:
-    """Log one warning for what a table lacks, if anything."""
+def require_years(tally: Tally, n_works: int, table: str) -> None:
+    """Raise SchemaMismatchError if there are values in a column of years, and none is a year."""
+    if tally.example and tally["without_year"] == n_works:
+        raise SchemaMismatchError(
+            f"{table}: no work has a year from {FIRST_YEAR} to {LAST_YEAR}, {tally.example}. Name another column, or "
+            "write years as 2001 or 2001-05-09."
+        )
+
+
+def warn_of_gaps(tally: Mapping[str, int], stage: str, example: str = "") -> None:
+    """Log one warning for what a table lacks, if anything; ``example`` shows a value that is no year."""
     texts = {
         "impossible_years": (
             ("work has", "works have"),
-            f"a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null)",
+            f"a year that is not from {FIRST_YEAR} to {LAST_YEAR} (now null{example and f'; {example}'})",
         ),
         "citations_without_id": (("citation lacks one of its", "citations lack one of their"), "ids (left out)"),
         "missing_values": (("value is", "values are"), "NA or another word for a missing value (now null)"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
@@ -71,6 +72,8 @@ class TableFile:
             head = _head(path)
         for start, kind in _PACKED.items():
             if head.startswith(start):
+                if b"[Content_Types].xml" in head or b"xl/" in head:
+                    raise CorruptRecordError(f"{path} is an Excel workbook. Save its sheet as CSV, and name that file.")
                 raise CorruptRecordError(
                     f"{path} is packed as {kind}. Unpack it, and name the file inside; gzip and Zstandard are read."
                 )
@@ -167,6 +170,10 @@ class TableFile:
                 raise stream.error from error
             if "Empty CSV" in str(error):
                 return
+            if "invalid UTF8" in str(error):
+                column = re.search(r"CSV column #(\d+)", str(error))
+                where = f"column {self._names[int(column[1])]!r} holds" if column else "it holds"
+                found.append(f"{self.path}: {where} text that is no UTF-8. Save the file as UTF-8.")
             raise CorruptRecordError(*found[:1] or (str(error).rstrip("."),)) from error
 
     def _read_json(self, columns: list[str], advance: Advance) -> Iterator[pl.DataFrame]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
     OF_WORKS,
     Names,
+    Tally,
     citation_rows,
     cited_ids,
     complete_works,
@@ -24,6 +24,7 @@ from sciscidata.sources.tables.columns import (
     find_columns,
     kept_columns,
     reference_rows,
+    require_years,
     warn_of_gaps,
     work_rows,
 )
@@ -97,7 +98,7 @@ def from_tables(
     }
     works = _Table(works, "works")
     check_citations_given(citations is not None, references, "citations", "references")
-    tally: Counter[str] = Counter()
+    tally = Tally()
     citations = None if citations is None else _Table(citations, "citations")
     of_citations = {named[role] or own for role, own in OF_CITATIONS.items()}
     if citations is not None and of_citations <= {*works.columns} and not of_citations <= {*citations.columns}:
@@ -107,6 +108,7 @@ def from_tables(
     if table.is_empty():
         raise EmptyInputError(f"{_STAGE}: works has no row. Check the table and the filters before.")
     rows = work_rows(table, at, tally, missing=missing).sort("work_id")
+    require_years(tally, rows.height, f"{_STAGE}: works")
     refuse_shared_numbers(rows, f"{_STAGE}: works")
     if citations is None:
         edges = reference_rows(table, at, tally, missing)
@@ -115,7 +117,7 @@ def from_tables(
         table = citations.read([*ends.values()])
         edges = citation_rows(table, ends, tally, missing)
         at |= ends
-    warn_of_gaps(tally, _STAGE)
+    warn_of_gaps(tally, _STAGE, tally.example)
     works = complete_works(rows.lazy())
     warn_of_edges(count_edges(works, edges.lazy()), _STAGE, lambda: suggest_form(works, cited_ids(table, at)))
     facts = {"kind": "tables", "columns": at, "works": rows.height, "citations": edges.height, **describe_gaps(tally)}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ import polars as pl
 from sciscidata.corpus.folder import works_schema
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import SchemaMismatchError, WorkIdError
+from sciscidata.errors import EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import Configuration
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers, suggest_form
 from sciscidata.schemas import CITATIONS, Corpus
@@ -28,12 +27,14 @@ from sciscidata.sources.tables.columns import (
     GAPS,
     OF_CITATIONS,
     OF_WORKS,
+    Tally,
     citation_rows,
     cited_ids,
     complete_works,
     find_columns,
     kept_columns,
     reference_rows,
+    require_years,
     warn_of_gaps,
     work_rows,
 )
@@ -141,7 +142,7 @@ def ingest_tables(
         at = {role: name for role, name in at.items() if role not in ("title", "abstract")}
     ends = _find_columns(citations, OF_CITATIONS, config, "citations") if citations else {}
     dtype = plain_ids(pl.Series(at["id"], [], works[0].dtype_of(at["id"]))).dtype
-    tally: Counter[str] = Counter(dict.fromkeys(GAPS, 0))
+    tally = Tally(dict.fromkeys(GAPS, 0))
     advance = advance or (lambda _: None)
     kept = [
         name
@@ -156,12 +157,16 @@ def ingest_tables(
             return work_rows(batch, at, tally, n_before, config.missing).with_columns(pl.col(ORIGINAL_ID).cast(dtype))
 
         with scratch_folder() as scratch:
-            by_id, last = DiskSort(["work_id"], scratch), pl.DataFrame()
+            by_id, last, n_works = DiskSort(["work_id"], scratch), pl.DataFrame(), 0
             for rows in _read(works, wanted, advance, rows_of):
                 by_id.add(rows)
+                n_works += rows.height
+            if not n_works:
+                raise EmptyInputError(f"{named} holds no row below its first. Check the file.")
+            require_years(tally, n_works, named)
             for rows in by_id.merge():
                 last = pl.concat([last, rows.select("work_id", ORIGINAL_ID)])
-                refuse_shared_numbers(last, "works")
+                refuse_shared_numbers(last, named)
                 last = last.tail(1)
                 yield complete_works(rows.lazy()).select(columns).collect()
 
@@ -178,6 +183,7 @@ def ingest_tables(
         yield from _read(citations or works, names, advance, rows_of)
         counted.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
 
+    named = ", ".join(map(printable_name, paths["works"]))
     listed = [path for files in paths.values() for path in files]
     inputs = {path: {"name": printable_name(path), "bytes": path.stat().st_size} for path in listed}
     counted: dict[str, Any] = {}
@@ -196,7 +202,7 @@ def ingest_tables(
     corpus = write_corpus(
         Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=counted
     )
-    warn_of_gaps(corpus.provenance, "tables")
+    warn_of_gaps(corpus.provenance, "tables", tally.example)
     if cited and (form := suggest_form(corpus.works, cited[0])):
         logger.warning("tables: %s", form)
     return corpus
