@@ -140,7 +140,7 @@ def _draw_fields(axes: Axes, rows: dict[str, dict[str, Any]]) -> None:
         found = [group for group in row["by_field"] or [] if group["field"] in names]
         axes.plot([], [], "o", color=_SERIES[name], label=_name_share(name))
         for group in found:
-            face = {"mfc": "white"} if group["of"] < FEW else {}
+            face: dict[str, Any] = {"mfc": "white"} if group["of"] < FEW else {}
             axes.plot(group["n"] / group["of"], names.index(group["field"]), "o", color=_SERIES[name], **face)
     axes.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=8)
     axes.grid(axis="y", color="#EEEEEE")
