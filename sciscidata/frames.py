@@ -39,7 +39,7 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
     try:
         if library == "pandas" and hasattr(frame, "columns"):
             frame = with_named_index(frame)
-            return pl.from_pandas(frame if columns is None else frame[[*columns]]).lazy()
+            return _from_pandas(frame if columns is None else frame[[*columns]]).lazy()
         if hasattr(frame, "__arrow_c_stream__"):
             return pl.DataFrame(frame).lazy()
         if hasattr(frame, "__dataframe__"):
@@ -64,6 +64,18 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
             "orient='row')."
         )
     raise SchemaMismatchError(f"{stage}: {name} is of type {kind.__name__}, {_NEEDS}. {remedy}")
+
+
+def _from_pandas(frame: Any) -> pl.DataFrame:  # noqa: ANN401
+    """Convert a pandas frame; names in an order, such as classes of ``pd.cut``, become an Enum, which keeps it."""
+    ordered = {
+        name: [str(category) for category in kind.categories]
+        for name, kind in frame.dtypes.items()
+        if getattr(kind, "ordered", False) and kind.categories.dtype.kind == "O"  # numbers have an order
+    }
+    if ordered:
+        frame = frame.assign(**{name: frame[name].cat.rename_categories(names) for name, names in ordered.items()})
+    return pl.from_pandas(frame).cast({name: pl.Enum(names) for name, names in ordered.items()})
 
 
 def with_named_index(frame: Any) -> Any:  # noqa: ANN401 (a frame of pandas)

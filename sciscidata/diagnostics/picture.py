@@ -18,10 +18,26 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEVELS: Final = {"ok": "#777777", "warning": "#D55E00"}
-_SERIES: Final = {
-    "no_references": ("#D55E00", "cited works without references"),
-    "works_with_venue": ("#0072B2", "works with a venue"),
-    "references_with_venue": ("#007A59", "references with a venue"),
+_SERIES: Final = {"no_references": "#D55E00", "works_with_venue": "#0072B2", "references_with_venue": "#007A59"}
+#: What the share of each check is of, and whether much of it is good.
+_MEANING: Final = {
+    "high is good": {
+        "works_in_citations": "works in a citation",
+        "complete_window": "works with a complete window",
+        "works_with_venue": "works with a venue",
+        "references_with_venue": "references with a venue",
+    },
+    "high is bad": {
+        "citing_ids": "citing ids that are not in works",
+        "cited_ids": "cited ids that are not in works",
+        "merged": "citations of merged works",
+        "later_citations": "citations to a later work",
+        "self_citations": "citations of a work by itself",
+        "repeats": "citations in repeated rows",
+        "impossible_years": "works with an impossible year",
+        "no_year": "works without a year",
+        "no_references": "cited works without references",
+    },
 }
 _FIELDS: Final = 12
 _SHOWN: Final = 0.99  # of the works lie in the years that are shown: mistaken years would leave a sliver for the others
@@ -36,7 +52,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
         title: shown above the picture, for example the name of the data.
 
     Returns:
-        The figure. Warnings are orange. A year with fewer than 30 works is hollow.
+        The figure. Warnings are orange. A year or field with fewer than 30 works is hollow.
 
     Raises:
         SchemaMismatchError: when called, if ``checks`` is another frame.
@@ -57,7 +73,7 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
     by_name = {row["name"]: row for row in rows.iter_rows(named=True)}
     figure = Figure(figsize=(12, 8), layout="constrained")
     panels = figure.subplots(2, 2, width_ratios=(1.15, 1))
-    _draw_checks(panels[0, 0], [row for row in by_name.values() if row["value"] is not None])
+    _draw_checks(panels[0, 0], by_name)
     years = _central_years(by_name.get("complete_window", {}).get("by_year") or [])
     _draw_windows(panels[0, 1], by_name.get("complete_window", {}), years)
     groups = {name: by_name[name] for name in _SERIES if name in by_name}
@@ -70,12 +86,20 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
     return figure
 
 
-def _draw_checks(axes: Axes, rows: list[dict[str, Any]]) -> None:
-    rows = rows[::-1]
-    colours = [_LEVELS[row["level"]] for row in rows]
-    bars = axes.barh([row["name"].replace("_", " ") for row in rows], [row["value"] for row in rows], color=colours)
-    told = [f" {row['value']:.1%}  ({row['n']:,} of {row['of']:,})" for row in rows]
-    axes.bar_label(bars, told, fontsize=7)
+def _draw_checks(axes: Axes, by_name: dict[str, dict[str, Any]]) -> None:
+    names: list[str] = []
+    for meaning, checks in _MEANING.items():
+        shown = {name: text for name, text in checks.items() if by_name.get(name, {}).get("value") is not None}
+        names += [f"{meaning}:"] * bool(shown)
+        for name, text in shown.items():
+            row = by_name[name]
+            bars = axes.barh(len(names), row["value"], color=_LEVELS[row["level"]])
+            axes.bar_label(bars, [f" {row['value']:.1%}  ({row['n']:,} of {row['of']:,})"], fontsize=7)
+            names.append(text)
+    ticks = axes.set_yticks(range(len(names)), names)
+    for tick in ticks:
+        tick.label1.set_fontweight("bold" if tick.label1.get_text().endswith(":") else "normal")
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.set_xlim(0, 1.6)  # room for the numbers
     axes.set_xticks([0, 0.5, 1], ["0", "50 %", "100 %"])
     axes.tick_params(axis="y", labelsize=8)
@@ -96,14 +120,13 @@ def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
 
 def _draw_years(axes: Axes, rows: dict[str, dict[str, Any]], years: range) -> None:
     for name, row in rows.items():
-        colour, label = _SERIES[name]
         found = [group for group in row["by_year"] or [] if group["year"] in years]
         n, of, at = (np.array([group[name] for group in found]) for name in ("n", "of", "year"))
-        draw_line(axes, at, n / of, of, color=colour, lw=1, label=label)
+        draw_line(axes, at, n / of, of, color=_SERIES[name], lw=1, label=_name_share(name))
     _set_years(axes, years)
     _set_shares(axes.set_ylim, axes.set_yticks)
     if rows:
-        axes.legend(frameon=False, fontsize=8)
+        _add_legend(axes)
     axes.set_title(f"By year of publication (hollow: fewer than {FEW} works)", fontsize=10)
 
 
@@ -114,16 +137,26 @@ def _draw_fields(axes: Axes, rows: dict[str, dict[str, Any]]) -> None:
             fields[group["field"]] = max(fields.get(group["field"], 0), group["of"])
     names = sorted(fields, key=lambda name: (-fields[name], name))[:_FIELDS][::-1]
     for name, row in rows.items():
-        found = {group["field"]: group["n"] / group["of"] for group in row["by_field"] or []}
-        shown = [field for field in names if field in found]
-        axes.plot(
-            [found[field] for field in shown], [names.index(field) for field in shown], "o", color=_SERIES[name][0]
-        )
+        found = [group for group in row["by_field"] or [] if group["field"] in names]
+        axes.plot([], [], "o", color=_SERIES[name], label=_name_share(name))
+        for group in found:
+            face: dict[str, Any] = {"mfc": "white"} if group["of"] < FEW else {}
+            axes.plot(group["n"] / group["of"], names.index(group["field"]), "o", color=_SERIES[name], **face)
     axes.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=8)
     axes.grid(axis="y", color="#EEEEEE")
     axes.set_axisbelow(True)
     _set_shares(axes.set_xlim, axes.set_xticks)
-    axes.set_title("By field" if names else "By field: works say none", fontsize=10)
+    if names:
+        _add_legend(axes)
+    axes.set_title(f"By field (hollow: fewer than {FEW} works)" if names else "By field: works say none", fontsize=10)
+
+
+def _name_share(name: str) -> str:
+    return next(f"{checks[name]} ({meaning})" for meaning, checks in _MEANING.items() if name in checks)
+
+
+def _add_legend(axes: Axes) -> None:
+    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.08), frameon=False, fontsize=8)
 
 
 def _central_years(groups: list[dict[str, Any]]) -> range:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Literal, Unpack, get_args
+import logging
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, get_args
 
 import numpy as np
 import polars as pl
@@ -13,6 +14,7 @@ from sciscidata.options.checks import suggest
 from sciscidata.plots._parts import count_works
 from sciscidata.plots.estimates import (
     FEW,
+    LINES,
     Numbers,
     Series,
     add_up,
@@ -20,24 +22,27 @@ from sciscidata.plots.estimates import (
     draw_numbers,
     equal_works,
     estimate,
+    find_bounds,
     find_limits,
+    free_colours,
     name_column,
     name_rows,
     read_values,
     sums_of,
+    widen,
 )
-from sciscidata.plots.figure import Look, drawing
+from sciscidata.plots.figure import Look, drawing, name_data
 from sciscidata.plots.intervals import student
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+logger = logging.getLogger(__name__)
+
 Stat = Literal["mean", "median", "percentile", "share"]
 
 _MOST_PLACES: Final = 500
 _MOST_NAMES: Final = 40
-#: Okabe and Ito 2008, without yellow and black.
-_LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
 _MEASURED: Final = ("n_works", "value", "low", "high")
 
 
@@ -57,10 +62,12 @@ def measure_by(
         y: a column of numbers; for shares, a label (``"disruptive"``) or a column of true and false.
         by: a second column of groups.
         stat: ``"mean"``, ``"median"`` or ``"share"``. ``"percentile"``: where the group's median lies among all works,
-            from 0 to 100; works of equal score share the middle of their places.
+            from 0 to 100; works of equal score share the middle of their places. If more than half of the works have
+            one score, a warning says so: all groups may stand on it.
 
     Returns:
-        A row per group, in ascending order: ``x`` and ``by`` as they are, ``n`` rows and ``n_works`` (Int64),
+        A row per group, in ascending order, or in the order of the categories of an Enum or an ordered categorical of
+        pandas: ``x`` and ``by`` as they are, ``n`` rows and ``n_works`` (Int64),
         ``value``, ``low`` and ``high`` (Float64). Ends are null where works are too few: one, or for medians about
         seven.
 
@@ -81,7 +88,7 @@ def measure_by(
     keys = [x, *([by] if by is not None else [])]
     if stat not in get_args(Stat):
         raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
-    frame = to_lazy(frame, "the works", "measure_by")
+    frame = to_lazy(frame, "the frame", "measure_by")
     work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
     work = work.cast(pl.Int64).fill_null(-1).alias("_work")
     rows = read_values(frame, keys, {"_value": (y, stat)}, work, stage="measure_by").drop_nulls()
@@ -89,6 +96,7 @@ def measure_by(
     if stat == "percentile":
         value, known = rows["_value"].to_numpy(), rows.unique("_work", keep="first")["_value"].sort().to_numpy()
         places = np.searchsorted(known, value) + np.searchsorted(known, value, "right")
+        _warn_of_ties(known, y)
         rows = rows.with_columns(_value=50 * places / max(known.size, 1))
     if stat in ("mean", "share"):
         groups = add_up(rows.lazy(), keys, ["_value"], work="_work")
@@ -111,8 +119,9 @@ def plot_by(
 ) -> Figure:
     """Plot a statistic of any score by any group, with intervals at 95 %: ``measure_by``, drawn.
 
-    Numbers stand in their order from left to right, names one below the other by their value. Groups with few works
-    are hollow and pale, and no line goes through them.
+    Numbers stand in their order from left to right. Names stand one below the other: those of an Enum or an ordered
+    categorical of pandas in its order, others by their value. Groups with few works are hollow and pale, and no line
+    goes through them.
 
     Args:
         frame: as in ``measure_by``.
@@ -144,16 +153,13 @@ def plot_by(
         how = "Keep the most frequent" if is_names else f'Make classes, for example with pl.col("{x}").qcut(10)'
         raise ConfigError(f"x={x!r} has {places.len():,} groups, a picture has room for {most}. {how}.")
     lines = [measured] if by is None else measured.sort(by, x).partition_by(by, maintain_order=True)
-    if len(lines) > len(_LINES):
-        raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(_LINES)} colours. Keep fewer.")
-    named = _name_statistic(y, stat)
-    series: list[Series] = []
-    for part, colour in zip(lines, _LINES, strict=False):
-        n, value, low, high = (part[name].fill_null(np.nan).to_numpy() for name in _MEASURED)
-        series.append(Series(named, colour, stat == "share", n, value, low, high, few))
+    if len(lines) > len(LINES):
+        raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(LINES)} colours. Keep fewer.")
+    named, bounds = _name_statistic(y, stat), (0.0, 100.0) if stat == "percentile" else find_bounds(y)
     if is_names:
         ranked = measured.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
-        ranked = ranked.sort("value", x, descending=[True, False], nulls_last=True)
+        is_ordered = measured[x].dtype == pl.Enum
+        ranked = ranked.sort(x) if is_ordered else ranked.sort("value", x, descending=[True, False], nulls_last=True)
         row_of = {name: row for row, name in enumerate(ranked[x])}
         names, height = name_rows(
             [f"{name} ({n:,})" for name, n in ranked.select(pl.col(x).cast(pl.String), "n").rows()], look
@@ -162,24 +168,32 @@ def plot_by(
         row_of, names, height = {}, [], 62.0
     with drawing(look, heights_mm=(height,)) as picture:
         (axes,) = picture.panels
+        series: list[Series] = []
+        for part, colour in zip(lines, free_colours(axes), strict=False):
+            n, value, low, high = (part[name].fill_null(np.nan).to_numpy() for name in _MEASURED)
+            series.append(Series(named, colour, stat == "share", n, value, low, high, few, bounds=bounds))
         limits = find_limits(series)
+        label = name_data(look.get("data")) if by is None else ""
         for number, (part, one) in enumerate(zip(lines, series, strict=True)):
             if is_names:
                 rows = np.array([row_of[name] for name in part[x]], np.float64)
                 offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
                 draw_names(axes, names, one, limits, rows + offset)
             else:
-                draw_numbers(axes, part[x].to_numpy(), one, limits)
+                draw_numbers(axes, part[x].to_numpy(), one, limits, label=label)
         if not is_names:
             axes.set_xlabel(name_column(x))
             if measured.height:
                 low, high = places.to_numpy()[[0, -1]]
                 room = 0.3 + 0.02 * (high - low)
-                axes.set_xlim(low - room, high + room)
+                widen(axes, "x", low - room, high + room)
         if by is not None:
             for part, one in zip(lines, series, strict=True):
                 axes.plot([], [], "o", color=one.colour, ms=3.5, label=str(part[by][0]))
-            axes.legend(title=name_column(by), loc="best")
+            beside: dict[str, Any] = (
+                {} if look.get("ax") is not None else {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+            )
+            axes.legend(title=name_column(by), **beside)
         n_rows = int(measured["n"].sum())
         within = f" and {name_column(by)}" if by else ""
         picture.title = f"{count_works(n_rows)} by {name_column(x)}{within}: {named} with 95% interval."
@@ -203,6 +217,18 @@ def _measure_medians(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame,
     low = np.where(half < 0.5, pick(np.floor(n * (0.5 - half)) - 1), np.nan)
     high = np.where(half < 0.5, pick(np.ceil(n * (0.5 + half))), np.nan)
     return groups, (n_works, (pick((n - 1) // 2) + pick(n // 2)) / 2, low, high)
+
+
+def _warn_of_ties(values: Numbers, y: str) -> None:
+    middle = values[values.size // 2] if values.size else 0  # more than half of sorted values cover it
+    n = int((values == middle).sum())
+    if 2 * n > values.size > 1:
+        cited = " For cited works alone: .filter(pl.col('n_i') + pl.col('n_j') > 0)." * y.startswith("cd_index")
+        logger.warning(
+            "measure_by: %s of %s works have %s %g, so medians of groups fall on one percentile. Leave these works "
+            "out, or take stat='mean'.%s",
+            *(f"{n:,}", f"{values.size:,}", y, middle, cited),
+        )
 
 
 def _name_statistic(y: str, stat: str) -> str:

@@ -14,18 +14,22 @@ from sciscidata.frames import AnyFrame
 from sciscidata.plots._parts import count_works, write_share
 from sciscidata.plots.estimates import (
     FEW,
+    LINES,
     STEPS,
     Series,
     add_up,
     draw_names,
     draw_numbers,
     estimate,
+    find_bounds,
     find_limits,
+    free_colours,
     name_column,
     name_rows,
     read_values,
+    widen,
 )
-from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, letter_panels
+from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, letter_panels, name_data
 from sciscidata.records.last_year_of_data import count_years, find_last_year
 from sciscidata.release.release import Release
 from sciscidata.schemas import EXAMPLE, require_columns
@@ -89,10 +93,11 @@ def plot_by_year(
     series = _estimate(groups, label, score, few, is_complete)
     with drawing(look, heights_mm=(58,) * len(series)) as picture:
         for axes, one in zip(picture.panels, series, strict=True):
-            draw_numbers(axes, years, one, find_limits([one]))
+            coloured = one._replace(colour=free_colours(axes, one.colour)[0])
+            draw_numbers(axes, years, coloured, find_limits([one]), label=name_data(look.get("data")))
             axes.set_xlabel("year of publication")
             if years.size:
-                axes.set_xlim(years[0] - 0.8, years[-1] + 0.8)
+                widen(axes, "x", years[0] - 0.8, years[-1] + 0.8)
             if complete_until is not None and not is_complete.all():
                 axes.axvline(complete_until + 0.5, color=INK, lw=0.6, ls=":")
         picture.title = _describe_groups(picture, series, "year of publication", int(groups["n"].sum()))
@@ -178,7 +183,7 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
         >>> [axes.get_xlabel() for axes in plot_works(works).axes]
         ['year of publication', 'works']
     """
-    return _plot_counts([_require_years(works, "the works", "plot_works")], look)
+    return _plot_counts([_require_years(works, "the frame", "plot_works")], look)
 
 
 def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Look]) -> Figure:
@@ -206,7 +211,7 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         (1, '1 work drawn from 3 works')
     """
     given = pl.concat([drawn.train, drawn.test]) if isinstance(drawn, Release) else drawn
-    frames = {"the eligible works": eligible, "the drawn works": given}
+    frames = {"the frame of eligible works": eligible, "the frame of drawn works": given}
     return _plot_counts([_require_years(frame, name, "plot_drawn") for name, frame in frames.items()], look)
 
 
@@ -242,7 +247,7 @@ def _add_up(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> 
     """Add up ``label``, as 0 and 1, and ``score`` in each group."""
     if not label and not score:
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
-    labelled = require_columns(labelled, EXAMPLE, frame_name="the labelled works", stage=stage, columns=[by])
+    labelled = require_columns(labelled, EXAMPLE, frame_name="the frame", stage=stage, columns=[by])
     rows = read_values(labelled, [by], {"label": (label, "share"), "score": (score, "mean")}, stage=stage)
     return add_up(rows.drop_nulls(by) if by == _YEAR else rows, [by], ["label", "score"])
 
@@ -257,7 +262,8 @@ def _estimate(
         series.append(Series(f"share {label}", COLOURS.get(label, INK), True, *shares, few, is_complete))
     if score:
         means = estimate(groups, "score", is_share=False)
-        series.append(Series(f"mean {name_column(score)}", "#0072B2", False, *means, few, is_complete))
+        of_score = Series(f"mean {name_column(score)}", LINES[0], False, *means, few, is_complete, find_bounds(score))
+        series.append(of_score)
     return series
 
 

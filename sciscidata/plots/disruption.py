@@ -71,7 +71,7 @@ def plot_disruption(
         raise ConfigError("eligible and drawn are shown side by side. Give both, or neither.")
     frame = scores.alias("cd_index").to_frame() if isinstance(scores, pl.Series) else scores
     lazy = require_columns(
-        frame, CD_SCORES, frame_name="the scores", stage="plot_disruption", columns=["cd_index"]
+        frame, CD_SCORES, frame_name="the frame", stage="plot_disruption", columns=["cd_index"]
     ).select(pl.col("cd_index").fill_nan(None))
     batches = (batch.to_series().to_numpy() for batch in collect_some(lazy.drop_nulls()))
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
@@ -206,7 +206,7 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
     from matplotlib.ticker import MaxNLocator
 
     columns = {"work_id": pl.Int64(), "age": pl.Int32(), "cd_index": pl.Float64()}
-    rows = require_columns(trajectory, columns, frame_name="the trajectory", stage="plot_cd_trajectory")
+    rows = require_columns(trajectory, columns, frame_name="the frame", stage="plot_cd_trajectory")
     chosen = [*dict.fromkeys([works] if isinstance(works, str) else works)]
     if chosen and ORIGINAL_ID in rows.collect_schema() and all(isinstance(work, str) for work in chosen):
         rows = rows.with_columns(pl.col(ORIGINAL_ID).cast(pl.String).alias("work_id"))
@@ -254,7 +254,7 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
     from matplotlib.ticker import MaxNLocator
 
     read = ("publication_year", "convention", "window", "cd_index")
-    rows = require_columns(sweep, CD_SWEEP, frame_name="the sweep", stage="plot_cd_sweep", columns=read)
+    rows = require_columns(sweep, CD_SWEEP, frame_name="the frame", stage="plot_cd_sweep", columns=read)
     nulls = ["null_mean"] if "null_mean" in rows.collect_schema() else []
     keys = ("publication_year", "convention", "window")
     shown = add_up(rows.select(*keys, "cd_index", *nulls).drop_nulls("publication_year"), keys, ["cd_index", *nulls])

@@ -6,20 +6,19 @@ Groups with few works are hollow and pale, and no line goes through them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.frames import AnyFrame
+from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.checks import suggest
 from sciscidata.plots._parts import write_share
-from sciscidata.plots.figure import INK, Look, fit_text
+from sciscidata.plots.figure import INK, Look, axes_of, fit_text
 from sciscidata.plots.intervals import mean_interval, wilson_interval
-from sciscidata.schemas import require_columns
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,6 +28,8 @@ Numbers = npt.NDArray[Any]
 
 FEW: Final = 30
 STEPS: Final = (1, 2, 5, 10)
+#: Okabe and Ito 2008, without yellow and black.
+LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
 _TITLES: Final = {"cd_index": "CD index", "cd_index_5": "CD₅", "cd_index_10": "CD₁₀", "z_p10": "z (10th percentile)"}
 _ROW_MM: Final = (4.2, 5.2)  # of a name, and where names take two lines
 _LETTERS: Final = {"one": 26, "two": 52}  # of a line of a name
@@ -76,6 +77,7 @@ class Series(NamedTuple):
     high: Float64Array
     few: int
     is_complete: npt.NDArray[np.bool_] | bool = True  # the citation window
+    bounds: tuple[float, float] = (-np.inf, np.inf)  # no value lies beyond them
 
     @property
     def enough(self) -> npt.NDArray[np.bool_]:
@@ -111,24 +113,51 @@ def equal_works(share: Float64Array, squares: Float64Array, n: Float64Array, n_w
 def find_limits(series: list[Series]) -> tuple[float, float]:
     """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge."""
     numbers = [np.empty(0)]
+    is_any = sum(int(one.enough.sum()) for one in series) > 1
     for one in series:
-        sure = one.enough if one.enough.sum() > 1 else np.ones(one.value.size, np.bool_)
-        numbers += [one.value[sure], one.low[sure], one.high[sure]]
+        every = np.ones(one.value.size, np.bool_)
+        sure = one.enough if is_any else every
+        numbers += [one.value[one.enough if one.enough.sum() > 1 else every], one.low[sure], one.high[sure]]
     shown = np.concatenate(numbers)
     shown = shown[np.isfinite(shown)]
     if not shown.size:
         return 0.0, 1.0
     low, high = float(shown.min()), float(shown.max())
     room = 0.12 * (high - low) or 0.05
-    is_share = series[0].is_share
-    return (max(low - room, -0.02 if is_share else -np.inf), min(high + room, 1.02 if is_share else np.inf))
+    least, most = (0.0, 1.0) if series[0].is_share else series[0].bounds
+    dot = 0.02 * (most - least)
+    return max(low - room, least - dot), min(high + room, most + dot)
+
+
+def find_bounds(column: str) -> tuple[float, float]:
+    """Return the ends of what a score can be: -1 and 1 of the CD index, else no ends."""
+    return (-1.0, 1.0) if column.startswith("cd_index") else (-np.inf, np.inf)
+
+
+def free_colours(axes: Axes, *first: str) -> list[str]:
+    """Return ``first`` and LINES, those that no line of the Axes has before all others."""
+    from matplotlib.colors import to_hex
+
+    used = {to_hex(line.get_color()) for line in axes.lines}
+    return sorted(dict.fromkeys([*first, *LINES]), key=lambda colour: to_hex(colour) in used)
+
+
+def widen(axes: Axes, axis: Literal["x", "y"], low: float, high: float) -> tuple[float, float]:
+    """Set and return the ends of an axis: beyond those that were set before, where an earlier call did."""
+    is_free, limits = (
+        (axes.get_autoscalex_on(), axes.get_xlim) if axis == "x" else (axes.get_autoscaley_on(), axes.get_ylim)
+    )
+    if not is_free:
+        low, high = min(low, *limits()), max(high, *limits())
+    (axes.set_xlim if axis == "x" else axes.set_ylim)(low, high)
+    return low, high
 
 
 def draw_estimates(
     axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, upright: bool, size: float
 ) -> None:
     """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge."""
-    low, high = limits
+    low, high = widen(axes, "y" if upright else "x", *limits)
     shown = np.clip(one.value, low, high)
     lines = axes.vlines if upright else axes.hlines
     for sure, alpha in ((True, 1.0), (False, 0.4)):
@@ -145,7 +174,6 @@ def draw_estimates(
             dots: dict[str, Any] = {"marker": marker, "ms": size, "mfc": face, "mec": one.colour, "mew": 0.7}
             (drawn,) = axes.plot(*at, ls="none", **dots, clip_on=False, zorder=3)
             drawn.set_in_layout(False)  # half of a dot may stand out of the frame
-    (axes.set_ylim if upright else axes.set_xlim)(low, high)
     values = axes.yaxis if upright else axes.xaxis
     if one.is_share:
         values.set_major_formatter(write_share)
@@ -172,15 +200,21 @@ def name_hollow(is_hollow: bool) -> str:
     return f" Hollow: fewer than {FEW} works." if is_hollow else ""
 
 
-def draw_numbers(axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float]) -> None:
-    """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap."""
+def draw_numbers(
+    axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, label: str = ""
+) -> None:
+    """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap.
+
+    ``label`` names the line in a legend that a user adds.
+    """
     from matplotlib.ticker import MaxNLocator
 
     if places.size:
         steps = np.diff(places, append=places[-1])
         gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1
         joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
-        axes.plot(np.insert(places.astype(np.float64), gaps, np.nan), joined, color=one.colour, lw=0.8, alpha=0.6)
+        at = np.insert(places.astype(np.float64), gaps, np.nan)
+        axes.plot(at, joined, color=one.colour, lw=0.8, alpha=0.6, label=label)
     size = float(np.clip(110 / max(places.size, 1), 1.2, 3.5))
     draw_estimates(axes, places, one, limits, upright=True, size=size)
     axes.set_ylabel(one.name)
@@ -201,6 +235,10 @@ def draw_names(axes: Axes, names: list[str], one: Series, limits: tuple[float, f
 
 def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
     """Break long names into lines; return them and the height of a panel with all of them, in mm."""
+    from matplotlib.ticker import FixedLocator
+
+    if any(axes.has_data() and isinstance(axes.yaxis.get_major_locator(), FixedLocator) for axes in axes_of(look)):
+        raise ConfigError("ax has the names of an earlier picture. Give other Axes, or both in one frame with by=.")
     fitted = [fit_text(name, _LETTERS.get(look.get("width", "two"), _LETTERS["two"])) for name in names]
     return fitted, 20 + _ROW_MM["\n" in "".join(fitted)] * max(len(fitted), 2)
 
@@ -215,7 +253,7 @@ def read_values(
         >>> read_values(works, ["year"], {"label": ("disruptive", "share")}, stage="plot_by_year").collect().rows()
         [(2000, 0.0)]
     """
-    rows = require_columns(frame, {}, frame_name="the works", stage=stage)
+    rows = to_lazy(frame, "the frame", stage)
     schema, columns, made = rows.collect_schema(), [*keys], dict[str, pl.Expr]()
     for name, (value, stat) in values.items():
         made[name] = pl.lit(None, pl.Float64)
@@ -228,8 +266,10 @@ def read_values(
             if stat != "share" and value in schema and not schema[value].is_numeric():
                 remedy = 'For shares of a label: y="disruptive", stat="share".'
                 raise SchemaMismatchError(f"y={value!r} is a column of {schema[value]}, {stat} needs numbers. {remedy}")
-    known = {name: schema.get(name, pl.Float64()) for name in columns}
-    rows = require_columns(rows, known, frame_name="the works", stage=stage)
+    for name in columns:
+        if name not in schema:
+            remedy = suggest(name, schema) or f" It has {', '.join(schema)}."
+            raise SchemaMismatchError(f"{stage}: the frame lacks column {name!r}.{remedy}")
     return rows.select(*keys, *others, **made)
 
 

@@ -70,10 +70,12 @@ class Look(TypedDict, total=False):
     Attributes:
         data: what the numbers are of: a name, a ``Corpus`` or a ``Release``. The title ends with it.
         title: replaces the sentence that describes the picture; "" leaves it out, for a caption below. The sentence is
-            the label of the figure in any case (``figure.get_label()``), and the title of the file.
+            the label of the figure in any case (``figure.get_label()``), and the title of the file. With ``ax`` it is
+            not written above the picture.
         width: ``"one"`` column of a journal (85 mm) or ``"two"`` (180 mm, the default).
         path: file to write: PNG, SVG or PDF by its suffix. An existing file is replaced.
-        ax: an Axes to draw in, or a list with one for each panel; else a figure is made.
+        ax: an Axes to draw in, or a list with one for each panel; else a figure is made. A second call on the same Axes
+            takes the next colour.
 
     Raises:
         ConfigError: an option is unknown or wrong.
@@ -122,7 +124,7 @@ def drawing(
 
     n = len(heights_mm)
     path, width_mm = _check(look, n)
-    own_axes = _axes_of(look)
+    own_axes = axes_of(look)
     style: dict[Any, Any] = {} if own_axes else _STYLE
     with _LOCK, rc_context(style):
         if own_axes:
@@ -137,8 +139,9 @@ def drawing(
             axes = figure.subplots(n if below else 1, 1 if below else n, squeeze=False, **grid, **common)
             picture = Picture(figure, [*axes.flat], width_mm)
         yield picture
-        caption, asked = _whole_title(picture.title, look.get("data")), look.get("title")
+        caption = _whole_title(picture.title, look.get("data"))
         picture.figure.set_label(caption)
+        asked = look.get("title", "" if own_axes else caption)
         title = plain(caption if asked is None else asked)
         wrapped = textwrap.fill(title, int(width_mm / _MM_PER_LETTER), break_on_hyphens=False)
         if not own_axes and title:
@@ -166,7 +169,7 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
         raise ConfigError(
             f"width is {width!r}, needs 'one' (85 mm) or 'two' (180 mm). For another size draw into axes of your own."
         )
-    given, path = _axes_of(look), look.get("path")
+    given, path = axes_of(look), look.get("path")
     if given and len(given) != n_panels:
         raise ConfigError(f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}.")
     if path is not None:
@@ -181,7 +184,8 @@ def _check_format(path: Path) -> None:
         )
 
 
-def _axes_of(look: Look) -> list[Axes]:
+def axes_of(look: Look) -> list[Axes]:
+    """Return the Axes that a user gave; an empty list where a figure is to be made."""
     ax = look.get("ax")
     return [] if ax is None else [*np.ravel(np.asarray(ax, dtype=object))]
 

@@ -53,7 +53,7 @@ def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = No
     """
     columns = ("cd_index", "null_mean", "z")
     lazy = require_columns(
-        scores, NULL_CD_INDEX, frame_name="the scores", stage="plot_null_cd_index", columns=columns
+        scores, NULL_CD_INDEX, frame_name="the frame", stage="plot_null_cd_index", columns=columns
     ).select(pl.col(columns).fill_nan(None))
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     linear, edges = signed_log_edges(cut.consolidating_max, cut.disruptive_min, 31)

@@ -17,7 +17,7 @@ from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics import checks as checks_module
 from sciscidata.diagnostics.checks import DIAGNOSTICS, diagnose, find_successors
-from sciscidata.diagnostics.picture import plot_diagnostics
+from sciscidata.diagnostics.picture import _MEANING, plot_diagnostics
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.options.parser import translate
 from sciscidata.sampling.manifest_entries import remark_on_filters
@@ -187,11 +187,18 @@ def test_wrong_arguments_are_refused_when_called():
 
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_the_picture_is_written_in_the_format_of_its_name(tmp_path, suffix):
-    rows = diagnose(*scan_real())
+    works, citations = scan_real()
+    rows = diagnose(works.with_columns(primary_field=pl.lit("Law")), citations)
     path = tmp_path / f"checks.{suffix}"
     figure = plot_diagnostics(rows, path, title="reviews")
     assert path.read_bytes()[:5].strip(b"\x89%") in (b"PNG\r", b"<?xml", b"PDF-")
-    assert len(figure.axes) == 4
+    checks, _, years, fields = figure.axes
+    labels = [tick.get_text() for tick in checks.get_yticklabels()]
+    assert labels.index("works in a citation") < labels.index("high is bad:") < labels.index("works without a year")
+    assert set(rows.drop_nulls("value")["name"]) <= _MEANING["high is good"].keys() | _MEANING["high is bad"].keys()
+    legends = [[text.get_text() for text in axes.get_legend().get_texts()] for axes in (years, fields)]
+    assert legends[0] == legends[1]
+    assert "works with a venue (high is good)" in legends[0]
 
 
 # ---------- In a build: the summary, the manifest and the log say the same.

@@ -127,10 +127,13 @@ def test_the_picture_shows_mean_and_quartiles_of_each_age_or_chosen_works():
     schema = {"work_id": pl.Int64, "age": pl.Int32, "cd_index": pl.Float64}
     trajectory = pl.LazyFrame(rows, schema=schema, orient="row")
     figure = plot_cd_trajectory(trajectory, data="four works")
-    _, median, mean = figure.axes[0].lines
-    assert mean.get_ydata().tolist() == [0.5, 0.0625]
+    _, median, line, hollow = figure.axes[0].lines
     assert median.get_ydata().tolist() == [0.5, 0.125]
-    assert figure.get_label() == "CD index of 4 works by age, with 3 to 4 at each age. Data: four works."
+    assert hollow.get_ydata().tolist() == [0.5, 0.0625]  # the mean: each age has fewer than 30 works
+    assert hollow.get_markerfacecolor() == "white"
+    assert str(line.get_ydata().tolist()) == "[nan, nan]"
+    title = "CD index of 4 works by age, with 3 to 4 at each age. Hollow: fewer than 30 works. Data: four works."
+    assert figure.get_label() == title
     chosen = plot_cd_trajectory(trajectory, works=[1, 3]).axes[0].lines
     assert [line.get_ydata().tolist() for line in chosen[1:]] == [[0.5, -0.5], [0.25]]
     with pytest.raises(ConfigError, match="work 9 has no CD index at any age"):

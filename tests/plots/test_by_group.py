@@ -92,8 +92,60 @@ def test_names_stand_by_value_and_each_group_of_the_second_column_has_a_colour()
     )
     names = [tick.get_text().partition(" (")[0] for tick in axes.get_yticklabels()]
     assert [value[name] for name in names] == sorted(value.values(), reverse=True)
+
+
+@pytest.mark.parametrize("library", ["pandas", "polars"])
+def test_names_with_an_order_keep_it_in_rows_pictures_and_legends(library):
+    names = ["2", "3-5", "10+"]
+    team = pl.Series(RNG.choice(names, PAPERS.height))
+    frame = PAPERS.with_columns(team=team.cast(pl.Enum(names)))
+    if library == "pandas":
+        frame = PAPERS.to_pandas().assign(team=pd.Categorical(team.to_list(), names, ordered=True))
+    assert measure_by(frame, "team")["team"].to_list() == names
+    (axes,) = plot_by(frame, "team").axes
+    assert [tick.get_text().partition(" (")[0] for tick in axes.get_yticklabels()] == names
+    legend = plot_by(frame, "primary_field", by="team").axes[0].get_legend()
+    assert [text.get_text() for text in legend.get_texts()] == names
+    if library == "pandas":
+        cut = frame.assign(team=pd.cut(frame.team_size, [0, 1, 9, 99]))
+        assert measure_by(cut, "team")["team"].to_list() == ["(0, 1]", "(1, 9]", "(9, 99]"]
+
+
+def test_a_second_call_on_the_same_axes_has_its_own_colour_and_hides_nothing_of_the_first():
     ours = Figure().subplots()
-    assert plot_by(PAPERS, "team_size", ax=ours) is ours.figure
+    figure = plot_by(PAPERS.filter(pl.col("team_size") < 9), "team_size", ax=ours, data="small")
+    assert figure is ours.figure
+    assert figure.get_label().endswith("Data: small.")
+    limits = ours.get_xlim(), ours.get_ylim()
+    plot_by(PAPERS.filter(pl.col("team_size").is_between(2, 3)), "team_size", ax=ours, data="middle")
+    for (low, high), (first, last) in zip((ours.get_xlim(), ours.get_ylim()), limits, strict=True):
+        assert low <= first
+        assert high >= last
+    assert ours.get_title() == ""
+    handles, labels = ours.get_legend_handles_labels()
+    assert labels == ["small", "middle"]
+    assert handles[0].get_color() != handles[1].get_color()
+    names = Figure().subplots()
+    plot_by(PAPERS, "primary_field", ax=names)
+    with pytest.raises(ConfigError, match="ax has the names of an earlier picture"):
+        plot_by(PAPERS.head(9), "primary_field", ax=names)
+
+
+def test_the_picture_of_an_index_ends_where_the_index_ends():
+    works = pl.DataFrame({"year": [1, 1, 2, 2], "cd_index": [-1.0, 1.0, 1.0, -0.5]})
+    assert measure_by(works, "year")["high"].max() > 9
+    low, high = plot_by(works, "year").axes[0].get_ylim()
+    assert -1.05 < low < -1
+    assert 1 < high < 1.05
+
+
+def test_percentiles_of_values_that_are_mostly_one_tie_warn_with_the_remedy(caplog):
+    measure_by(PAPERS, "team_size", stat="percentile")
+    assert not caplog.messages
+    measure_by(PAPERS.with_columns(cd_index=pl.lit(0.0)), "team_size", stat="percentile")
+    (message,) = caplog.messages
+    assert message.startswith("measure_by: 4,000 of 4,000 works have cd_index 0")
+    assert ".filter(pl.col('n_i') + pl.col('n_j') > 0)" in message
 
 
 def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
@@ -110,7 +162,11 @@ def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
 @pytest.mark.parametrize(
     ("options", "error", "told"),
     [
-        ({"x": "team_sise"}, SchemaMismatchError, "measure_by: the works lacks column 'team_sise'"),
+        (
+            {"x": "team_sise"},
+            SchemaMismatchError,
+            "measure_by: the frame lacks column 'team_sise'. Did you mean team_size",
+        ),
         ({"x": "team_size", "y": "primary_field"}, SchemaMismatchError, "is a column of String, mean needs numbers"),
         ({"x": "team_size", "stat": "avg"}, ConfigError, "stat is 'avg', needs one of mean, median, percentile, share"),
         ({"x": "team_size", "y": "disruptve", "stat": "share"}, ConfigError, "Did you mean disruptive"),
