@@ -5,17 +5,17 @@ from __future__ import annotations
 import base64
 import glob
 import io
-from collections.abc import Sequence
-from contextlib import redirect_stdout
+from collections.abc import Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import polars as pl
+from rich.table import Table
 
 from sciscidata import plots
 from sciscidata._support.quantiles import counted_quantiles
-from sciscidata.cli.summary import print_lines, print_path, shown
+from sciscidata.cli.summary import Part, print_lines, print_path, shown
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import read_score_facts
 from sciscidata.errors import ReleaseExistsError
@@ -35,17 +35,25 @@ if TYPE_CHECKING:
 
 _GENERATOR: Final = '<meta name="generator" content="sciscidata describe">'
 _NUMBERS: Final = ("publication_year", "cited_by_count", "cd_index", "novelty_score", "conventionality_score")
-_SHARES: Final = {0.0: "minimum", 0.1: "p10", 0.5: "median", 0.9: "p90", 1.0: "maximum"}
+_SHARES: Final = {0.0: "min", 0.1: "p10", 0.5: "median", 0.9: "p90", 1.0: "max"}
 _PLOTS: Final = {"cd": plots.plot_disruption, "null_cd": plots.plot_null_cd_index, "cd_sweep": plots.plot_cd_sweep}
 _ELSEWHERE: Final = ("title", "abstract", "openalex_id", "work_id", ORIGINAL_ID)  # what is no fact of an example
-_N_EXAMPLES, _MOST_FIELDS = 20, 30
+_LOOK: Final = plots.Look(width="one", title="")
+_N_EXAMPLES, _MOST_FIELDS, _HEADING = 20, 30, 90
 _STYLE: Final = """:root { color-scheme: light dark; font: 1rem/1.5 system-ui, sans-serif; }
 body { max-width: 72rem; margin: 0 auto; padding: 1rem; overflow-wrap: anywhere; }
-pre, .wide { overflow-x: auto; overflow-wrap: normal; }
-td, th { padding: .2rem .9rem .2rem 0; text-align: right; }
-td:first-child, th:first-child { text-align: left; }
-img { background: #fff; padding: 6px; width: 100%; min-width: 20rem; max-width: 60rem; }
-figure { display: inline-block; width: 24rem; max-width: 100%; margin: 0 1rem 1rem 0; vertical-align: top; }"""
+pre { white-space: pre-wrap; }
+.warning { border-left: .3rem solid #d55e00; padding-left: .7rem; }
+.wide { overflow-x: auto; overflow-wrap: normal; }
+.wide > img { min-width: 44rem; }
+td, th { padding: .2rem .9rem .2rem 0; text-align: right; vertical-align: top; }
+td:first-child, th:first-child { text-align: left; white-space: pre-wrap; }
+img { background: #fff; box-sizing: border-box; padding: 6px; width: 100%; max-width: 60rem; }
+figure { display: inline-block; width: 24rem; max-width: 100%; margin: 0 1rem 1rem 0; vertical-align: top; }
+td:last-child, th:last-child { padding-right: 0; }
+@media (max-width: 30rem) {
+  body { padding: .5rem; } figure { margin-right: 0; } table { font-size: .7rem; } td, th { padding-right: .25rem; }
+}"""
 
 
 def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = False) -> None:
@@ -66,17 +74,14 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
         print_path(path)
         return
     _check_target(html, overwrite=overwrite)
-    with redirect_stdout(io.StringIO()) as printed:
-        print_path(path)
-    report = printed.getvalue().rstrip("\n")
-    print_lines(report.split("\n"))
+    told, files = _report(print_path(path))
     title = _text(f"{kind_of(path).capitalize()} {path.resolve().name}")
     page = f"""<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8">{_GENERATOR}
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; img-src data:; style-src 'unsafe-inline'">
 <title>{title}</title><style>{_STYLE}</style></head>
-<body><h1>{title}</h1><pre tabindex="0">{escape(report)}</pre>{_sections(path)}</body></html>
+<body><h1>{title}</h1>{told}{_sections(path)}{files}</body></html>
 """
     with atomic_file(html, recheck=lambda: _check_target(html, overwrite=overwrite)) as new:
         new.write_text(page, encoding="utf-8")
@@ -93,9 +98,27 @@ def _check_target(html: Path, *, overwrite: bool) -> None:
         )
 
 
+def _report(parts: Sequence[Part]) -> tuple[str, str]:
+    """Write what is printed as HTML: warnings before facts and tables; and what comes last, files and hashes."""
+    place, warnings, facts, files = parts.index(""), "", "", ""
+    for number, part in enumerate(parts):
+        if isinstance(part, Table):
+            rows = zip(*(column.cells for column in part.columns), strict=True)
+            facts += _table(str(part.title), [column.header for column in part.columns], rows)
+        elif number >= place or "sha256" in part:
+            files += f"{_text(part)}\n"
+        elif part.startswith("warning: "):
+            warnings += f'<p class="warning">{_text(part)}</p>'
+        elif part.startswith("  ") and facts.endswith("</p>"):  # a detail of the line before
+            facts = f"{facts.removesuffix('</p>')} · {_text(part.strip())}</p>"
+        else:
+            facts += f"<p>{_text(part)}</p>"
+    return warnings + facts, f"<details><summary>Files and hashes</summary><pre>{files}</pre></details>"
+
+
 def _sections(path: Path) -> str:
     """Show what the terminal does not: quantiles, fields, pictures and works."""
-    kind, look = kind_of(path), plots.Look(width="one", title="")
+    kind = kind_of(path)
     if kind == "release":
         release = read_release(path)
         label, manifest = stated_label(release.manifest), release.manifest
@@ -104,39 +127,50 @@ def _sections(path: Path) -> str:
         is_own = str(manifest["split"].get("balance")).startswith("label")
         column = label.name if label is not None and is_own else "disruption_label"
         examples = works.sort(pl.int_range(pl.len()).over(column), maintain_order=True)
-        stored = [_image((path / name).read_bytes(), name) for name in PICTURES if name in manifest["files"]]
-        pictures = f'<div class="wide" tabindex="0">{"".join(stored)}</div>{_figures(plots.plot_works(works, **look))}'
-        return _about(works.lazy(), examples.lazy(), pictures, "split", release.splits)
+        stored = [_wide(_image((path / name).read_bytes(), name)) for name in PICTURES if name in manifest["files"]]
+        return _about(works.lazy(), examples.lazy(), "split", release.splits, stored)
     if kind == "export":
         works = pl.scan_ndjson(glob.escape(str(path / LINES)), schema=EXAMPLE)
-        figures = [plots.plot_works(works, **look), plots.plot_by_year(works, **look)]
-        figures.append(plots.plot_by_field(works, score="", **look))
+        figures = [plots.plot_by_year(works, **_LOOK), plots.plot_by_field(works, score="", **_LOOK)]
         derived = compute_disruption_labels(works.rename({"disruption_label": "stated"}))
         differs = derived.select(pl.col("disruption_label").ne_missing(pl.col("stated")).any())
         if not differs.collect(engine="streaming").item():  # else its bands would be of other thresholds
-            figures.append(plots.plot_disruption(works, **look))
-        return _about(works, works, _figures(*figures), "disruption_label", VOCABULARIES["disruption_label"])
+            figures.append(plots.plot_disruption(works, **_LOOK))
+        pictures = map(_figure, figures)
+        return _about(works, works, "disruption_label", VOCABULARIES["disruption_label"], pictures)
     if kind == "corpus":
         works = scan_corpus(path).works
         is_own = ORIGINAL_ID in works.collect_schema()
         shown_id = pl.col(ORIGINAL_ID).cast(pl.String) if is_own else pl.format("W{}", "work_id")
-        return _about(works, works.with_columns(openalex_id=shown_id), _figures(plots.plot_works(works, **look)))
+        return _about(works, works.with_columns(openalex_id=shown_id))
     if kind == "scores":
         rows, plot = pl.scan_parquet(path, glob=False), _PLOTS.get(read_score_facts(path)["stage"])
-        return _quantiles(rows) + (_figures(plot(rows, **look)) if plot else "")
+        return _quantiles(rows) + (_figure(plot(rows, **_LOOK)) if plot else "")
     return ""
 
 
 def _about(
-    works: pl.LazyFrame, examples: pl.LazyFrame, pictures: str, by: str = "", values: Sequence[str] | set[str] = ()
+    works: pl.LazyFrame,
+    examples: pl.LazyFrame,
+    by: str = "",
+    values: Sequence[str] | set[str] = (),
+    pictures: Iterable[str] = (),
 ) -> str:
     counts = {value: (pl.col(by) == value).sum() for value in values}
+    years = works.select(pl.col("publication_year").count()).collect(engine="streaming").item()
+    drawn = [*pictures, *([_figure(plots.plot_works(works, **_LOOK))] if years else [])]
+    articles = "".join(_article(work) for work in examples.head(_N_EXAMPLES).collect().iter_rows(named=True))
+    parts = {"Pictures": "".join(drawn), "Works": articles}
+    return _quantiles(works) + _fields(works, counts) + "".join(f"<h2>{k}</h2>{v}" for k, v in parts.items() if v)
+
+
+def _fields(works: pl.LazyFrame, counts: dict[str, pl.Expr]) -> str:
     fields = works.group_by(field="primary_field").agg(works=pl.len(), **counts).collect(engine="streaming")
     fields = fields.with_columns(share=pl.format("{}%", (100 * pl.col("works") / pl.sum("works")).round(1)))
     listed = fields.sort("works", "field", descending=[True, False]).head(_MOST_FIELDS)
-    articles = "".join(_article(work) for work in examples.head(_N_EXAMPLES).collect().iter_rows(named=True))
-    fields_title = f"Fields ({listed.height} of {fields.height}, the largest first)"
-    return f"{_quantiles(works)}{_table(fields_title, listed)}<h2>Pictures</h2>{pictures}<h2>Works</h2>{articles}"
+    rows = ([_value(*cell) for cell in row.items()] for row in listed.iter_rows(named=True))
+    title = f"Fields ({listed.height} of {fields.height}, the largest first)"
+    return _table(title, listed.columns, rows) if fields["field"].count() else ""
 
 
 def _quantiles(rows: pl.LazyFrame) -> str:
@@ -144,25 +178,27 @@ def _quantiles(rows: pl.LazyFrame) -> str:
     numbers = rows.select(pl.lit(0).alias("all"), *(pl.col(name).cast(pl.Float64) for name in names))
     found = counted_quantiles(numbers, "all", [*_SHARES])
     lines = [
-        {"": name.replace("_", " "), "works": of["n"][0]}
-        | dict(zip(_SHARES.values(), (_value(name, value) for value in of["quantile"]), strict=True))
+        [name.replace("_", " "), _value("", of["n"][0]), *(_value(name, value) for value in of["quantile"])]
         for (name,), of in found.group_by("column", maintain_order=True)
     ]
-    return _table("Years, citations and scores", pl.DataFrame(lines))
+    return _table("Years, citations and scores", ["", "works", *_SHARES.values()], lines) if lines else ""
 
 
 def _article(work: dict[str, Any]) -> str:
-    facts = [f"{name} {_value(name, work[name])}" for name in work if name not in _ELSEWHERE and work[name] is not None]
-    line, text = " · ".join([work["openalex_id"], *facts]), _text(work["abstract"] or "no abstract")
-    body = f"<p>{_text(line)}</p><details><summary>abstract</summary><p>{text}</p></details>"
-    return f"<article><h3>{_text(work['title'] or 'without a title')}</h3>{body}</article>\n"
+    known = {name: value for name, value in work.items() if name not in _ELSEWHERE and value not in (None, [])}
+    facts = [work["openalex_id"], *(f"{name} {_value(name, value)}" for name, value in known.items())]
+    text = work["abstract"] or ""
+    first = text if len(text) <= _HEADING else f"{text[:_HEADING].rsplit(' ', 1)[0]} …"
+    body = f"<p>{_text(' · '.join(facts))}</p>"
+    if text:
+        body += f"<details><summary>{'abstract' if work['title'] else 'text'}</summary><p>{_text(text)}</p></details>"
+    return f"<article><h3>{_text(work['title'] or first or 'without a title')}</h3>{body}</article>\n"
 
 
-def _table(title: str, frame: pl.DataFrame) -> str:
-    head = "".join(f"<th>{_text(name)}</th>" for name in frame.columns)
-    rows = ("".join(f"<td>{_text(_value(*cell))}</td>" for cell in row.items()) for row in frame.iter_rows(named=True))
-    body = "".join(f"<tr>{row}</tr>" for row in rows)
-    return f'<h2>{_text(title)}</h2><div class="wide" tabindex="0"><table><tr>{head}</tr>{body}</table></div>\n'
+def _table(title: str, head: Iterable[object], rows: Iterable[Iterable[object]]) -> str:
+    cells = "".join(f"<th>{_text(name)}</th>" for name in head)
+    body = "".join(f"<tr>{''.join(f'<td>{_text(cell)}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<h2>{_text(title[:1].upper() + title[1:])}</h2>{_wide(f'<table><tr>{cells}</tr>{body}</table>')}\n"
 
 
 def _value(name: str, value: object) -> str:
@@ -172,14 +208,16 @@ def _value(name: str, value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str("unknown" if value is None else value)
 
 
-def _figures(*figures: Figure) -> str:
-    shown: list[str] = []
-    for figure in figures:
-        content = io.BytesIO()
-        figure.savefig(content, dpi=220, format="png")
-        caption = figure.get_label()
-        shown.append(f"<figure>{_image(content.getvalue(), caption)}<figcaption>{_text(caption)}</figcaption></figure>")
-    return "".join(shown)
+def _figure(figure: Figure) -> str:
+    content = io.BytesIO()
+    figure.savefig(content, dpi=220, format="png")
+    caption = figure.get_label()
+    return f"<figure>{_image(content.getvalue(), caption)}<figcaption>{_text(caption)}</figcaption></figure>"
+
+
+def _wide(html: str) -> str:
+    """Let what is wider than the page scroll in a box of its own."""
+    return f'<div class="wide" tabindex="0">{html}</div>'
 
 
 def _image(png: bytes, what: object) -> str:

@@ -6,10 +6,11 @@ import logging
 import shlex
 import sys
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeAlias
 
 import polars as pl
 from rich.console import Console
@@ -37,70 +38,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-
-def print_release(release: Release) -> None:
-    """Print what was read, what each filter removed, the classes and the files, as far as the manifest states them."""
-    manifest = release.manifest
-    source = manifest.get("source", {})
-    with standard_output() as console:
-        _print_source(console, source)
-        for file in source.get("inputs", []):
-            console.print(f"  {file['name']}: sha256 {file['sha256']}")
-        for line in source.get("first_corrupt_lines", []):
-            console.print(f"  skipped: {line['file']} line {line['line']}: {line['reason']}")
-        if "filters" in manifest.get("counts", {}):
-            console.print(tabulate_filters(manifest))
-        if not lacks_scores(manifest):
-            console.print(tabulate_classes(manifest, "disruption_label"))
-        if ceiling := describe_ceiling(manifest):
-            console.print(ceiling)
-        if manifest["novelty"]["available"]:
-            console.print(tabulate_classes(manifest, "novelty_label"))
-            _print_null_model(console, manifest.get("atypicality"))
-        elif not lacks_scores(manifest):
-            console.print("novelty fields: null in every row")
-        label = stated_label(manifest)
-        if label is not None:
-            console.print(tabulate_classes(manifest, label.name))
-            for word, meaning in label.meanings.items():
-                console.print(f"  {word}: {meaning}")
-        for remark in remarks_by_flags(manifest):
-            console.print(f"warning: {remark}", style="bold")
-        _print_place(console, "release", release.folder)
-        width = max(map(len, manifest["files"]))
-        for name, facts in manifest["files"].items():
-            console.print(f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}")
-        console.print(f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)")
-
-
-def log_first_steps(release: Release) -> None:
-    """Say after a first build what to look at, and what to type next; not on standard output, which has the facts."""
-    folder = shlex.quote(shown(release.folder))
-    page = shlex.quote(f"{release.folder.name}.html")
-    pictures = [name for name in release.manifest["files"] if name.endswith(".png")]
-    logger.info("look at: %s in %s", ", ".join(["README.md", *pictures, "train.jsonl"]), folder)
-    logger.info("next: sciscidata describe %s --html %s  (the release on one page, for a browser)", folder, page)
-    logger.info("then: sciscidata build --help  (works of your own: --input, or --works and --citations)")
-
-
-def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
-    """Return the remarks on a release, with the flags of a build for its options."""
-    options = list_settings()
-    return [translate(remark, options) for remark in remark_on_release(manifest)]
-
-
-def print_background(table: Background, seconds: float | None = None) -> None:
-    """Print what a saved null model holds, where it lies, and how long it took to make."""
-    works, references, pairs = (table.counts[name].sum() for name in ("n_works", "n_references", "n_pairs"))
-    file, years = describe_file(table.path), table.counts["publication_year"]
-    model = ", ".join(f"{name} {value}" for name, value in table.null_model.items())
-    with standard_output() as console:
-        console.print(f"null model: {model}", style="bold")
-        console.print(f"  years: {table.counts.height} ({years.min()} to {years.max()})")
-        console.print(f"  works with references of known year and venue: {works:,} ({references:,} references)")
-        console.print(f"  rows (venue pairs by year): {pairs:,}")
-        _print_place(console, "background", table.path, "" if seconds is None else f" in {seconds:.1f} s")
-        console.print(f"  {file['bytes']:,} bytes  sha256 {file['sha256']}")
+P = ParamSpec("P")
+Part: TypeAlias = str | Table
 
 
 class TextConsole(Console):
@@ -125,6 +64,86 @@ def standard_output() -> Generator[Console]:
         raise storage_error(error, Path("standard output")) from error
 
 
+def printed(report: Callable[P, Iterator[Part]]) -> Callable[P, list[Part]]:
+    """Make a function print the lines and tables that it yields, the first and warnings bold, and return them."""
+
+    @wraps(report)
+    def show(*args: P.args, **options: P.kwargs) -> list[Part]:
+        parts = list(report(*args, **options))
+        with standard_output() as console:
+            for number, part in enumerate(parts):
+                is_bold = number == 0 or str(part).startswith("warning: ")
+                console.print(part, style="bold" if is_bold else None)
+        return parts
+
+    return show
+
+
+@printed
+def print_release(release: Release) -> Iterator[Part]:
+    """Print what was read, what each filter removed, the classes and the files, as far as the manifest states them."""
+    manifest = release.manifest
+    source = manifest.get("source", {})
+    yield from _list_source(source)
+    for file in source.get("inputs", []):
+        yield f"  {file['name']}: sha256 {file['sha256']}"
+    for line in source.get("first_corrupt_lines", []):
+        yield f"  skipped: {line['file']} line {line['line']}: {line['reason']}"
+    if "filters" in manifest.get("counts", {}):
+        yield tabulate_filters(manifest)
+    if not lacks_scores(manifest):
+        yield tabulate_classes(manifest, "disruption_label")
+    if ceiling := describe_ceiling(manifest):
+        yield ceiling
+    if manifest["novelty"]["available"]:
+        yield tabulate_classes(manifest, "novelty_label")
+        yield from _list_null_model(manifest.get("atypicality"))
+    elif not lacks_scores(manifest):
+        yield "novelty fields: null in every row"
+    label = stated_label(manifest)
+    if label is not None:
+        yield tabulate_classes(manifest, label.name)
+        for word, meaning in label.meanings.items():
+            yield f"  {word}: {meaning}"
+    for remark in remarks_by_flags(manifest):
+        yield f"warning: {remark}"
+    yield from _list_place("release", release.folder)
+    width = max(map(len, manifest["files"]))
+    for name, facts in manifest["files"].items():
+        yield f"  {name:<{width}} {facts['bytes']:>12,} bytes  sha256 {facts['sha256']}"
+    yield f"  {MANIFEST:<{width}} {'':>12}        sha256 {manifest['manifest_sha256']} (without this line)"
+
+
+def log_first_steps(release: Release) -> None:
+    """Say after a first build what to look at, and what to type next; not on standard output, which has the facts."""
+    folder = shlex.quote(shown(release.folder))
+    page = shlex.quote(f"{release.folder.name}.html")
+    pictures = [name for name in release.manifest["files"] if name.endswith(".png")]
+    logger.info("look at: %s in %s", ", ".join(["README.md", *pictures, "train.jsonl"]), folder)
+    logger.info("next: sciscidata describe %s --html %s  (the release on one page, for a browser)", folder, page)
+    logger.info("then: sciscidata build --help  (works of your own: --input, or --works and --citations)")
+
+
+def remarks_by_flags(manifest: dict[str, Any]) -> list[str]:
+    """Return the remarks on a release, with the flags of a build for its options."""
+    options = list_settings()
+    return [translate(remark, options) for remark in remark_on_release(manifest)]
+
+
+@printed
+def print_background(table: Background, seconds: float | None = None) -> Iterator[Part]:
+    """Print what a saved null model holds, where it lies, and how long it took to make."""
+    works, references, pairs = (table.counts[name].sum() for name in ("n_works", "n_references", "n_pairs"))
+    file, years = describe_file(table.path), table.counts["publication_year"]
+    model = ", ".join(f"{name} {value}" for name, value in table.null_model.items())
+    yield f"null model: {model}"
+    yield f"  years: {table.counts.height} ({years.min()} to {years.max()})"
+    yield f"  works with references of known year and venue: {works:,} ({references:,} references)"
+    yield f"  rows (venue pairs by year): {pairs:,}"
+    yield from _list_place("background", table.path, "" if seconds is None else f" in {seconds:.1f} s")
+    yield f"  {file['bytes']:,} bytes  sha256 {file['sha256']}"
+
+
 def print_lines(lines: Iterable[str]) -> None:
     """Print lines to standard output.
 
@@ -142,22 +161,22 @@ def shown(path: Path) -> str:
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
-def _print_place(console: Console, what: str, path: Path, note: str = "") -> None:
-    console.print()
-    console.print(f"{what}: {shown(path)}{note}")
+def _list_place(what: str, path: Path, note: str = "") -> Iterator[str]:
+    yield ""
+    yield f"{what}: {shown(path)}{note}"
 
 
-def _print_source(console: Console, source: dict[str, Any], *hidden: str) -> None:
-    """Print the kind of a source, and its numbers and words but the ``hidden`` ones."""
-    console.print(f"source: {source.get('kind', 'not stated')}", style="bold")
+def _list_source(source: dict[str, Any], *hidden: str) -> Iterator[str]:
+    """List the kind of a source, and its numbers and words but the ``hidden`` ones."""
+    yield f"source: {source.get('kind', 'not stated')}"
     for name, value in (source | source.get("config", {})).items():
         if isinstance(value, (int, str)) and name not in ("kind", *hidden):
             text = f"{value:,}" if type(value) is int and "year" not in name else str(value)
-            console.print(f"  {name.replace('_', ' ')}: {text}")
+            yield f"  {name.replace('_', ' ')}: {text}"
 
 
-def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> None:
-    """Print how many works have a novelty score, and which null model or publication it comes from."""
+def _list_null_model(atypicality: dict[str, Any] | None) -> Iterator[str]:
+    """Say how many works have a novelty score, and which null model or publication it comes from."""
     if not atypicality:
         return
     scored = (
@@ -166,11 +185,11 @@ def _print_null_model(console: Console, atypicality: dict[str, Any] | None) -> N
     )
     config, background = atypicality["config"], atypicality["background"]
     if config is None:
-        console.print(f"{scored}; z as published, score: {atypicality['published']['score']}")
+        yield f"{scored}; z as published, score: {atypicality['published']['score']}"
         return
     null = config["null"] if config["null"] == "analytic" else f"{config['n_shuffles']} shuffles, seed {config['seed']}"
     corpus = f"background {background['sha256']}" if background else f"the {atypicality['works']:,} works read"
-    console.print(f"{scored}; null model: {null}, of {corpus}")
+    yield f"{scored}; null model: {null}, of {corpus}"
 
 
 def tabulate_filters(manifest: dict[str, Any]) -> Table:
@@ -233,19 +252,19 @@ def measured() -> Generator[None]:
         console.print(f"took {time.monotonic() - start:.1f} s, {memory}")
 
 
-def print_path(path: Path) -> None:
-    """Print what lies at a path: a release, a corpus, a graph, an export, scores or a null model.
+def print_path(path: Path) -> list[Part]:
+    """Print and return what lies at a path: a release, a corpus, a graph, an export, scores or a null model.
 
     An InputNotFoundError says that it is something else; other errors are those of reading it.
     """
-    printers: dict[str, Callable[[Path], None]] = {
+    printers: dict[str, Callable[[Path], list[Part]]] = {
         "graph": lambda path: print_graph(read_graph(path), path),
         "export": lambda path: print_labelled(read_labelled(path), path),
         "corpus": print_corpus,
         "scores": print_result,
         "background": lambda path: print_background(read_background(path)),
     }
-    printers.get(kind_of(path), lambda path: print_release(read_release(path)))(path)
+    return printers.get(kind_of(path), lambda path: print_release(read_release(path)))(path)
 
 
 def print_verified(verified: Verified) -> None:
@@ -278,36 +297,36 @@ def print_published(published: Published) -> None:
                 console.print(f"  {name}: {value}")
 
 
-def print_corpus(folder: Path) -> None:
+@printed
+def print_corpus(folder: Path) -> Iterator[Part]:
     """Print what a corpus on disk was made of and what it holds."""
     provenance = scan_corpus(folder).provenance
     report, digest = read_report(folder)
     files = {name: facts for part in report["parts"] for name, facts in part["files"].items()}
-    with standard_output() as console:
-        _print_source(console, provenance, "report_sha256", "removed_sha256")
-        for part in list_left_out(provenance.get("corrupt_parts", {})):
-            console.print(f"  left out: {part}")
-        for part in list_left_out(provenance.get("implausible_parts", {})):
-            console.print(f"  implausible ({provenance['implausible']}): {part}")
-        _print_place(console, "corpus", folder)
-        for table in TABLES:
-            sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
-            console.print(f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes")
-        console.print(f"  {INDEX} sha256 {digest}")
+    yield from _list_source(provenance, "report_sha256", "removed_sha256")
+    for part in list_left_out(provenance.get("corrupt_parts", {})):
+        yield f"  left out: {part}"
+    for part in list_left_out(provenance.get("implausible_parts", {})):
+        yield f"  implausible ({provenance['implausible']}): {part}"
+    yield from _list_place("corpus", folder)
+    for table in TABLES:
+        sizes = [facts["bytes"] for name, facts in files.items() if name.startswith(f"{table}/")]
+        yield f"  {table:<9} {len(sizes):>6,} files {sum(sizes):>18,} bytes"
+    yield f"  {INDEX} sha256 {digest}"
 
 
-def print_graph(graph: CitationGraph, folder: Path) -> None:
+@printed
+def print_graph(graph: CitationGraph, folder: Path) -> Iterator[Part]:
     """Print the size of a graph, and where it lies."""
     years = graph.years
-    with standard_output() as console:
-        console.print("citation graph", style="bold")
-        console.print(f"  works: {graph.n_known:,} ({graph.n_dated:,} with a year)")
-        console.print(f"  works known only as references: {graph.n_works - graph.n_known:,}")
-        console.print(f"  distinct citations: {graph.n_citations:,}")
-        if years.size:
-            console.print(f"  years: {years.size} ({years[0]} to {years[-1]})")
-        _print_place(console, "graph", folder)
-        console.print(f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes")
+    yield "citation graph"
+    yield f"  works: {graph.n_known:,} ({graph.n_dated:,} with a year)"
+    yield f"  works known only as references: {graph.n_works - graph.n_known:,}"
+    yield f"  distinct citations: {graph.n_citations:,}"
+    if years.size:
+        yield f"  years: {years.size} ({years[0]} to {years[-1]})"
+    yield from _list_place("graph", folder)
+    yield f"  {sum(path.stat().st_size for path in folder.iterdir()):,} bytes"
 
 
 #: The name of each stage of scores, and the column that says which works have one.
@@ -319,37 +338,37 @@ _SCORES: Final = {
 }
 
 
-def print_result(path: str | Path) -> None:
+@printed
+def print_result(path: str | Path) -> Iterator[Part]:
     """Print what a file of scores holds, and by which conventions; of an object in a store, where it is."""
     if isinstance(path, str):
-        print_lines([f"scores: {path}"])
+        yield f"scores: {path}"
         return
     metadata = verify_scores(path)
     title, name = _SCORES[metadata["stage"]]
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()
     size = describe_file(path)
     settings = ", ".join(f"{key} {value}" for key, value in metadata["config"].items() if value is not None)
-    with standard_output() as console:
-        console.print(title, style="bold")
-        console.print(f"  {settings}")
-        if metadata.get("background"):
-            console.print(f"  null model: background {metadata['background']['sha256']}")
-        if "shard" in metadata:
-            console.print(f"  shard {metadata['shard']} of the works")
-        counted = "rows" if metadata["stage"] == "cd_sweep" else "works"
-        console.print(f"  {counted}: {metadata['rows']:,} ({known:,} with a score)")
-        console.print(f"  columns: {', '.join(metadata['columns'])}")
-        console.print(f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}")
-        _print_place(console, "scores", path)
-        console.print(f"  {size['bytes']:,} bytes  sha256 {size['sha256']}")
+    yield title
+    yield f"  {settings}"
+    if metadata.get("background"):
+        yield f"  null model: background {metadata['background']['sha256']}"
+    if "shard" in metadata:
+        yield f"  shard {metadata['shard']} of the works"
+    counted = "rows" if metadata["stage"] == "cd_sweep" else "works"
+    yield f"  {counted}: {metadata['rows']:,} ({known:,} with a score)"
+    yield f"  columns: {', '.join(metadata['columns'])}"
+    yield f"  corpus: {metadata['source']}, corpus.json sha256 {metadata['corpus_sha256']}"
+    yield from _list_place("scores", path)
+    yield f"  {size['bytes']:,} bytes  sha256 {size['sha256']}"
 
 
-def print_labelled(report: dict[str, Any], folder: Path) -> None:
+@printed
+def print_labelled(report: dict[str, Any], folder: Path) -> Iterator[Part]:
     """Print how many works were labelled how, and where their lines lie."""
-    with standard_output() as console:
-        _print_source(console, report["source"])
-        for column, counts in report["classes"].items():
-            by_label = ", ".join(f"{label} {count:,}" for label, count in counts.items())
-            console.print(f"  {column.removesuffix('_label')}: {by_label}")
-        _print_place(console, "labelled works", folder)
-        console.print(f"  {LINES}: {report['rows']:,} lines, {report['bytes']:,} bytes  sha256 {report['sha256']}")
+    yield from _list_source(report["source"])
+    for column, counts in report["classes"].items():
+        by_label = ", ".join(f"{label} {count:,}" for label, count in counts.items())
+        yield f"  {column.removesuffix('_label')}: {by_label}"
+    yield from _list_place("labelled works", folder)
+    yield f"  {LINES}: {report['rows']:,} lines, {report['bytes']:,} bytes  sha256 {report['sha256']}"

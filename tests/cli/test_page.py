@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from html.parser import HTMLParser
 
@@ -73,17 +74,17 @@ def test_a_page_shows_counts_quantiles_pictures_and_twenty_works(home, capsys, n
     for _ in range(2):  # the second replaces the first
         assert main(["describe", str(home / name), "--html", str(page)]) == 0
     assert f"page: {page}" in capsys.readouterr().out
-    html = page.read_text("utf-8")
-    read = Reader(html)
+    text = page.read_text("utf-8")
+    read = Reader(text)
     assert told in read.text
     assert len([tag for tag, _ in read.tags if tag == "img"]) == n_pictures
     assert len([tag for tag, _ in read.tags if tag == "article"]) == 20
-    for heading in ("median", "p90", "maximum", "cited by count", "Fields", "Pictures"):
+    for heading in ("median", "p90", "max", "cited by count", "Fields", "Pictures"):
         assert heading in read.text
     addresses = [value for _, attrs in read.tags for key, value in attrs.items() if key in ("src", "href", "action")]
     assert all(address.startswith("data:image/png;base64,") for address in addresses)
-    assert not re.search(r"url\(|@import|<script|<link|\x1b", html)
-    assert "color-scheme: light dark" in html
+    assert not re.search(r"url\(|@import|<script|<link|\x1b", text)
+    assert "color-scheme: light dark" in text
 
 
 def test_quantiles_are_those_of_polars(home):
@@ -100,9 +101,9 @@ def test_quantiles_are_those_of_polars(home):
 def test_what_records_hold_is_text_and_no_markup(home):
     page = home / "vile.html"
     assert main(["describe", str(home / "corpus"), "--html", str(page)]) == 0
-    html = page.read_text("utf-8")
-    assert "<script" not in html
-    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;" in html
+    text = page.read_text("utf-8")
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt; &amp; &quot;quoted&quot;" in text
 
 
 def test_a_file_that_is_no_such_page_stays_unless_asked(home, capsys, tmp_path):
@@ -134,10 +135,10 @@ def test_graphs_scores_and_backgrounds_have_a_plain_page(home, tmp_path):
     ):
         page = tmp_path / "page.html"
         assert main(["describe", str(path), "--html", str(page), "--overwrite"]) == 0
-        html = page.read_text("utf-8")
-        assert html.count("<img") == n_pictures
-        assert told in html
-        assert Reader(html).text.strip()
+        text = page.read_text("utf-8")
+        assert text.count("<img") == n_pictures
+        assert told in text
+        assert Reader(text).text.strip()
 
 
 def test_works_of_own_tables_keep_their_ids(tmp_path):
@@ -147,3 +148,31 @@ def test_works_of_own_tables_keep_their_ids(tmp_path):
     page = (tmp_path / "page.html").read_text()
     assert "<p>P1 · publication_year 2000" in page
     assert "<p>P2 · publication_year 2001" in page
+
+
+def test_warnings_come_first_tables_are_tables_and_hashes_are_folded_last(home, capsys):
+    page = home / "order.html"
+    assert main(["describe", str(home / "slice"), "--html", str(page)]) == 0
+    printed = capsys.readouterr().out
+    (warning, *_) = re.findall("^warning: .*", printed, re.MULTILINE)
+    body = page.read_text("utf-8").partition("</h1>")[2]
+    assert html.unescape(body).startswith(f'<p class="warning">{warning}</p>')
+    numbers = re.search(r"^ *scored +(.+?) *$", printed, re.MULTILINE)[1].split()
+    assert f"<tr><td>scored</td>{''.join(f'<td>{number}</td>' for number in numbers)}</tr>" in body
+    top, _, files = body.rpartition("<details>")
+    assert printed.count("sha256") == files.count("sha256")
+    assert "sha256" not in top
+    assert "Works</h2>" in top
+
+
+def test_a_page_of_own_texts_leaves_out_what_they_do_not_have(tmp_path):
+    texts = [f"Text {n} {'repeats an earlier experiment with ever more patients ' * 3}" for n in range(20)]
+    pl.DataFrame({"text": texts, "label": ["yes", "no"] * 10}).write_csv(tmp_path / "mine.csv")
+    words = ["--labelled", str(tmp_path / "mine.csv"), "--text", "text", "--label", "label", "--n-train", "8"]
+    assert main(["build", *words, "--n-test", "2", "--out", str(tmp_path / "mine")]) == 0
+    assert main(["describe", str(tmp_path / "mine"), "--html", str(tmp_path / "mine.html")]) == 0
+    page = (tmp_path / "mine.html").read_text("utf-8")
+    assert len(re.findall("<h3>Text [0-9]+ repeats an earlier experiment with .{30,50} …</h3>", page)) == 10
+    assert page.count("<img") == page.count('alt="label.png"') == 1
+    for nothing in ("Years, citations", "Fields", "unknown", "without a title", "concepts"):
+        assert nothing not in page
