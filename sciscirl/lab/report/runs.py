@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar, cast, get_args
 import msgspec
 import polars as pl
 
-from sciscidata.errors import ChangedFileError
+from sciscidata.errors import ChangedFileError, SciSciDataError
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, read_json
@@ -61,7 +61,7 @@ _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
 T = TypeVar("T")
-Kind = Literal["rl", "sft", "evaluation", "baseline"]
+Kind = Literal["rl", "sft", "evaluation", "baseline", "unreadable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +75,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A training run or an evaluation, as its folder records it."""
+    """A training run or an evaluation, as its folder records it; of an unreadable one only ``problems`` are known."""
 
     name: str  # of the folder, with as many parents as tell it from the other runs
     kind: Kind
@@ -113,8 +113,8 @@ class Run:
         return self.evaluations[-1] if self.evaluations else None
 
     @property
-    def target(self) -> Target:
-        """The task, by the predictions, else by the settings; older runs name none: disruption."""
+    def target(self) -> Target | None:
+        """The task, by the predictions, else by the settings; older runs name none: disruption. None: not known."""
         for evaluation in self.evaluations:
             if evaluation.predictions is not None:
                 return find_target(evaluation.predictions)
@@ -123,11 +123,14 @@ class Run:
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:
         """Which labels are asked for, by name, and the classes of each: disruption, novelty, both, or an own one."""
-        return {short_name(column): classes for column, classes in list_labels(self.target).items()}
+        labels = list_labels(self.target) if self.target else {}
+        return {short_name(column): classes for column, classes in labels.items()}
 
     @property
     def state(self) -> str:
         """How far it got, in words."""
+        if self.kind == "unreadable":
+            return "not readable"
         if self.kind in {"evaluation", "baseline"}:
             return "evaluated" if self.evaluations else "no evaluation"
         steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
@@ -174,25 +177,57 @@ def _is_of_baseline(path: Path) -> bool:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
+    """Read folders of runs and evaluations; ``Run.problems`` lists damage.
 
-    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it.
+    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it. A folder
+    whose ``run.json`` is damaged or missing is "unreadable". RunFolderError if all are, or a folder does not exist.
     """
     folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}
     if len(given) < len(folders):
         raise RunFolderError("a run is given twice. Give each once.")
     runs: list[Run] = []
+    errors: list[SciSciDataError] = []
+
+    def read(folder: Path, name: str) -> Run:
+        try:
+            return read_run(folder, name)
+        except (RunFolderError, ChangedFileError) as error:
+            if not folder.is_dir():
+                raise
+            errors.append(error)
+            _log.warning("%s is left out: %s", name, error)
+            return _unreadable(name, str(error).replace(f"{folder}/", "").replace(str(folder), "it"))
+
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
-            runs.append(read_run(folder, name))
+            runs.append(read(folder, name))
             for part in FINALS:
                 final = folder / part
                 if (final / RUN_FILE).is_file() and final.resolve() not in given:
-                    run = read_run(final, f"{name}, {part}")
+                    run = read(final, f"{name}, {part}")
                     runs.append(replace(run, name=f"{run.name}, step {run.weights.get('step', 'unknown')}"))
             advance(1)
+    if len(errors) == len(runs):
+        raise errors[0]
     return runs
+
+
+def _unreadable(name: str, problem: str) -> Run:
+    return Run(
+        name=name,
+        kind="unreadable",
+        facts={"settings": {"target": None}, "release": {}},
+        rows=(),
+        evaluations=(),
+        usage=None,
+        n_steps=0,
+        is_finished=False,
+        is_stopped=False,
+        n_test_looks=None,
+        problems=(problem,),
+        alarms=(),
+    )
 
 
 def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
@@ -203,7 +238,7 @@ def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
     groups: dict[str, dict[int, Run]] = {}
     of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before
     for run in runs:
-        if run.kind == "baseline":
+        if run.kind in {"baseline", "unreadable"}:
             continue
         name, seed, key = of_training
         if part := _part_of(run, name):
@@ -397,12 +432,12 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _read_steps(
-    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target, problems: list[str]
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target | None, problems: list[str]
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
     logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
     files = list_evaluations(folder, split)
-    tables = {} if files else _read_rollouts(folder, target)
+    tables = {} if files or target is None else _read_rollouts(folder, target)
     last = max(logged.keys() | files.keys() | tables.keys(), default=None)
     for step in sorted(logged.keys() | files.keys() | tables.keys()):
         found = _read_predictions(files[step], problems) if step in files else tables.get(step)
@@ -412,10 +447,10 @@ def _read_steps(
             yield Evaluation(step=step, metrics=metrics, predictions=found)
 
 
-def _read_target(settings: Mapping[str, Any]) -> Target:
+def _read_target(settings: Mapping[str, Any]) -> Target | None:
     if settings.get("own_label") is not None:
         return read_own_target(settings["own_label"])
-    return cast("TargetName", settings.get("target", "disruption"))
+    return cast("TargetName | None", settings.get("target", "disruption"))
 
 
 def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:

@@ -25,7 +25,8 @@ from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.task.papers import Paper, PaperView, SplitName, read_split
 
 _KINDS: Final = {
-    "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline"
+    "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline",
+    "unreadable": "not readable",
 }  # fmt: skip
 _TRAIN: Final = "env/all/"
 _ROUNDING: Final = 1e-9  # of rewards

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sciscidata.errors import StorageError
+from sciscidata.storage.sums import seal_file
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.compare import Estimate, compare_predictions
@@ -487,6 +488,24 @@ def test_a_folder_that_is_no_run_is_one_clear_error(tmp_path, content):
     with pytest.raises(RunFolderError, match=r"run\.json"):
         write_report(ReportConfig(runs=(tmp_path,), out=tmp_path / "r.html"))
     assert not (tmp_path / "r.html").exists()
+
+
+def test_a_run_whose_record_is_damaged_or_missing_is_a_row_and_the_others_are_reported(home, tmp_path):
+    changed, gone = (shutil.copytree(home / "exp4", tmp_path / name) for name in ("changed", "gone"))
+    seal_file(changed / "run.json")
+    (changed / "run.json").write_text("{}", "utf-8")
+    (gone / "run.json").unlink()
+    out = write_report(ReportConfig(runs=(changed, home / "exp4", gone), out=tmp_path / "r.html"))
+    text = Page(out.read_text("utf-8")).text
+    assert "Training helped exp4." in text
+    assert "Training on disruption" in text
+    table = view_runs(read_runs([changed, home / "exp4", gone])).tables[0]
+    rows = rows_of(table)
+    assert [rows[name]["state"] for name in ("changed", "gone")] == ["not readable"] * 2
+    assert rows["changed"]["not readable"].startswith("run.json differs from what was written")
+    assert rows["gone"]["not readable"].startswith("it is not the folder of a run: it has no run.json")
+    with pytest.raises(RunFolderError, match="nowhere"):
+        read_runs([home / "exp4", tmp_path / "nowhere"])
 
 
 def test_mistakes_are_refused(home, tmp_path):
