@@ -248,7 +248,10 @@ def view_answer(groups: Sequence[Group]) -> Section:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(found), is_folded=True))
         if found.n_papers >= FEWEST_DRAWN:
             pictures.append(_draw_scores(found, group.ceiling, on))
-    none = "Nothing here shows what training did: no trained model was judged once by every paper."
+    none = (
+        "Whether training helped is not known: no trained model here was asked once about every held-out paper. "
+        "Ask it: sciscirl evaluate --run RUN --release RELEASE --out FOLDER. Then report that FOLDER, too."
+    )
     headline = [line for *_, line in sorted(lines)] or [none]
     return Section("answer", "Did training help?", " ".join(texts), tables, pictures, headline=headline)
 

@@ -60,6 +60,8 @@ from sciscirl.task.papers import (
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
+#: How the cookbook's own loop names what it measured on the test set of any environment.
+OTHER_TEST: Final = "test/env/all/"
 T = TypeVar("T")
 Kind = Literal["rl", "sft", "evaluation", "baseline", "unreadable"]
 
@@ -140,7 +142,8 @@ class Run:
             f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
         )  # fmt: skip
         if not self.evaluations:
-            return f"{state}; no evaluation"
+            is_other = any(name.startswith(OTHER_TEST) for row in self.rows for name in row)
+            return f"{state}; {'judged by its own environment' if is_other else 'no evaluation'}"
         if self.evaluations[-1].step == 0:
             return f"{state}; evaluated only before training"
         return state
@@ -328,7 +331,9 @@ def read_run(folder: Path, name: str) -> Run:
     rows = _read_log(folder / METRICS_FILE, problems)
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
     split = find_eval_split(folder)
+    is_other = _read_target(settings) is None
     steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
+    kept = rows if is_other else steps
     kind: Kind = "sft" if is_supervised(settings) else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
@@ -337,7 +342,9 @@ def read_run(folder: Path, name: str) -> Run:
         name=name,
         kind=kind,
         facts=facts,
-        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
+        rows=tuple(
+            {key: value for key, value in row.items() if is_other or not key.startswith(f"{split}/")} for row in kept
+        ),
         evaluations=tuple(
             _read_steps(folder, rows, split, _read_target(settings), problems)
             if is_training
@@ -363,7 +370,7 @@ class _Settings(msgspec.Struct):
     baseline: str | None = None
     split: str | None = None
     eval_split: str | None = None
-    target: str = "disruption"  # older runs name none
+    target: str | None = "disruption"  # older runs name none; None: of a dataset builder that is not ours
     own_label: Any = None
     hide: list[str] = []
 
@@ -385,7 +392,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         settings = msgspec.convert(facts, _Facts).settings
         if settings.own_label is not None:
             read_own_target(settings.own_label)
-        elif settings.target not in TARGETS:
+        elif settings.target is not None and settings.target not in TARGETS:
             raise ValueError(f"settings.target needs to be one of {', '.join(TARGETS)}")
     except (ValueError, TypeError) as error:  # msgspec's own errors are of these
         raise RunFolderError(f"{folder / RUN_FILE} is damaged: {error}. Leave this run out.") from error
