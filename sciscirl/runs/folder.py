@@ -463,7 +463,10 @@ def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
         "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
         "release_folder": release.name,
-        "ceiling": cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
+        # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing
+        "ceiling": None
+        if {"split", "ids_sha256"} <= settings.keys()
+        else cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": find_commit(),
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},

@@ -101,7 +101,9 @@ def group_runs(runs: Sequence[Run], release: Path | None) -> list[Group]:
         if release is not None and run.facts["release"].get("manifest_sha256") == digest:
             group.baselines = group.baselines or judge_baselines(release, run)
             ceiling = ceiling or read_json(release / MANIFEST).get("ceiling")  # older runs do not state it
-        group.ceiling = ceiling or {} if run.target == "disruption" and run.split != "train" else {}
+        is_chosen = run.kind == "evaluation" and "ids_sha256" in run.settings
+        has_ceiling = run.target == "disruption" and run.split != "train" and not is_chosen
+        group.ceiling = ceiling or {} if has_ceiling else {}
     return list(groups.values())
 
 
@@ -172,9 +174,7 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     if len(mine) > 1:
         line += f" Intervals are over {len(mine)} seeds and the papers."
     if BEST in group.ceiling:
-        line += (
-            f" Ceiling of these labels: {show(group.ceiling[BEST])}, {show(group.ceiling[BEST] - score.value)} away."
-        )
+        line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
     if run.settings.get("hide"):
         line += f" Prompts withheld: {', '.join(run.settings['hide'])}."
     return Verdict(score, before, above, line)

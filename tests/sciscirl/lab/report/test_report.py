@@ -158,13 +158,13 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     make_run(tmp_path / "run", evaluations={0: first, 4: last}, manifest_sha256=digest)
     monkeypatch.setattr(answer, "read_json", lambda _: {"ceiling": {"accuracy": 0.7, "macro_f1": 0.65, "works": 9}})
     section = answer_of(tmp_path / "run", release=toy_slice)
-    assert "Ceiling of these labels: 0.650, -0.350 away." in section.headline[0]
+    assert "These labels let a model expect macro_f1 0.650 at most." in section.headline[0]
     models, baselines, *_ = section.tables
     assert "majority" in rows_of(baselines)
     assert baselines.is_folded
     assert "majority" not in rows_of(models)
     elsewhere = make_run(tmp_path / "elsewhere", evaluations={0: first, 4: last})
-    assert "Ceiling" not in answer_of(elsewhere, release=toy_slice).headline[0]
+    assert "at most" not in answer_of(elsewhere, release=toy_slice).headline[0]
 
 
 def test_six_answers_are_not_drawn(home, tmp_path):
