@@ -257,7 +257,7 @@ def view_answer(groups: Sequence[Group]) -> Section:
 
 
 _HEAD: Final = (
-    "", "seeds", *COMPARED, "invalid", "gain over the start", "p", "gain over the best baseline", "withheld",
+    "", "seed", *COMPARED, "invalid", "gain over the start", "p", "gain over the best baseline", "withheld",
 )  # fmt: skip
 
 

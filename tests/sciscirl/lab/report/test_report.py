@@ -182,7 +182,7 @@ def test_seeds_of_one_preset_stand_together(home, tmp_path):
     section = answer_of(tmp_path / "seed0", home / "exp5", tmp_path / "seed1", tmp_path / "seed2", home / "majority")
     scores = [measure_predictions(answers(skill, seed=n))["label_match"] for n, skill in enumerate((0.4, 0.6, 0.8))]
     rows = rows_of(section.tables[0])
-    assert [(name, row["seeds"]) for name, row in rows.items()] == [("seed0, seed1, seed2", "0, 1, 2"), ("exp5", "1")]
+    assert [(name, row["seed"]) for name, row in rows.items()] == [("seed0, seed1, seed2", "0, 1, 2"), ("exp5", "1")]
     assert rows["seed0, seed1, seed2"]["label_match"].startswith(f"{sum(scores) / 3:.3f} [")
     assert "Intervals are over 3 seeds and the papers." in " ".join(section.headline)
     pairs = answer_of(tmp_path / "seed0", tmp_path / "seed1", home / "exp5").tables[-1]
