@@ -157,7 +157,7 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     best = max(group.baselines, key=lambda name: measure_predictions(group.baselines[name])[BEST], default="")
     if best:
         others[best] = dict.fromkeys(mine, group.baselines[best])
-    found = compare_predictions({way.name: mine, **others}, CompareConfig(n_resamples=1000))
+    found = compare_predictions({way.name: mine, **others}, CompareConfig())
     against = {
         pair.right: Against(pair.right, found.scores[pair.right][BEST].value, pair)
         for pair in found.pairs
@@ -175,6 +175,8 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
         line += f" Intervals are over {len(mine)} seeds and the papers."
     if BEST in group.ceiling:
         line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
+    if found.n_papers < FEWEST_DRAWN:
+        line += f" {found.n_papers:,} papers are too few to tell."
     if run.settings.get("hide"):
         line += f" Prompts withheld: {', '.join(run.settings['hide'])}."
     return Verdict(score, before, above, line)
@@ -229,7 +231,7 @@ def view_answer(groups: Sequence[Group]) -> Section:
             reference = next(iter(ways)) if len(ways) > _MOST_WAYS else None
             asked = {way.name: list_asked(_first(way).settings) for way in group.ways}
             models = ways or baselines
-            config = CompareConfig(reference=reference, n_resamples=1000)
+            config = CompareConfig(reference=reference)
             found = compare_predictions(models, config, asked, beside=baselines if ways else {})
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
