@@ -74,7 +74,7 @@ def plan_demo(
     steps: list[Step] = []
     asked = (*_PROMPT, *(_TITLE_ONLY if short or release is None else ("--max-paper-tokens", "200")))
     # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
-    sft = _Sizes(14, 3, 6, "3e-4", n_saves=1) if short else _Sizes(48, 4, 12, "3e-4")
+    sft = _Sizes(14, 3, 6, "3e-4", n_evals=1) if short else _Sizes(48, 4, 12, "3e-4")
     if release is None:
         release = out / "release"
         words = list_build_words(release, *((120, 30, 30) if short else (240, 30, 90)), out / "cache")
@@ -136,23 +136,26 @@ def list_build_words(
     return (*words.split(), *asked, *cached, "--out", str(release))
 
 
+_N_SAVES: Final = 3  # a run that was stopped goes on from the last one
+
+
 @dataclass(frozen=True, slots=True)
 class _Sizes:
     n_steps: int
     n_papers: int  # in a step
     n_test: int  # that judge on the way
     learning_rate: str
-    n_saves: int = 3  # a run that was stopped goes on from the last one
+    n_evals: int = 3
 
 
 def _train(kind: str, out: Path, release: Path, model: str, asked: Sequence[str], sizes: _Sizes) -> Step:
-    every = max(1, sizes.n_steps // sizes.n_saves)
+    every, save_every = (max(1, sizes.n_steps // n) for n in (sizes.n_evals, _N_SAVES))
     # exp4 is judged by test, as it was published. Here test is for the end.
     has_dev = release == out / "release" or (release / "dev.parquet").is_file()
     common = f"""--eval-split {"dev" if has_dev else "held_out"}
         --quantize none --no-use-dora --dtype {_choose_dtype()} --no-gradient-checkpointing
         --batch-size {sizes.n_papers} --max-steps {sizes.n_steps} --learning-rate {sizes.learning_rate}
-        --n-test {sizes.n_test} --eval-temperature 0 --save-every {every} --eval-every {every}"""
+        --n-test {sizes.n_test} --eval-temperature 0 --save-every {save_every} --eval-every {every}"""
     words = (*asked, *common.split(), "--release", str(release), "--model", model, "--log-path", str(out / kind))
     if kind == "sft":
         own = f"sciscirl sft --backend peft --n-epochs 9 --micro-batch-size {sizes.n_papers}"
@@ -188,7 +191,11 @@ def run_demo(
                 show("(done before)")
                 continue
             is_begun = step.resumes and (step.folder / RUN_FILE).exists()
-            programs[step.words[0]]([*step.words[1:], *(["--resume"] if is_begun else [])])
+            try:
+                programs[step.words[0]]([*step.words[1:], *(["--resume"] if is_begun else [])])
+            except KeyboardInterrupt:
+                show("\nstopped. Repeat the command to go on.")
+                raise
             done = [*done[: number - 1], [*step.words]]
             with atomic_file(out / STEPS_FILE) as path:
                 path.write_bytes(msgspec.json.format(msgspec.json.encode(done), indent=1))

@@ -69,11 +69,16 @@ def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | N
 def render_evaluation(row: Mapping[str, Any]) -> str | None:
     """Write the line of an evaluation, from its row of metrics; None if the row has none.
 
+    The way to the ceiling is left out where the best guess is better.
+
     Example:
         >>> render_evaluation({"step": 50, "test/label_match": 0.396, "test/format_strict_ok": 1.0})
         'evaluated before step 50: match 0.396, valid 100%'
+        >>> render_evaluation({"step": 0, "dev/label_match": 0.0, "dev/way_to_ceiling/macro_f1": -1.26})
+        'evaluated before step 0: match 0.000'
     """
-    parts = _name({**read_judgement(row), "step": row.get("step")}, _JUDGED)
+    judged = {name: value for name, value in read_judgement(row).items() if "way_to_ceiling/" not in name or value > 0}
+    parts = _name({**judged, "step": row.get("step")}, _JUDGED)
     return f"evaluated before step {row['step']:,}: {', '.join(parts)}" if parts else None
 
 

@@ -211,7 +211,8 @@ def read_facts(folder: Path) -> dict[str, Any]:
 def _read_cookbook(folder: Path) -> dict[str, Any] | None:
     """Read the facts of a run from the cookbook's ``config.json``; None: there is none.
 
-    What is asked is known where its dataset builder is LabelDatasetBuilder, or has one as ``papers``.
+    What is asked is known where its dataset builder is LabelDatasetBuilder, or has one as ``papers``. Else ``target``
+    is None.
     """
     try:
         config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
@@ -229,6 +230,8 @@ def _read_cookbook(folder: Path) -> dict[str, Any] | None:
     if isinstance(target := papers.get("target"), dict):
         own = {name: target["label"][name] for name in ("name", "classes")}
         settings |= {"target": own["name"], "own_label": own}
+    if "release" not in papers:
+        return {"settings": settings | {"target": None}, "release": {}}
     release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}
     return {"settings": settings, "release": release, "release_folder": manifest.parent.name}
 
@@ -460,7 +463,10 @@ def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
         "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
         "release_folder": release.name,
-        "ceiling": cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
+        # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing
+        "ceiling": None
+        if {"split", "ids_sha256"} <= settings.keys()
+        else cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
         "date": datetime.now(UTC).date().isoformat(),
         "commit": find_commit(),
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},

@@ -101,7 +101,9 @@ def group_runs(runs: Sequence[Run], release: Path | None) -> list[Group]:
         if release is not None and run.facts["release"].get("manifest_sha256") == digest:
             group.baselines = group.baselines or judge_baselines(release, run)
             ceiling = ceiling or read_json(release / MANIFEST).get("ceiling")  # older runs do not state it
-        group.ceiling = ceiling or {} if run.target == "disruption" and run.split != "train" else {}
+        is_chosen = run.kind == "evaluation" and "ids_sha256" in run.settings
+        has_ceiling = run.target == "disruption" and run.split != "train" and not is_chosen
+        group.ceiling = ceiling or {} if has_ceiling else {}
     return list(groups.values())
 
 
@@ -155,7 +157,7 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     best = max(group.baselines, key=lambda name: measure_predictions(group.baselines[name])[BEST], default="")
     if best:
         others[best] = dict.fromkeys(mine, group.baselines[best])
-    found = compare_predictions({way.name: mine, **others}, CompareConfig(n_resamples=1000))
+    found = compare_predictions({way.name: mine, **others}, CompareConfig())
     against = {
         pair.right: Against(pair.right, found.scores[pair.right][BEST].value, pair)
         for pair in found.pairs
@@ -172,9 +174,9 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
     if len(mine) > 1:
         line += f" Intervals are over {len(mine)} seeds and the papers."
     if BEST in group.ceiling:
-        line += (
-            f" Ceiling of these labels: {show(group.ceiling[BEST])}, {show(group.ceiling[BEST] - score.value)} away."
-        )
+        line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
+    if found.n_papers < FEWEST_DRAWN:
+        line += f" {found.n_papers:,} papers are too few to tell."
     if run.settings.get("hide"):
         line += f" Prompts withheld: {', '.join(run.settings['hide'])}."
     return Verdict(score, before, above, line)
@@ -229,7 +231,7 @@ def view_answer(groups: Sequence[Group]) -> Section:
             reference = next(iter(ways)) if len(ways) > _MOST_WAYS else None
             asked = {way.name: list_asked(_first(way).settings) for way in group.ways}
             models = ways or baselines
-            config = CompareConfig(reference=reference, n_resamples=1000)
+            config = CompareConfig(reference=reference)
             found = compare_predictions(models, config, asked, beside=baselines if ways else {})
         except PredictionsError as error:
             texts.append(f"{', '.join(ways)} cannot be compared: {error}")
@@ -248,13 +250,16 @@ def view_answer(groups: Sequence[Group]) -> Section:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(found), is_folded=True))
         if found.n_papers >= FEWEST_DRAWN:
             pictures.append(_draw_scores(found, group.ceiling, on))
-    none = "Nothing here shows what training did: no trained model was judged once by every paper."
+    none = (
+        "Whether training helped is not known: no trained model here was asked once about every held-out paper. "
+        "Ask it: sciscirl evaluate --run RUN --release RELEASE --out FOLDER. Then report that FOLDER, too."
+    )
     headline = [line for *_, line in sorted(lines)] or [none]
     return Section("answer", "Did training help?", " ".join(texts), tables, pictures, headline=headline)
 
 
 _HEAD: Final = (
-    "", "seeds", *COMPARED, "invalid", "gain over the start", "p", "gain over the best baseline", "withheld",
+    "", "seed", *COMPARED, "invalid", "gain over the start", "p", "gain over the best baseline", "withheld",
 )  # fmt: skip
 
 

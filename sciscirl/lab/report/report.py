@@ -62,13 +62,14 @@ def write_report(config: ReportConfig) -> Path:
         The HTML file.
 
     Raises:
-        RunFolderError: if a folder holds no run, or is given twice.
+        RunFolderError: if a folder is missing or given twice, or no folder holds a run that can be read.
         ReleaseError: if ``release`` is no release, or was altered.
         StorageError: if the report cannot be written.
     """
     runs = read_runs(config.runs)
-    tasks = " and ".join(dict.fromkeys(str(run.target) for run in runs))
-    html = render_report(make_sections(runs, config), config.title or f"Training on {tasks}")
+    tasks = " and ".join(dict.fromkeys(str(run.target) for run in runs if run.target))
+    title = config.title or (f"Training on {tasks}" if tasks else "Training")
+    html = render_report(make_sections(runs, config), title)
     with atomic_file(config.out) as path:
         path.write_text(html, "utf-8")
     return config.out

@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, TypeVar, cast, get_args
 import msgspec
 import polars as pl
 
-from sciscidata.errors import ChangedFileError
+from sciscidata.errors import ChangedFileError, SciSciDataError
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, read_json
@@ -60,8 +60,10 @@ from sciscirl.task.papers import (
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
+#: How the cookbook's own loop names what it measured on the test set of any environment.
+OTHER_TEST: Final = "test/env/all/"
 T = TypeVar("T")
-Kind = Literal["rl", "sft", "evaluation", "baseline"]
+Kind = Literal["rl", "sft", "evaluation", "baseline", "unreadable"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,7 +77,7 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A training run or an evaluation, as its folder records it."""
+    """A training run or an evaluation, as its folder records it; of an unreadable one only ``problems`` are known."""
 
     name: str  # of the folder, with as many parents as tell it from the other runs
     kind: Kind
@@ -113,8 +115,8 @@ class Run:
         return self.evaluations[-1] if self.evaluations else None
 
     @property
-    def target(self) -> Target:
-        """The task, by the predictions, else by the settings; older runs name none: disruption."""
+    def target(self) -> Target | None:
+        """The task, by the predictions, else by the settings; older runs name none: disruption. None: not known."""
         for evaluation in self.evaluations:
             if evaluation.predictions is not None:
                 return find_target(evaluation.predictions)
@@ -123,11 +125,14 @@ class Run:
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:
         """Which labels are asked for, by name, and the classes of each: disruption, novelty, both, or an own one."""
-        return {short_name(column): classes for column, classes in list_labels(self.target).items()}
+        labels = list_labels(self.target) if self.target else {}
+        return {short_name(column): classes for column, classes in labels.items()}
 
     @property
     def state(self) -> str:
         """How far it got, in words."""
+        if self.kind == "unreadable":
+            return "not readable"
         if self.kind in {"evaluation", "baseline"}:
             return "evaluated" if self.evaluations else "no evaluation"
         steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
@@ -137,7 +142,8 @@ class Run:
             f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
         )  # fmt: skip
         if not self.evaluations:
-            return f"{state}; no evaluation"
+            is_other = any(name.startswith(OTHER_TEST) for row in self.rows for name in row)
+            return f"{state}; {'judged by its own environment' if is_other else 'no evaluation'}"
         if self.evaluations[-1].step == 0:
             return f"{state}; evaluated only before training"
         return state
@@ -174,25 +180,57 @@ def _is_of_baseline(path: Path) -> bool:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read folders of runs and evaluations (RunFolderError if one is neither); ``Run.problems`` lists damage.
+    """Read folders of runs and evaluations; ``Run.problems`` lists damage.
 
-    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it.
+    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it. A folder
+    whose ``run.json`` is damaged or missing is "unreadable". RunFolderError if all are, or a folder does not exist.
     """
     folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}
     if len(given) < len(folders):
         raise RunFolderError("a run is given twice. Give each once.")
     runs: list[Run] = []
+    errors: list[SciSciDataError] = []
+
+    def read(folder: Path, name: str) -> Run:
+        try:
+            return read_run(folder, name)
+        except (RunFolderError, ChangedFileError) as error:
+            if not folder.is_dir():
+                raise
+            errors.append(error)
+            _log.warning("%s is left out: %s", name, error)
+            return _unreadable(name, str(error).replace(f"{folder}/", "").replace(str(folder), "it"))
+
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
-            runs.append(read_run(folder, name))
+            runs.append(read(folder, name))
             for part in FINALS:
                 final = folder / part
                 if (final / RUN_FILE).is_file() and final.resolve() not in given:
-                    run = read_run(final, f"{name}, {part}")
+                    run = read(final, f"{name}, {part}")
                     runs.append(replace(run, name=f"{run.name}, step {run.weights.get('step', 'unknown')}"))
             advance(1)
+    if len(errors) == len(runs):
+        raise errors[0]
     return runs
+
+
+def _unreadable(name: str, problem: str) -> Run:
+    return Run(
+        name=name,
+        kind="unreadable",
+        facts={"settings": {"target": None}, "release": {}},
+        rows=(),
+        evaluations=(),
+        usage=None,
+        n_steps=0,
+        is_finished=False,
+        is_stopped=False,
+        n_test_looks=None,
+        problems=(problem,),
+        alarms=(),
+    )
 
 
 def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
@@ -203,7 +241,7 @@ def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
     groups: dict[str, dict[int, Run]] = {}
     of_training: tuple[str, int, str] = ("", 0, "")  # name, seed and group of the run before
     for run in runs:
-        if run.kind == "baseline":
+        if run.kind in {"baseline", "unreadable"}:
             continue
         name, seed, key = of_training
         if part := _part_of(run, name):
@@ -293,7 +331,9 @@ def read_run(folder: Path, name: str) -> Run:
     rows = _read_log(folder / METRICS_FILE, problems)
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
     split = find_eval_split(folder)
+    is_other = _read_target(settings) is None
     steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
+    kept = rows if is_other else steps
     kind: Kind = "sft" if is_supervised(settings) else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
@@ -302,7 +342,9 @@ def read_run(folder: Path, name: str) -> Run:
         name=name,
         kind=kind,
         facts=facts,
-        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
+        rows=tuple(
+            {key: value for key, value in row.items() if is_other or not key.startswith(f"{split}/")} for row in kept
+        ),
         evaluations=tuple(
             _read_steps(folder, rows, split, _read_target(settings), problems)
             if is_training
@@ -328,7 +370,7 @@ class _Settings(msgspec.Struct):
     baseline: str | None = None
     split: str | None = None
     eval_split: str | None = None
-    target: str = "disruption"  # older runs name none
+    target: str | None = "disruption"  # older runs name none; None: of a dataset builder that is not ours
     own_label: Any = None
     hide: list[str] = []
 
@@ -350,7 +392,7 @@ def _read_facts(folder: Path) -> dict[str, Any]:
         settings = msgspec.convert(facts, _Facts).settings
         if settings.own_label is not None:
             read_own_target(settings.own_label)
-        elif settings.target not in TARGETS:
+        elif settings.target is not None and settings.target not in TARGETS:
             raise ValueError(f"settings.target needs to be one of {', '.join(TARGETS)}")
     except (ValueError, TypeError) as error:  # msgspec's own errors are of these
         raise RunFolderError(f"{folder / RUN_FILE} is damaged: {error}. Leave this run out.") from error
@@ -397,12 +439,12 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _read_steps(
-    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target, problems: list[str]
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target | None, problems: list[str]
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
     logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
     files = list_evaluations(folder, split)
-    tables = {} if files else _read_rollouts(folder, target)
+    tables = {} if files or target is None else _read_rollouts(folder, target)
     last = max(logged.keys() | files.keys() | tables.keys(), default=None)
     for step in sorted(logged.keys() | files.keys() | tables.keys()):
         found = _read_predictions(files[step], problems) if step in files else tables.get(step)
@@ -412,10 +454,10 @@ def _read_steps(
             yield Evaluation(step=step, metrics=metrics, predictions=found)
 
 
-def _read_target(settings: Mapping[str, Any]) -> Target:
+def _read_target(settings: Mapping[str, Any]) -> Target | None:
     if settings.get("own_label") is not None:
         return read_own_target(settings["own_label"])
-    return cast("TargetName", settings.get("target", "disruption"))
+    return cast("TargetName | None", settings.get("target", "disruption"))
 
 
 def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:

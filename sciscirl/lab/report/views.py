@@ -14,7 +14,7 @@ from sciscidata.terminal.messages import counted
 from sciscirl.lab.report.answer import FEWEST_DRAWN
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
-from sciscirl.lab.report.runs import Evaluation, Run, find_repeated, hash_release
+from sciscirl.lab.report.runs import OTHER_TEST, Evaluation, Run, find_repeated, hash_release
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import find_right
 from sciscirl.metrics.predictions import INVALID, split_by_label
@@ -25,7 +25,8 @@ from sciscirl.runs.prices import PRICES_DATE, Usage
 from sciscirl.task.papers import Paper, PaperView, SplitName, read_split
 
 _KINDS: Final = {
-    "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline"
+    "rl": "reinforcement learning", "sft": "supervised fine-tuning", "evaluation": "evaluation", "baseline": "baseline",
+    "unreadable": "not readable",
 }  # fmt: skip
 _TRAIN: Final = "env/all/"
 _ROUNDING: Final = 1e-9  # of rewards
@@ -96,7 +97,7 @@ def _describe(run: Run) -> dict[str, str]:
     facts = {
         "kind": _KINDS[run.kind],
         "begun from": render_start(run.facts.get("begun_from")) or settings.get("load_checkpoint"),
-        "task": run.target,
+        "task": run.target or "unknown (not of our dataset builder)",
         "release": release.strip(),
         "begun": run.facts.get("date"),
         "commit": run.facts.get("commit"),
@@ -222,6 +223,10 @@ _LOGGED: Final = {
 }
 
 
+#: What the cookbook counts of any environment.
+_COUNTS: Final = ("ac_tokens", "ob_tokens", "turns_", "total_", "by_group", "time")
+
+
 def view_curves(runs: Sequence[Run]) -> Section | None:
     """Plot held-out metrics, rewards and losses over training steps; None without a run that logged any twice."""
     pictures: list[Picture] = []
@@ -240,6 +245,8 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
     for name, title in _LOGGED.items():
         lines = {way.name: _merge_seeds([_logged(run, name) for run in way.runs.values()]) for way in ways}
         draw(title, lines, is_share=name.endswith(("_rate", AT_FLOOR)))
+    for name in dict.fromkeys(name for run in runs for row in run.rows for name in row if _is_other(name)):
+        draw(name, {way.name: _merge_seeds([_logged(run, name) for run in way.runs.values()]) for way in ways})
     if not pictures:
         return None
     text = (
@@ -247,6 +254,11 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
         "all equal teaches nothing."
     )
     return Section("curves", "While it trained", text, (), pictures)
+
+
+def _is_other(name: str) -> bool:
+    """Say whether this is a score that an environment which is not ours gave to its test set."""
+    return name.startswith(OTHER_TEST) and not name.startswith(tuple(f"{OTHER_TEST}{one}" for one in _COUNTS))
 
 
 def _judged(run: Run, name: str) -> Series:

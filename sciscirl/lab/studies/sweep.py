@@ -49,6 +49,7 @@ from sciscirl.runs.folder import (
     read_rows,
     refuse_release,
 )
+from sciscirl.runs.server_checks import check_server
 from sciscirl.sft.tinker_backend import train_on_tinker
 from sciscirl.task.papers import choose_eval_split, read_split, size_held_out
 from sciscirl.task.rules import check_max_tokens
@@ -297,14 +298,16 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
     (``make_table``). The last evaluation of each run counts.
 
     Raises:
-        SciSciRLError: as ``plan_sweep`` and ``check_papers``; the folder is in use or holds another sweep; or no run
-            has ended.
+        SciSciRLError: as ``plan_sweep``, ``check_papers`` and ``check_server``, before anything is written; the folder
+            is in use or holds another sweep; or no run has ended.
         ReleaseError: the release is missing or was altered.
     """
     plan_sweep(options)  # what is wrong with the options is said before the release is read
     options = _settle(options)
     runs, out = plan_sweep(options), expand_home(options.out)
     check_papers(runs)
+    for model in dict.fromkeys(resolve_preset(run.options).model for run in runs if not is_over(run.folder)):
+        check_server(model, options.base_url)
     facts = _describe(options)
     with locked_folder(out, user="sweep", option="folder: out="):
         places = [run.folder.relative_to(out).as_posix() for run in runs]

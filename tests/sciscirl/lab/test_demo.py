@@ -11,6 +11,7 @@ import pytest
 import sciscidata as ssd
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.demo import Step, run_demo
 from sciscirl.lab.models.fetch_model import fetch_model
 from sciscirl.metrics.predictions import read_predictions
 
@@ -41,6 +42,18 @@ def test_the_commands_are_shown_before_they_are_run(capsys, tmp_path):
     assert told.count("\n#") + 1 == told.count("\nscisci") == 10
     assert "--max-steps 7 " in told
     assert not (tmp_path / "demo").exists()
+    assert main(["demo", "--short", "--dry-run", "--out", str(tmp_path / "demo")]) == 0
+    assert "--save-every 4 --eval-every 14 " in capsys.readouterr().out
+
+
+def test_a_stopped_demonstration_says_how_to_go_on(tmp_path):
+    def stop(_):
+        raise KeyboardInterrupt
+
+    shown = []
+    with pytest.raises(KeyboardInterrupt):
+        run_demo([Step("draw", ("sciscidata",), tmp_path / "one")], tmp_path, {"sciscidata": stop}, shown.append)
+    assert shown[-1].endswith("Repeat the command to go on.")
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from sciscidata.errors import StorageError
+from sciscidata.storage.sums import seal_file
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
 from sciscirl.lab.analysis.compare import Estimate, compare_predictions
@@ -134,7 +135,11 @@ def test_an_evaluated_model_is_compared_with_the_untrained_one_that_was_asked_al
     assert "against zero_shot (" in line
     assert line.endswith("Prompts withheld: abstract.")
     assert rows_of(section.tables[0])["rl_test"]["withheld"] == "abstract"
-    assert answer_of(tmp_path / "zero_shot").headline[0].startswith("Nothing here shows what training did")
+    assert (
+        answer_of(tmp_path / "zero_shot")
+        .headline[0]
+        .startswith("Whether training helped is not known: no trained model")
+    )
 
 
 def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_slice, tmp_path, monkeypatch):
@@ -153,13 +158,13 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     make_run(tmp_path / "run", evaluations={0: first, 4: last}, manifest_sha256=digest)
     monkeypatch.setattr(answer, "read_json", lambda _: {"ceiling": {"accuracy": 0.7, "macro_f1": 0.65, "works": 9}})
     section = answer_of(tmp_path / "run", release=toy_slice)
-    assert "Ceiling of these labels: 0.650, -0.350 away." in section.headline[0]
+    assert "These labels let a model expect macro_f1 0.650 at most." in section.headline[0]
     models, baselines, *_ = section.tables
     assert "majority" in rows_of(baselines)
     assert baselines.is_folded
     assert "majority" not in rows_of(models)
     elsewhere = make_run(tmp_path / "elsewhere", evaluations={0: first, 4: last})
-    assert "Ceiling" not in answer_of(elsewhere, release=toy_slice).headline[0]
+    assert "at most" not in answer_of(elsewhere, release=toy_slice).headline[0]
 
 
 def test_six_answers_are_not_drawn(home, tmp_path):
@@ -177,7 +182,7 @@ def test_seeds_of_one_preset_stand_together(home, tmp_path):
     section = answer_of(tmp_path / "seed0", home / "exp5", tmp_path / "seed1", tmp_path / "seed2", home / "majority")
     scores = [measure_predictions(answers(skill, seed=n))["label_match"] for n, skill in enumerate((0.4, 0.6, 0.8))]
     rows = rows_of(section.tables[0])
-    assert [(name, row["seeds"]) for name, row in rows.items()] == [("seed0, seed1, seed2", "0, 1, 2"), ("exp5", "1")]
+    assert [(name, row["seed"]) for name, row in rows.items()] == [("seed0, seed1, seed2", "0, 1, 2"), ("exp5", "1")]
     assert rows["seed0, seed1, seed2"]["label_match"].startswith(f"{sum(scores) / 3:.3f} [")
     assert "Intervals are over 3 seeds and the papers." in " ".join(section.headline)
     pairs = answer_of(tmp_path / "seed0", tmp_path / "seed1", home / "exp5").tables[-1]
@@ -487,6 +492,24 @@ def test_a_folder_that_is_no_run_is_one_clear_error(tmp_path, content):
     with pytest.raises(RunFolderError, match=r"run\.json"):
         write_report(ReportConfig(runs=(tmp_path,), out=tmp_path / "r.html"))
     assert not (tmp_path / "r.html").exists()
+
+
+def test_a_run_whose_record_is_damaged_or_missing_is_a_row_and_the_others_are_reported(home, tmp_path):
+    changed, gone = (shutil.copytree(home / "exp4", tmp_path / name) for name in ("changed", "gone"))
+    seal_file(changed / "run.json")
+    (changed / "run.json").write_text("{}", "utf-8")
+    (gone / "run.json").unlink()
+    out = write_report(ReportConfig(runs=(changed, home / "exp4", gone), out=tmp_path / "r.html"))
+    text = Page(out.read_text("utf-8")).text
+    assert "Training helped exp4." in text
+    assert "Training on disruption" in text
+    table = view_runs(read_runs([changed, home / "exp4", gone])).tables[0]
+    rows = rows_of(table)
+    assert [rows[name]["state"] for name in ("changed", "gone")] == ["not readable"] * 2
+    assert rows["changed"]["not readable"].startswith("run.json differs from what was written")
+    assert rows["gone"]["not readable"].startswith("it is not the folder of a run: it has no run.json")
+    with pytest.raises(RunFolderError, match="nowhere"):
+        read_runs([home / "exp4", tmp_path / "nowhere"])
 
 
 def test_mistakes_are_refused(home, tmp_path):

@@ -179,6 +179,7 @@ def cookbook(monkeypatch, toy_renderer, options):
     for module, loop in ((rl_train, train_by_reward), (sft_train, train_on_gold)):
         monkeypatch.setattr(module, "check_server", lambda *_, **__: None)
         monkeypatch.setattr(module.train, "main", loop)
+    monkeypatch.setattr(sweep, "check_server", lambda *_, **__: None)
     monkeypatch.setattr(rl_train, "open_service", service)
     monkeypatch.setattr("sciscirl.evaluation.evaluator.TinkerTokenCompleter", judge)
     shared = {"model": options["model"], "renderer": options["renderer"], "preset": "exp4", "max_steps": 2,
@@ -279,6 +280,16 @@ def test_a_run_that_fails_does_not_stop_the_others_and_is_said(cookbook, release
     cookbook.fails["exp2/seed_0"] = cookbook.fails["exp4/seed_0"]
     with pytest.raises(SciSciRLError, match=r"no run of the sweep has ended\. ZeroDivisionError: a defect"):
         asyncio.run(run_sweep(SweepOptions(**cookbook.options, release=str(release), out=str(tmp_path / "other"))))
+
+
+def test_a_sweep_without_a_key_says_so_before_the_first_run_and_writes_nothing(options, release, tmp_path, monkeypatch):
+    for name in ("TINKER_API_KEY", "TINKER_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("tinker.auth.tinker_has_credentials", lambda: False)
+    shared = {"model": options["model"], "renderer": options["renderer"], "batch_size": 3}
+    with pytest.raises(SciSciRLError, match=r"^TINKER_API_KEY is not set"):
+        asyncio.run(run_sweep(SweepOptions(preset="exp4", release=str(release), out=str(tmp_path / "out"), **shared)))
+    assert not (tmp_path / "out").exists()
 
 
 LOOPS = """
