@@ -141,16 +141,19 @@ def analytic_moments(slots: Slots, cells: Cells) -> tuple[Float64Array, Float64A
     # Sums by cumsum go from the first to the last, on every machine.
     margin = weights.cumsum(axis=1)[:, -1]
     root, across, is_held = shares * np.sqrt(parts), shares * np.sqrt(margin), shares > 0
-    support = np.argsort(~is_held, axis=1, kind="stable").astype(np.uint32)
-    of_row = np.stack([shares, shares * (1 - shares), root, across], axis=2)
-    of_row = np.take_along_axis(of_row, support[:, :, None].astype(np.int64), axis=1)
+    lengths = is_held.sum(axis=1)
+    venue, stratum = np.nonzero(is_held)
+    at = venue, np.arange(venue.size) - np.repeat(np.cumsum(lengths) - lengths, lengths)
+    support, of_row = np.zeros((n_venues, n), np.uint32), np.zeros((n_venues, n, 4))
+    support[at] = stratum
+    for place, values in enumerate((shares, shares * (1 - shares), root, across)):
+        of_row[*at, place] = values[is_held]
     # Wherever it is held, two more are: no pair fills such a stratum.
     is_sure = ~(is_held & (is_held.sum(axis=0) <= 2)).any(axis=1)
     of_partner = np.stack([means, parts + joint, root, across], axis=2)
-    lengths = is_held.sum(axis=1).astype(np.uint64)
     place = (cells.starts, cells.partners)
-    given = (of_partner, of_row, support, lengths, parts, is_sure, margin.cumsum()[-1], cells.starts[:-1].copy())
-    kernels.moments_of_cells(*place, *given, mean, deviation)
+    given = (of_partner, of_row, support, lengths.astype(np.uint64), parts, is_sure, margin.cumsum()[-1])
+    kernels.moments_of_cells(*place, *given, cells.starts[:-1].copy(), mean, deviation)
     rows = np.repeat(np.arange(n_venues, dtype=np.int32), np.diff(cells.starts))
     of_one = np.flatnonzero(rows == cells.partners)
     venues = cells.partners[of_one]
