@@ -147,10 +147,9 @@ def _reached(totals, k, a, b, g, cut, inclusive):
     least = sure = np.int64(0 if inclusive else 1)
     least_until = sure_until = np.int64(1) << 60
     if cut > 0:
-        least = _least_difference(first + k_first, cut, inclusive)
-        sure = _least_difference(first + k_first + k_size - 1, cut, inclusive)
-        least_until = _largest_total(least, cut, inclusive) if least else np.int64(0)
-        sure_until = _largest_total(sure, cut, inclusive) if sure else np.int64(0)
+        least = _least_difference(first + k_first, cut, inclusive) - 1
+        sure = _least_difference(first + k_first + k_size - 1, cut, inclusive) - 1
+        least_until = sure_until = np.int64(-1)
     for s in range(first, first + size):
         while s + k_first > least_until:
             least += 1

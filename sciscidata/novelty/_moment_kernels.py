@@ -20,14 +20,15 @@ _TILE_BYTES = 2**18  # a part of the smallest second-level cache
 
 
 @helper
-def _surely_varies(sizes, x_a, x_b, parts_b):
+def _surely_varies(sizes, x_a, x_b, parts_a, parts_b):
     """Say whether a linear part is positive whatever a and b have to do with each other.
 
     That of a stratum is a quadratic form in the two venues' u - mean u. It is positive definite unless the two fill the
     stratum, or one of them is not there. Then only the other one's ``parts`` count.
     """
     for c in range(sizes.size):
-        if x_a[c] > 0 and parts_b[c] > 0 and (x_a[c] + x_b[c]) * sizes[c] < sizes[c] - 0.5:
+        some = (x_a[c] > 0 and parts_b[c] > 0) or (x_b[c] > 0 and parts_a[c] > 0)
+        if some and (x_a[c] + x_b[c]) * sizes[c] < sizes[c] - 0.5:
             return True
     return False
 
@@ -133,14 +134,11 @@ def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weigh
         for cell in range(cell_starts[at], cell_starts[at + 1]):
             if deviation[cell] <= 0:
                 b = partners[cell]
-                if deviation[cell] < 0 and (
-                    _surely_varies(sizes, shares[a], shares[b], parts[b])
-                    or _surely_varies(sizes, shares[b], shares[a], parts[a])
-                ):
+                x_a, x_b, parts_a, parts_b = shares[a], shares[b], parts[a], parts[b]
+                if deviation[cell] < 0 and _surely_varies(sizes, x_a, x_b, parts_a, parts_b):
                     deviation[cell] = -deviation[cell]
                 else:
-                    given = (sizes, shares[a], shares[b], two, three, weights, parts[a], parts[b], within)
-                    variance = _exact_variance(*given)
+                    variance = _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, within)
                     deviation[cell] = math.sqrt(variance) if variance > 0 else np.nan
 
 

@@ -169,7 +169,8 @@ def year_slots(
         left_out[first:last] |= venues[first:last] < 0
         offsets, kept = of_works(offsets, ~left_out[first:last])
         cited, venues_of_slots = cited[kept], venues_of_slots[kept]
-    return lay_out(offsets, graph.years[cited].astype(np.int64), venues_of_slots)
+    slots = lay_out(offsets, cited, venues_of_slots)
+    return replace(slots, strata_years=graph.years[slots.strata_years].astype(np.int64))
 
 
 def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolArray]:
@@ -191,15 +192,19 @@ def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
     return replace(slots, venues=number[slots.venues], n_venues=n_venues, venue_numbers=slots.venue_numbers[used])
 
 
-def lay_out(offsets: Int64Array, cited_years: Int64Array, venues: Int32Array) -> Slots:
-    """Number strata by time and venues by appearance, and order the slots by stratum."""
-    strata_years, strata = np.unique(cited_years, return_inverse=True)
+def lay_out(offsets: Int64Array, cited_years: AnyArray, venues: Int32Array) -> Slots:
+    """Number strata by time and venues by appearance, and order the slots by stratum.
+
+    ``cited_years`` are small and not negative, such as places in a list of years.
+    """
+    is_cited = np.bincount(cited_years) > 0
+    strata_years = np.flatnonzero(is_cited)
+    strata = (np.cumsum(is_cited, dtype=np.int32) - np.int32(1))[cited_years]
     appeared = np.full(int(venues.max(initial=-1)) + 1, venues.size)
     np.minimum.at(appeared, venues, np.arange(venues.size))
     numbers = np.argsort(appeared, kind="stable")[: np.count_nonzero(appeared < venues.size)].astype(np.int32)
     number = np.empty(appeared.size, np.int32)
     number[numbers] = np.arange(numbers.size, dtype=np.int32)
-    strata = strata.astype(np.int32)
     starts, order = _sorted_by(strata, strata_years.size)
     return Slots(offsets, strata, number[venues], numbers.size, starts, order, strata_years, numbers)
 

@@ -175,7 +175,7 @@ def test_the_run_is_reported_and_compared_and_a_checkpoint_chosen(tour, tinker_s
     page = (tour.home / "report.html").read_text("utf-8")
     last = measure_predictions(read_predictions(tour.run / "predictions" / f"test_{n_steps:06d}.parquet"))
     assert f"{last['label_match']:.3f}" in page
-    assert page.count("<img ") == 2  # reward and equal groups; twelve answers are not drawn
+    assert page.count("<img ") == 5  # reward, equal groups and what is watched; twelve answers are not drawn
 
 
 def test_greedy_answers_repeat_and_metrics_are_those_of_the_predictions(tour, tinker_server, tmp_path):
