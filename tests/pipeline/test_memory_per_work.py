@@ -13,10 +13,12 @@ import pytest
 MEASURE = """
 import gc, json, sys
 from pathlib import Path
+from functools import partial
 from types import SimpleNamespace
 import numpy as np
 import polars as pl
 from sciscidata.graph.build import read_nodes
+from sciscidata.graph.graph import CitationGraph
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.plots import plot_novelty, plot_novelty_by_year
 from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
@@ -54,7 +56,8 @@ for n in map(int, sys.argv[2:]):
     found = {"order": peak_of(lambda: order(table))[0]}
     found["nodes"], nodes = peak_of(lambda: read_nodes(works.select("work_id", "publication_year")))
     facts = {"work_ids": nodes.ids, "years": nodes.years, "year_offsets": nodes.year_offsets}
-    graph = SimpleNamespace(**facts, n_dated=n)
+    graph = SimpleNamespace(**facts, n_dated=n, n_known=n, days=None)
+    graph.find = partial(CitationGraph.find, graph)
     found["venues"], venues = peak_of(lambda: venue_numbers(graph, works))
     assert venues.max() == min(n, 5_003) - 1
     del nodes, facts, graph, venues
