@@ -57,6 +57,7 @@ def release(made: Path, tmp_path: Path) -> Path:
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[HubServer]:
     """A hub that works; what finds it by the environment is this process, and those that it starts."""
     hub_http = pytest.importorskip("huggingface_hub.utils._http")
+    hub_http.close_session()  # one that another test has opened may keep that test's proxy
     fast = SimpleNamespace(**{**vars(exchange.time), "sleep": lambda seconds: None})  # faults need no patience here
     monkeypatch.setattr(exchange, "time", fast)
     monkeypatch.setattr(hub_http, "time", fast)

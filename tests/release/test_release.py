@@ -388,7 +388,7 @@ def test_texts_of_drawn_works_have_to_be_there_once(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"split": None}, "split cannot be read"),
-        ({"thresholds": {"cut": 1}}, "thresholds and split cannot be read"),
+        ({"thresholds": {"cut": 1}}, "LabelThresholds has no option 'cut'"),
         ({"files": {}}, "files is written by write_release"),
         ({"source": Path("data")}, "cannot be written as JSON"),
         ({"source": float("nan")}, "cannot be written as JSON"),
