@@ -219,7 +219,10 @@ def test_a_release_can_be_planned_and_repeated(
     assert bytes_of(tmp_path / "again") == drawn
     assert main(["describe", str(tmp_path / "first"), "--html", str(tmp_path / "page.html")]) == 0
     page = (tmp_path / "page.html").read_text()
-    totals = [re.search(rf"<tr><td>{split}</td>(?:<td>[^<]*</td>)*<td>(\d+)</td></tr>", page) for split in ("train", "test", "dev")]
+    totals = [
+        re.search(rf"<tr><td>{split}</td>(?:<td>[^<]*</td>)*<td>(\d+)</td></tr>", page)
+        for split in ("train", "test", "dev")
+    ]
     assert [total and total[1] for total in totals] == ["18", "9", "9"]
 
 

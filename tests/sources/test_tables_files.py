@@ -369,7 +369,7 @@ def test_missing_files_and_columns_are_named_by_their_flags(tmp_path, capsys):
     files = csv_files(tmp_path)
     with pytest.raises(InputNotFoundError, match=r"TablesConfig\.works .*matches no file"):
         ingest_tables(TablesConfig(**files | {"works": (str(tmp_path / "x*.csv"),)}, **NAMES), tmp_path / "corpus")
-    with pytest.raises(InputNotFoundError, match="is a folder. Name its files"):
+    with pytest.raises(InputNotFoundError, match=r"is a folder\. Name its files"):
         ingest_tables(TablesConfig(**files | {"works": (str(tmp_path),)}, **NAMES), tmp_path / "corpus")
     with pytest.raises(SchemaMismatchError, match=r"no column 'work_id'.*TablesConfig\.id='pid'"):
         ingest_tables(TablesConfig(**files), tmp_path / "corpus")
