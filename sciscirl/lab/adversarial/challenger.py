@@ -46,8 +46,8 @@ def object_by_rules(view: PaperView, labels: Mapping[str, str]) -> str:
     Example:
         >>> view = PaperView("On sleep", "Mice forget.", 2001, 3, None)
         >>> object_by_rules(view, {"disruption_label": "neutral"})
-        'I would say disruptive rather than neutral: those who cite it could take it up without going back to what it
-        built on. Your answer does not weigh that the paper says "Mice forget.".'
+        'I would say consolidating rather than neutral: those who cite it would cite the line of work that it extends as
+        well. Your answer does not weigh that the paper says "Mice forget.".'
     """
     key = hashlib.sha256(f"{render_record(view)}\n{json.dumps(dict(labels))}".encode()).digest()
     said: list[str] = []

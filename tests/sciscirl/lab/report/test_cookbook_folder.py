@@ -70,7 +70,8 @@ def test_a_report_says_whether_a_run_of_the_cookbooks_own_loop_helped(trained, t
     n_papers = len(read_split(toy_slice, "test"))
     assert "Training helped plain. macro_f1 1.000" in page.text
     assert "against itself before training (0.167)" in page.text
-    assert f"the same {n_papers} papers of test, task disruption. Prompts withheld: cited_by_count." in page.text
+    judged_by = f"the same {n_papers} papers of test, task disruption. {n_papers} papers are too few to tell. "
+    assert f"{judged_by}Prompts withheld: cited_by_count." in page.text
     assert "KL(sampler, trainer) 0.5 > 0.01: sampled and trained probabilities differ (step 1)" in page.text
 
 
