@@ -216,7 +216,7 @@ def _figure(figure: Figure) -> str:
 
 
 def _wide(html: str) -> str:
-    """Let what is wider than the page scroll in a box of its own."""
+    """Put wide content into its own box, which scrolls."""
     return f'<div class="wide" tabindex="0">{html}</div>'
 
 

@@ -164,7 +164,7 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
         order = np.argsort(~is_held, axis=1, kind="stable")
         of_row[rows] = np.take_along_axis(np.stack([x, x * (1 - x), root, across], axis=2), order[:, :, None], axis=1)
         support[rows], lengths[rows] = order, is_held.sum(axis=1)
-        # Wherever it is held, two more are: no pair fills such a stratum.
+        # Three or more venues hold each of its strata, so no pair fills one.
         is_sure[rows] = ~(is_held & (n_holders <= 2)).any(axis=1)
 
     step = max(1, _NUMBERS_AT_ONCE // n)

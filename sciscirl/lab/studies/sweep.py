@@ -390,7 +390,7 @@ def _end_with_parent() -> None:
 
 
 def _train_apart(run: PlannedRun) -> str | None:
-    """Train a run in a process of its own, of which only warnings are shown."""
+    """Train a run in its own process, and show only its warnings."""
     logging.getLogger("sciscirl.runs.console").addFilter(lambda _: False)
     return asyncio.run(_train(replace(run, options=replace(run.options))))  # made anew, options load their plugin
 

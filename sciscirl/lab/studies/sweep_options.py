@@ -36,7 +36,7 @@ class SweepOptions(GoldOptions, TrainOptions):
         sft_batch_size: papers in a step of supervised runs; None: the preset's.
         sft_n_epochs: how often supervised runs show each paper.
         sft_max_steps: stop supervised runs after this many steps; None: after the last epoch.
-        jobs: runs at once, each in a process of its own; one waits for the supervised run that it begins from.
+        jobs: how many runs train at once, each in its own process; one that begins from a supervised run waits for it.
         out: the folder of the sweep; a sweep that is there goes on.
     """
 
