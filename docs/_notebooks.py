@@ -51,6 +51,7 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """
     notebook = json.loads(path.read_text("utf-8"))
     shell = InteractiveShell(displayhook_class=_Silent)
+    plt.close("all")  # what an earlier program left open
     number = 0
     for cell in notebook["cells"]:
         if cell["cell_type"] != "code":
