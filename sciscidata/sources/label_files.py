@@ -26,10 +26,7 @@ _IDS: Final = ("work_id", "openalex_id", "id")
 
 
 def find_label_files(label: OwnLabel, of_source: LabelFiles, there: Sequence[str]) -> LabelFiles:
-    """Name the files that hold the label's column; none if it is in ``there``, the columns of works and scores.
-
-    ``of_source`` are the files of the source that may hold the column themselves.
-    """
+    """Name the files that hold the label's column; none if it is in ``there``, the columns of works and scores."""
     if label.column is None:
         return NO_FILES
     if label.file is not None:
@@ -42,11 +39,7 @@ def find_label_files(label: OwnLabel, of_source: LabelFiles, there: Sequence[str
 
 
 def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
-    """Read ``work_id`` and the label from files, without works that have none.
-
-    A SchemaMismatchError says that a column is missing or a value is no class. A WorkIdError says that a work has two
-    classes. Other errors are those of ``TableFile``.
-    """
+    """Read ``work_id`` and the label from files, without works that have none."""
     column = label.column or label.name
     n_missing, tables = 0, list[pl.DataFrame]()
     for path in where.files:

@@ -102,10 +102,7 @@ class LabelledConfig(Configuration):
 
 
 class LabelledRows(NamedTuple):
-    """The rows of all files, lazy: ``work_id`` and _COLUMNS, null where a file has none.
-
-    ``columns`` are those that at least one file has; ``report`` says in JSON types what was read.
-    """
+    """The rows of all files: ``work_id`` and _COLUMNS. ``columns`` are those that at least one file has."""
 
     rows: pl.LazyFrame
     columns: frozenset[str]
@@ -119,15 +116,10 @@ def read_labelled_files(
     *,
     is_scored: bool = True,
 ) -> LabelledRows:
-    """Read the files once into one Parquet file of the cache, in bounded memory.
+    """Read the files once into one Parquet file of the cache, in bounded memory; a later run uses the same file.
 
-    A later run uses the same file.
-
-    Without ``is_scored``, a row needs a title or an abstract, and nothing else. Where files have no ids, the text is
-    the id. Of equal texts only the first row is read. The report counts the others.
-
-    ``advance`` gets the bytes read. A CorruptRecordError names the first line that is no row. A WorkIdError names a
-    work without an id, or two with one. A SchemaMismatchError names a column that is missing or mistyped.
+    Without ``is_scored``, a row needs only a title or an abstract. Where files have no ids, the text is the id. Of
+    equal texts only the first row is read. ``advance`` gets bytes.
     """
     files = find_labelled_files(config.inputs)
     inputs = state_files(files)
@@ -160,11 +152,7 @@ def lack_scores(config: LabelledConfig) -> bool:
 
 
 def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -> tuple[pl.LazyFrame, dict[str, int]]:
-    """Return the rows with the labels that ``LabelledConfig.labels`` asks for, and count those that contradict scores.
-
-    A LabelMismatchError is for ``"check"``: it counts and shows what differs. Uzzi's rule labels by z, which the rows
-    lack: of its labels only their presence is checked.
-    """
+    """Return rows with the labels that ``LabelledConfig.labels`` asks for, and counts of those that differ."""
     is_uzzi = thresholds.novelty_rule == "uzzi"
     if is_uzzi and labels == "recompute":
         raise ConfigError(
@@ -205,10 +193,7 @@ def judge_labels(rows: pl.LazyFrame, labels: str, thresholds: LabelThresholds) -
 
 
 def leave_out_filters(config: EligibilityConfig, columns: frozenset[str]) -> tuple[EligibilityConfig, list[str]]:
-    """Switch off the filters whose columns the files lack, and name them.
-
-    Raise ConfigError if one of them differs from its default: somebody asked for it, and it cannot be applied.
-    """
+    """Switch off default filters whose columns the files lack, and name them; one that was asked for is an error."""
     needs: dict[str, tuple[tuple[str, ...], Any]] = {
         "exclude_retracted": (("is_retracted",), False),
         "languages": (("language",), ()),

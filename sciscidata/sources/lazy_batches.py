@@ -15,20 +15,9 @@ def scan_batches(
     *,
     read_first: Callable[[list[str]], Iterator[pl.DataFrame]] | None = None,
 ) -> pl.LazyFrame:
-    """Make a lazy frame of batches that hold only the columns of a query.
+    """Make a lazy frame of batches that hold only the columns of a query; ``read`` is called once for each query.
 
-    ``read`` is called once for each query, and yields batches with the columns that it is given. ``schema`` has all
-    columns in order. The plan that Polars prints shows ``name``.
-    Where a query asks for a number of first rows only, ``read_first`` takes the place of ``read``.
-
-    Example:
-        >>> def read(columns):
-        ...     print("read", columns)
-        ...     yield pl.DataFrame({"work_id": [7, 9], "title": ["On sleep", None]}).select(columns)
-        >>> frame = scan_batches(read, {"work_id": pl.Int64(), "title": pl.String()}, "two works")
-        >>> frame.select("work_id").filter(pl.col("work_id") > 7).collect().rows()
-        read ['work_id']
-        [(9,)]
+    The plan that Polars prints shows ``name``. ``read_first`` serves queries that ask for the first rows only.
     """
     from polars.io.plugins import register_io_source
 

@@ -27,10 +27,7 @@ REFERENCES_PER_WORK: Final = 11
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRequest:
-    """What is wanted of a source. Most sources read only ``cache_dir``, the others as in ``BuildConfig``.
-
-    ``only_corpus``: works and citations are all that is read; scores that a source brings do not help.
-    """
+    """What is wanted of a source. With ``only_corpus``, scores that it brings do not help."""
 
     cache_dir: Path
     eligibility: EligibilityConfig = field(default_factory=EligibilityConfig)
@@ -93,10 +90,7 @@ def name_only(config: Any, _: object) -> ToRead:  # noqa: ANN401 (any source)
 
 
 class LabelFiles(NamedTuple):
-    """Files of a source that may hold a column of the user's own, and possible names of their ids.
-
-    Where a file has no ids, ``find_texts`` names the columns whose text is the id.
-    """
+    """Files that may hold a user's own column, and names of their ids; ``find_texts`` where the text is the id."""
 
     files: list[Path]
     ids: tuple[str, ...]
@@ -159,10 +153,7 @@ class OpenedSource:
 
 
 def open_large(corpus: Corpus, names: Collection[str], **more: Any) -> OpenedSource:  # noqa: ANN401 (any field)
-    """Open a corpus whose texts may not fit into memory: only those of works that may be drawn are read.
-
-    ``names`` are ``SourceRequest.read_early``; ``more`` other fields of OpenedSource.
-    """
+    """Open a corpus that may not fit into memory: only texts of works that may be drawn are read."""
     works = corpus.works
 
     def read_works(work_ids: pl.Series) -> pl.DataFrame:

@@ -24,11 +24,7 @@ _session: dict[int, Path] = {}  # by process: one that was forked makes its own
 
 
 def make_once(key: Hashable, make: Callable[[Path], object]) -> Path:
-    """Return a folder that ``make`` has filled, now or earlier in this session; other threads wait for it.
-
-    Raises:
-        StorageError: the place for temporary files (TMPDIR) is full or cannot be written.
-    """
+    """Return a folder that ``make`` has filled, now or earlier in this session; other threads wait for it."""
     with _LOCK:
         if is_made(key):
             return _made[os.getpid(), key][0]

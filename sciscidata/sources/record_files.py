@@ -49,9 +49,7 @@ _LOOP_PAYS_BYTES = 32 << 20  # the loop is compiled on first use, which takes as
 def find_files(patterns: Sequence[str], option: str, *, in_folders: bool = False) -> list[Path]:
     """List the files of paths and patterns, each once, in the order given; those of a pattern or folder sorted.
 
-    With ``in_folders``, a folder stands for all files below it that end in ``.jsonl``, ``.json``, ``.ndjson``,
-    ``.txt``, ``.gz`` or ``.zst``. An InputNotFoundError names the ``option``: a path does not exist, a pattern matches
-    nothing, or one is a pipe or a device. A PermissionError means that a folder may not be read.
+    With ``in_folders``, a folder stands for all files below it with one of the endings in _ENDS.
     """
     files: dict[Path, Path] = {}
     for pattern in patterns:
@@ -115,12 +113,8 @@ def read_blocks(
     r"""Cut a file into blocks of whole lines, as ``whole_lines`` does, with the number of their first line.
 
     With ``pages``, a file whose first line ends inside a JSON value is one block, marked as a document, without
-    ``spare``. Only ``\n`` ends a line; U+2028 and U+0085 may stand inside. Lines are read in bounded memory; a
-    document is held whole.
-
-    The file is plain, gzip or Zstandard, with or without a byte order mark. ``advance`` gets the number of its bytes
-    after each read. A line that is too long gives a CorruptRecordError in its place. One is raised where a document is
-    too long, and behind the last whole line of a damaged or cut compressed file. Its message is only the reason.
+    ``spare``. Only ``\n`` ends a line; U+2028 and U+0085 may stand inside. A line that is too long gives an error in
+    its place. A document that is too long, or a damaged file, raises one that is only the reason.
     """
     number = 1
     is_before_all = pages  # only empty lines so far
@@ -181,11 +175,7 @@ def read_json_batches(
     include_xpac: bool = True,
     pages: bool = True,
 ) -> Iterator[Batch]:
-    """Read the works of a file of JSON. With ``pages`` a line, or the file, may be a list or a page of the API.
-
-    Without ``include_xpac``, works of the expansion corpus may lack their abstracts. Errors are those of
-    ``read_blocks``.
-    """
+    """Read the works of a file of JSON; with ``pages`` a line, or the file, may be a list or a page of the API."""
     for number, block, is_document in read_blocks(path, advance, limits, _BLOCK_BYTES, SPARE, pages=pages):
         if isinstance(block, CorruptRecordError):
             so_far.n_lines += 1

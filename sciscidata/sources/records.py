@@ -262,14 +262,9 @@ def _to_arrow(frame: pl.DataFrame) -> Any:  # noqa: ANN401 (pyarrow has no types
 def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[float], None] | None = None) -> Corpus:
     """Parse the files once into Parquet, or reuse what an earlier run made of the same bytes.
 
-    The result is a subfolder of ``folder``, named after the content of the files. It holds ``works.parquet`` sorted by
-    work_id, ``citations.parquet`` sorted by (citing_id, cited_id), and the report ``ingest.json``. It appears whole or
-    not at all. A result that was damaged later is made again, with a warning. Memory: about 100 bytes per work, and a
-    part. ``progress`` gets the bytes of the files as they are read.
-
-    The provenance is the report: SHA-256 and counts of each file, the first 20 corrupt lines, and the data's date. That
-    is the latest updated_date or created_date, or null. No file is an InputNotFoundError, no work an EmptyInputError,
-    and with ``strict`` the first corrupt line a CorruptRecordError.
+    The result is a subfolder, named after the content of the files, that appears whole or not at all. Works are sorted
+    by work_id, citations by both ids. A damaged result is made again. Memory: about 100 bytes per work, and a part.
+    ``progress`` gets bytes.
     """
     files = _find(config)
     hashes = [hash_file(file) for file in files]

@@ -55,12 +55,10 @@ class Reason(NamedTuple):
 class Source(NamedTuple):
     """What a build knows of a kind of source before it opens one.
 
-    ``open`` takes the configuration and a SourceRequest. ``measure`` takes them too, and says what a build would read.
-    ``sample`` says why it gives no whole corpus; None: it does. ``own_scores`` says of a configuration why its scores
-    are taken as they are; None: they are computed. ``no_novelty`` says why there is no novelty. ``can_be_ingested``
-    says whether it can be written as a corpus on disk; ``ingest`` does it in its own way. ``has_tasks`` says whether an
-    engine may help. ``corpus_folder`` is where it is a corpus on disk already. ``split`` is what is drawn of it by
-    default; ``has_own_labels_only`` says that no label but the user's can be balanced.
+    ``measure`` says what a build would read. A Reason says why there is no whole corpus (``sample``), why scores are
+    taken as they are (``own_scores``), or why there is no novelty; None: there is. ``ingest`` replaces the common way.
+    ``has_tasks``: an engine may help. ``corpus_folder`` is where a corpus is on disk already. ``split`` is the default
+    draw.
     """
 
     config: type

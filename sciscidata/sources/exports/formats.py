@@ -50,11 +50,7 @@ _HOW: Final = (
 
 
 def read_export(path: Path) -> pl.DataFrame:
-    """Read one file into rows of ROLES, all text; values of several lines keep their line ends.
-
-    An EmptyInputError means that it holds no record. A CorruptRecordError means no text in UTF-8 or UTF-16, an end
-    inside a record, or a damaged table; a SchemaMismatchError another kind of file.
-    """
+    """Read one file into rows of ROLES, all text; values of several lines keep their line ends."""
     text = _read_text(path)
     head = text[:10_000]
     kinds: tuple[tuple[str, Callable[[str, Path], Iterator[Mapping[str, str]]]], ...] = (

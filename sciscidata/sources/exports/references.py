@@ -84,12 +84,8 @@ def number_references(texts: pl.Series) -> pl.DataFrame:
 def match_references(works: pl.DataFrame, references: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     """Make CITATIONS of references, each once, whether what they cite is one of ``works`` or not.
 
-    ``works`` have ``work_id`` and ``number_works``, ``references`` ``citing_id`` and ``number_references``. A reference
-    is that work whose DOI it has, else the one whose key it has, if only one work has it. Any other gets the number of
-    its DOI, of the DOI that references with its key have, of its key, or of its text: the first that there is.
-
-    The counts are those of references, of those matched by DOI and by key, and of those matched by DOI that have a key,
-    in how many it is that of the work.
+    A reference is the work that has its DOI, else the only work that has its key. Any other gets a number of its own.
+    The counts say how well keys agree with DOIs.
     """
 
     def only(frame: pl.DataFrame, by: str, value: str, name: str) -> pl.DataFrame:

@@ -126,10 +126,7 @@ def works_frame(works: Iterable[Work]) -> pl.DataFrame:
 
 
 def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
-    """Hold many dialogues; return their results in order, None where a work has too many citers.
-
-    Each round sends the requests of all dialogues together, so that a hundred works wait as long as one.
-    """
+    """Hold many dialogues in common rounds of requests; results in order, None where a work has too many citers."""
     speakers = list(dialogues)
     results: dict[int, T | None] = {}
     answers: dict[int, list[Answer] | None] = dict.fromkeys(range(len(speakers)))
@@ -149,10 +146,7 @@ def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T
 
 
 def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
-    """Count the citers of a work by year, and those that also cite its references.
-
-    ``references`` are distinct and without the work itself; ``cited_by_count`` decides between listing and counting.
-    """
+    """Count the citers of a work by year, and those that also cite its distinct references, itself left out."""
     if (cited_by_count or 0) <= _LISTED:
         pages = yield [_list_request(f"cites:W{work_id}", 1)]
         count: int = pages[0]["meta"]["count"]
@@ -171,9 +165,8 @@ def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | No
 def ask_reference_citers(work_id: int, references: Sequence[int]) -> Dialogue[Years]:
     """Count by year the works that cite a reference of a work, without the work itself: n_j and n_k together.
 
-    Each clause of 100 references excludes the citers of earlier clauses, so that a citer counts once. References
-    beyond the 500th do not fit into a request line: their citers are listed and compared here. References that cite
-    themselves are counted; see ReferenceRecords.
+    References beyond the 500th do not fit into a request line: their citers are listed and compared here. References
+    that cite themselves are counted; see ReferenceRecords.
     """
     alone = f"openalex:!W{work_id}"
     answers = yield [_count_request(f"{text},{alone}") for text in _disjoint(_chunks(references))]
@@ -293,10 +286,7 @@ class ReferenceRecords:
             self._frames.append(works_frame(received).select(REFERENCE_WORKS.names()))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
-        """Count by year the references that the API counts as citers only because they cite themselves.
-
-        The first count has those that also cite the focal work, and so seem to cite both. The second has all.
-        """
+        """Count by year references that count as citers as they cite themselves: those that cite the work, and all."""
         listed = frozenset(references)
         self_citers = [self._self_citers[reference] for reference in references if reference in self._self_citers]
         in_vain = [(year, cited) for year, cited in self_citers if listed.isdisjoint(cited)]

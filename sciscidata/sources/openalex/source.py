@@ -100,17 +100,9 @@ def pull_openalex(
 ) -> Pulled:
     """Sample candidates and score them until the demand is met or no candidates are left. This may cost money.
 
-    The store of ``client`` makes the run resumable, and offline runs possible. The counts of ``demand`` are updated as
-    scores come in. Without ``novelty``, or for candidates without ``venues``, novelty is null. Without a saved
-    ``background``, its null model is built from the judged works.
-
     Rows are sorted by work_id. n_k is null where the index is certainly 0 without it (n_i = n_j). A candidate with too
     few citers has no n_k and no index. With ``cd.family``, columns that need every citer's references are null for
-    works with more than 200 citers.
-
-    A ConfigError comes before the first call. The convention is impossible with counts (``window_from="cited"``),
-    novelty is needed and not known, or the background has another null model. The background may be unreadable
-    (InputNotFoundError, BackgroundError), and candidates too few (NotEnoughWorksError).
+    works with more than 200 citers. Without ``background``, the null model comes from the judged works.
     """
     wanted = sum(demand.split.sizes.values())
     if candidates.available < wanted:
@@ -151,10 +143,7 @@ def pull_openalex(
 
 
 def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
-    """Sum up the answers that a run used, in JSON types; equal for a resumed and for an offline run.
-
-    Paid answers that failed their check are not included; ``client.cost_usd`` is the real cost of a run.
-    """
+    """Sum up the answers that a run used, without those that failed; equal for a resumed and for an offline run."""
     kept = client.summary()
     return {
         "requests": kept.n_requests,
@@ -302,10 +291,7 @@ class _Pull:
         return wave, waiting
 
     def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
-        """Request the citers of each work, then the citers of its references where the draw needs them.
-
-        Works are returned that were passed over, but may be needed when labels change.
-        """
+        """Request the citers of each work, then those of its references if needed; return works passed over for now."""
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
         waiting: list[tuple[str, Work]] = []
@@ -487,12 +473,10 @@ def _estimate_calls(
     *,
     every_record: bool,
 ) -> float:
-    """Estimate the calls until the demand is met, if further candidates resemble the earlier ones.
+    """Estimate the calls until the demand is met, if candidates ahead, then typical ones, resemble the judged ones.
 
-    It walks through the candidates ahead, then through typical ones. It ends when every cell has its expected works, or
-    after ``available`` candidates. Each candidate adds the observed share of every open cell, and the calls that it
-    would need. ``outcomes`` (at least one) are those of the judged candidates. With ``every_record``, for novelty, the
-    references' records of every judged work are requested; otherwise only where their citers are counted.
+    With ``every_record``, for novelty, each judged work costs its references' records, otherwise only where their
+    citers are counted.
     """
     missing = {place: float(n) for place, n in demand.still_missing.items()}
     natural = not any(cell for _, cell in missing)

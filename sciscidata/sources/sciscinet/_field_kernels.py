@@ -10,11 +10,10 @@ from sciscidata._kernels.compile import kernel
 
 @kernel
 def first_fields(works, order, levels, scores, fields, most):
-    """Choose the first fields of each work by level, then highest score, then number; a field counts once.
+    """Choose the first ``most`` fields of each work by level, then highest score, then number; a field counts once.
 
-    ``works``, ``levels``, ``scores`` (no NaN) and ``fields`` belong to the links. ``order`` sorts the links by work.
-    Returns the fields of all works in one row, where each work's end, and one link of each work. A link is compared
-    with at most ``most`` others.
+    ``order`` sorts the links by work. Returns the fields of all works in one row, where each work ends, and one link of
+    each work.
     """
     chosen = np.empty(order.size, np.int64)  # links: the best of each work so far, in order
     ends, one_of_each = np.empty(order.size, np.int64), np.empty(order.size, np.int64)

@@ -71,8 +71,8 @@ class _Places:
 def read_in_order(tables: Mapping[str, Table], columns: Iterable[str], *, by_text: bool) -> Iterator[pl.DataFrame]:
     """Yield WORKS in the order of the table of texts, or of the ids, in batches.
 
-    With ``by_text``, works without a text come last, by their id, and a text without a work is left out. Papers and
-    texts must hold a work once. More than a million works need about 150 bytes each in TMPDIR.
+    With ``by_text``, works without a text come last, by their id, and a text without a work is left out. More than a
+    million works need about 150 bytes each in TMPDIR.
     """
     wanted = list(columns)
     texts = tables.get("texts") if by_text else None

@@ -15,20 +15,10 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES
 
 
 def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
-    """Use ``disruption`` as the CD index where it is defined.
+    """Use ``disruption`` as the CD index: null where it is not in -1 .. 1, or a paper has no reference or no citation.
 
-    It is null where ``disruption`` is null, NaN or outside -1 .. 1, and where the paper has no reference or no citation
-    (``reference_count`` or ``citation_count`` 0 or unknown). The table holds 0.0 for such papers, but their index is
-    undefined. A 0 of a paper with both is a score. The counts of CD_SCORES are null, because they are not published.
-
-    Source: the original needs a citation and drops papers without references (Lin et al. 2023,
-    doi:10.1038/s41597-023-02198-9, notebook of the disruption score).
-
-    Example:
-        >>> papers = {"work_id": [1, 2, 3], "disruption": [0.0, 0.0, -0.5], "reference_count": [7, 7, 9],
-        ...     "citation_count": [0, 4, 2]}
-        >>> publish_disruption(pl.LazyFrame(papers)).collect()["cd_index"].to_list()
-        [None, 0.0, -0.5]
+    The table holds 0.0 for such papers, but their index is undefined: the original needs a citation and drops papers
+    without references (Lin et al. 2023, doi:10.1038/s41597-023-02198-9, notebook of the disruption score).
     """
     counts = (pl.lit(None).alias(name) for name in ("n_i", "n_j", "n_k"))
     return papers.select("work_id", *counts, published_cd().alias("cd_index")).cast(CD_SCORES)
@@ -42,11 +32,7 @@ def published_cd() -> pl.Expr:
 
 
 def publish_atypicality(papers: pl.LazyFrame, score: Score = "sigmoid") -> pl.LazyFrame:
-    """Make ATYPICALITY from ``Atyp_10pct_Z`` and ``Atyp_Median_Z``; a ``"rank"`` needs ``publication_year``.
-
-    Null where a value is null or not finite, and where there is no pair (``Atyp_Pairs`` 0 or unknown). A *low*
-    ``z_p10`` is atypical, so ``novelty_score`` falls as it rises.
-    """
+    """Make ATYPICALITY from published z-scores (a low ``z_p10`` is novel); null if not finite, or without pairs."""
     return rescore(papers.with_columns(published_z()), score).select(ATYPICALITY.names()).cast(ATYPICALITY)
 
 
@@ -64,9 +50,7 @@ def compare_scores(
 ) -> dict[str, Any]:
     """Compare two sets of CD indices (``work_id``, ``cd_index``) of the same works: ranks, signs and labels.
 
-    ``both``, ``only_published``, ``only_computed`` count works with a score. Of those with both, ``spearman``,
-    ``same_sign`` and ``same_label`` are shares, 0 .. 1, rounded to six places. They are null if no work has both, or
-    all have one score. ``labels`` counts works by published and then computed label.
+    Shares are of works with both scores, 0 .. 1, six places; null if there are none, or all have one score.
     """
     sides = {"published": published, "computed": computed}
     rows = _joined(

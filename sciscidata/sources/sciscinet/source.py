@@ -54,10 +54,7 @@ _TEXTS: Final = ("title", "abstract")
 
 @dataclass(frozen=True)
 class SciSciNet:
-    """The lazy frames of SciSciNet; a query reads only the tables and columns that it needs.
-
-    The columns of a missing table are null, or the frame raises if nothing would remain.
-    """
+    """Lazy frames that read only what a query needs. Columns of a missing table are null, unless all would be."""
 
     config: SciSciNetConfig
     tables: Mapping[str, Table]  # those that exist, by the names of LAYOUTS
@@ -73,11 +70,7 @@ class SciSciNet:
 
     @property
     def structure(self) -> pl.LazyFrame:
-        """Everything that a draw needs before texts, in one pass over the table of papers. Unordered.
-
-        ``work_id``, year, type, ``is_retracted``, the two counts, and what is published of ``cd_index`` (as in
-        ``scores``) and of the columns of ``atypicality``.
-        """
+        """What a draw needs before texts, and the published scores, in one pass over the table of papers. Unordered."""
         papers = self.tables["papers"]
         frame = papers.scan(*_FACTS, *(name for name in ("disruption", *_Z) if name in papers.columns))
         frame = frame.drop_nulls("work_id").with_columns(pl.col("is_retracted").cast(pl.Boolean)).cast(_FACTS)
@@ -102,10 +95,7 @@ class SciSciNet:
 
     @property
     def scores(self) -> pl.LazyFrame:
-        """CD_SCORES as published: ``cd_index`` is SciSciNet's disruption, the counts are null. Unordered.
-
-        A SchemaMismatchError means that the table of papers lacks the score, or a count, which shows an undefined one.
-        """
+        """CD_SCORES as published: ``cd_index`` is SciSciNet's disruption, the counts are null. Unordered."""
         return publish_disruption(self.published(*_CD))
 
     @property
@@ -148,11 +138,7 @@ class SciSciNet:
         return pl.concat([empty, *there], how="diagonal")
 
     def in_text_order(self) -> pl.LazyFrame:
-        """WORKS in the order of the table of texts, for reading all of them in bounded memory.
-
-        At most a million works of the other tables are in memory, see ``order.py``. Works without a text come last, by
-        their id; a text without a work is left out. Without a table of texts, the order is by id.
-        """
+        """WORKS in the order of the table of texts, in bounded memory; without that table, by id. See ``order.py``."""
         return self._in_order(WORKS, by_text=True)
 
     def in_id_order(self) -> pl.LazyFrame:
@@ -267,11 +253,7 @@ def _as_published(tables: SciSciNet, request: SourceRequest, scratch: ExitStack)
 
 
 def _with_names(structure: pl.LazyFrame, tables: SciSciNet, request: SourceRequest) -> pl.LazyFrame:
-    """Add field and venue of the works that have a chosen one; of all others they are null.
-
-    If only the balance reads fields, add those of all works. The tables of fields and venues are read once, in bounded
-    memory. What is held: about 40 bytes for each work that gets a name.
-    """
+    """Add field and venue of works that have a chosen one, 40 bytes each; of all if only the balance reads them."""
     if not request.read_early:
         return structure
     chosen = chosen_names(request.eligibility) or [pl.col("primary_field").is_not_null()]

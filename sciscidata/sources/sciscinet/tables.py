@@ -103,16 +103,10 @@ class Table:
 def find_table(
     folder: str, version: Version, name: str, storage_options: Mapping[str, Any] | None = None
 ) -> Table | None:
-    """Find one table in a folder or object store, check its schema, and scan it.
+    """Find one table in a folder or object store, check its schema, and scan it; None if it is not there.
 
-    In a folder it is one file or a folder of parts, by any of its stems, for example ``sciscinet_papers.parquet``,
-    ``papers.parquet``, ``sciscinet_papers/*.parquet`` or ``sciscinet_papers-00001.parquet``. In version 1 it ends in
-    ``.tsv``, ``.tsv.gz`` or ``.tsv.zst``. In an object store, which is not listed, only the first name is tried. None
-    means that the folder has no table ``name``.
-
-    A SchemaMismatchError means that a required column is missing. It is raised, too, for an impossible type, for
-    example a date for a year, or one that differs in another part. A ConfigError means that a value in
-    ``storage_options`` is invalid, or that credentials would be sent unencrypted.
+    In a folder it is one file or a folder of parts, by any of its stems, for example ``papers.parquet`` or
+    ``sciscinet_papers/*.parquet``. An object store is not listed: only the first name is tried.
     """
     layout = LAYOUTS[version][name]
     check_store(folder, storage_options or {}, name="SciSciNetConfig.folder")
@@ -220,10 +214,7 @@ def describe_table(table: Table | None) -> dict[str, Any] | None:
 
 
 def read_sorted_ids(table: Table) -> Int64Array:
-    """Read the ids of a table (up to a quarter of a billion), sorted, with repeats and without nulls.
-
-    Memory: 8 bytes a row, because each batch is copied into one array, which is sorted in place.
-    """
+    """Read the ids of a table (up to a quarter of a billion), sorted, with repeats, without nulls: 8 bytes each."""
     ids = np.empty(table.raw.select(pl.len()).collect(engine="streaming").item(), np.int64)
     n = 0
     for batch in table.scan("work_id").drop_nulls().collect_batches(chunk_size=1 << 18, maintain_order=False):
@@ -240,11 +231,10 @@ def find_repeats(ids: Int64Array) -> Int64Array:
 
 
 def look_up(ids: Int64Array, work_ids: pl.Series) -> tuple[Int64Array, Int64Array]:
-    """Find works among sorted ids; return their positions in ``ids`` and their rows in ``work_ids``, by id.
+    """Find works among sorted unique ids; return their positions in ``ids`` and their rows in ``work_ids``, by id.
 
-    The search runs in the order of the ids, which uses the processor's caches. A quarter of a million works among 120
-    million ids take 0.15 s; in another order, 0.8 s. ``ids`` ascend without repeats; ``work_ids`` may be null or
-    repeat.
+    The search runs in the order of the ids, for the processor's caches: a quarter of a million works among 120 million
+    take 0.15 s, else 0.8 s.
     """
     values = work_ids.fill_null(np.iinfo(np.int64).min).to_numpy()
     order = np.argsort(values, kind="stable")
@@ -256,12 +246,7 @@ def look_up(ids: Int64Array, work_ids: pl.Series) -> tuple[Int64Array, Int64Arra
 
 @contextmanager
 def reading(tables: Mapping[str, Table]) -> Generator[None]:
-    """Run a block that reads the tables: first refuse repeated works, and find the damaged file if the block fails.
-
-    Papers and texts must hold a work once (or WorkIdError), because the right one of two rows is unknown. The check
-    needs 9 bytes a work. After a reading error, the local files are read through once, the smallest first. An
-    InputNotFoundError then names the damaged file or the store. Other errors of the block pass through.
-    """
+    """Run a block that reads the tables: first refuse repeated works, then name a file that proves damaged."""
     try:
         for name in ("papers", "texts"):
             if name not in tables:

@@ -36,10 +36,8 @@ def plain_texts(column: str, *, inverted: bool) -> pl.Expr:
 def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
     """Make the WORKS columns ``work_id``, ``primary_field`` and ``concepts``: one row per work with a field, unordered.
 
-    The concepts are a work's first eight fields, and the primary field is the first one, of any level. Order: lowest
-    level (level 0 holds the 19 broad fields), highest score (links without a score last), name, id. A field that is
-    linked twice counts once, with its better score. Of several rows of a field, the first name counts. Links to unknown
-    or nameless fields are left out.
+    The concepts are a work's first eight fields: lowest level (0 has the 19 broad ones), highest score, name, id. The
+    primary field is the first. Of several rows of a field, the first name counts.
     """
     schema = {name: WORKS[name] for name in ("work_id", "primary_field", "concepts")}
 
@@ -75,10 +73,7 @@ def choose_fields(links: pl.LazyFrame, fields: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def join_works(tables: Mapping[str, Table], columns: Iterable[str]) -> pl.LazyFrame:
-    """Return columns of WORKS, one row per paper, unordered, and read only the tables that hold them.
-
-    Columns of a missing table are null, but ``is_retracted`` is false and ``concepts`` is empty.
-    """
+    """Return columns of WORKS, unordered; without their table null, ``is_retracted`` false, ``concepts`` empty."""
     wanted = list(columns)
     own = [name for name in WORKS if name in wanted and name not in TABLE_OF and name != "work_id"]
     frame = tables["papers"].scan("work_id", *own).drop_nulls("work_id")

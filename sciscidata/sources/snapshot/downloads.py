@@ -40,11 +40,10 @@ def name_download(found: StoredObject) -> str:
 def downloaded(
     found: StoredObject, out: Path, reach: Reach, advance: Callable[[float], None], *, keep: bool = False
 ) -> Generator[Path]:
-    """Download an object for the block; of a killed run, what is missing.
+    """Download an object for the block, or what a killed run left of it; remove the copy after it, also if corrupt.
 
-    The copy is removed at the end of the block, also when it turns out to be corrupt. Another error leaves it for the
-    next run, and ``keep`` always does. An engine that believes a process lost starts a second one for the same object.
-    Then each has its own copy.
+    Other errors leave it for the next run. A second process for the same object, which an engine may start, has its own
+    copy.
     """
     folder = out / _DOWNLOADS
     folder.mkdir(parents=True, exist_ok=True)
@@ -69,10 +68,7 @@ def downloaded(
 
 
 def tidy_downloads(out: Path, wanted: set[str]) -> None:
-    """Remove all copies but those of some names, with their locks.
-
-    A worker of a killed run may still hold one.
-    """
+    """Remove all copies but those of some names, and their locks. A worker of a killed run may still hold one."""
     for path in (out / _DOWNLOADS).glob("*"):
         if path.name.removesuffix(".lock") not in wanted:
             path.unlink(missing_ok=True)

@@ -67,13 +67,11 @@ class Layout(msgspec.Struct, frozen=True):
 
 
 def find_layout(place: Path | Store, edition: Edition | None, *, allow_missing_manifest: bool) -> Layout:
-    """Find the works of a snapshot below a folder or in a store, and compare them with the manifest.
+    """Find the works of a snapshot below a folder or in a store, Parquet first, and compare them with the manifest.
 
-    The folder is the bucket or its copy, its ``data``, or any folder down to ``works``. Without ``edition``, Parquet
-    comes first. The manifest is written last, so a missing one means that the copy may be unfinished. A missing folder,
-    part or manifest is an InputNotFoundError.
-
-    Source: https://help.openalex.org/access/snapshot (2026), https://docs.openalex.org/download-all-data (before).
+    The folder is the bucket, its copy, or any folder down to ``works``. A missing manifest, which is written last,
+    means an unfinished copy. Source: https://help.openalex.org/access/snapshot (2026),
+    https://docs.openalex.org/download-all-data (before).
     """
     home = _Bucket(place) if isinstance(place, Store) else _Disk(place)
     home_of_works = next(_find_works(home, (edition,) if edition else ("parquet", "jsonl")), None)

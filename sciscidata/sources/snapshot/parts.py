@@ -91,11 +91,9 @@ class Receipt(msgspec.Struct):
 
 
 def write_part(job: Job, advance: Advance | None = None) -> Receipt:
-    """Read one part and write its works, texts and citations, in the order of the file.
+    """Read one part and write its works, texts and citations, in the order of the file; the receipt comes last.
 
-    Each file appears whole under its final name, and the receipt last. Files without a receipt do not count, and are
-    made again with the same bytes. A CorruptRecordError, whose message is only the reason, leaves no file. The part is
-    damaged, its number of records differs from the manifest, or (with ``strict``) it holds a corrupt line.
+    Files without a receipt do not count, and are made again with the same bytes. A corrupt part leaves none.
     """
     part, out = job.part, Path(job.out)
     receipt = Receipt(part.name, *_state(part), _made_by(job))
@@ -126,11 +124,7 @@ def write_part(job: Job, advance: Advance | None = None) -> Receipt:
 
 
 def read_receipt(job: Job) -> Receipt | None:
-    """Return the receipt of an earlier run, if nothing has changed.
-
-    It compares size and time of the part (in a store its ETag too), the options, and all SHA-256. These are of the
-    receipt and the three files.
-    """
+    """Return the receipt of an earlier run, if the part, the options and the SHA-256 of all files are the same."""
     out, stem = Path(job.out), job.part.stem
     try:
         content = read_whole(_receipt_path(out, stem))
@@ -249,10 +243,7 @@ def _move(source: Path, target: Path) -> None:
 def run_jobs(
     jobs: Sequence[Job], n_workers: int, advance: Advance | None = None, engine: Engine | None = None
 ) -> Generator[tuple[Job, Receipt | CorruptRecordError]]:
-    """Write all parts; yield each job when it is done, with its receipt or the error of a corrupt part.
-
-    Any other error of a job, for example a full disk, is raised, and the remaining jobs are dropped.
-    """
+    """Write all parts; yield each job when it is done. An error other than a corrupt part ends all."""
     if n_workers > 1 or engine is not None:  # the largest first, so that no large part runs alone at the end
         jobs = sorted(jobs, key=lambda job: -(job.part.content_length or 0))
     by_name = {job.part.name: job for job in jobs}

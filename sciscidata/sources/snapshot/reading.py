@@ -38,12 +38,7 @@ _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
 def read_batches(
     part: Part, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, *, include_xpac: bool = True
 ) -> Iterator[Batch]:
-    """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large.
-
-    Both editions give the same works. ``advance`` gets the bytes of the file as they are read. Without
-    ``include_xpac``, works of the expansion corpus may lack their abstracts. A CorruptRecordError, whose message is
-    only the reason, says while reading that the file is damaged or cut off.
-    """
+    """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large."""
     so_far, path = ReadSoFar(), Path(part.path)
     if part.edition == "jsonl":
         chunks = read_json_batches(path, advance, limits, so_far, include_xpac=include_xpac, pages=False)

@@ -119,26 +119,13 @@ def ingest_snapshot(
     overwrite: bool = False,
     engine: Engine | None = None,
 ) -> Corpus:
-    """Read a snapshot into Parquet. A second run reads only the parts that have changed.
+    """Read a snapshot into Parquet, one file per part. A second run reads only the parts that have changed.
 
-    ``out`` gets one file per part, named after it, with rows in the order of the part. ``works/part-*.parquet`` has
-    WORKS without title and abstract, ``texts/part-*.parquet`` work_id, title and abstract of the same rows.
-    ``citations/part-*.parquet`` has CITATIONS with repeats and self-citations. ``removed.parquet`` has the rows that do
-    not count: deleted works, and works that a newer part repeats. The report ``corpus.json`` is written last.
-
-    ``n_workers`` processes, or the workers of ``engine``, read parts in bounded memory. Finished parts are kept: a
-    killed run continues where it ended, with the same bytes for any number of workers. Parts that left the snapshot are
-    removed; other files stay.
-
-    ``advance`` gets the bytes of the snapshot that are read or already done. ``overwrite`` replaces a corpus of another
-    source in ``out``; an earlier snapshot is updated in any case.
-
-    Before a part is read, an InputNotFoundError means no snapshot, no manifest, or (with ``corrupt="fail"``) missing
-    parts. A ReleaseExistsError means that ``out`` holds a corpus of another source. After all good parts are done, a
-    CorruptRecordError names the corrupt ones. A StorageError means that the disk is too small, ``out`` holds something
-    else, another run works in it, or a worker was killed. An EmptyInputError means that the parts hold no work.
-
-    Source: https://help.openalex.org/access/snapshot
+    ``works/part-*.parquet`` has WORKS without title and abstract, ``texts/part-*.parquet`` these of the same rows.
+    ``citations/part-*.parquet`` has CITATIONS with repeats and self-citations. ``removed.parquet`` has deleted works,
+    and works that a newer part repeats. The report ``corpus.json`` is written last. A killed run continues with the
+    same bytes for any number of workers. ``advance`` gets the bytes read or already done. After all good parts are
+    done, a CorruptRecordError names the corrupt ones.
     """
     require_config(config, SnapshotConfig, "folder='openalex'")
     out = Path(out)
@@ -331,11 +318,7 @@ def _lists_of(layout: Layout, config: SnapshotConfig, out: Path) -> Generator[li
 
 
 def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
-    """Read the ids of deleted works, and of works that were merged into another one: sorted numbers, each once.
-
-    A file is ``deleted_ids.csv.gz`` (work_id, deleted_date), or the older merged_ids (merge_date, id, merge_into_id).
-    A file that is damaged, or has neither column, is a CorruptRecordError.
-    """
+    """Read the ids of deleted works, sorted, each once, from ``deleted_ids.csv.gz`` or the older ``merged_ids``."""
     batches = [np.empty(0, np.int64)]
     for path in files:
         try:
@@ -354,11 +337,9 @@ def read_deleted_ids(files: Sequence[Path]) -> Int64Array:
 
 
 def find_removals(parts: Sequence[tuple[str, Path]], deleted: Int64Array, n_works: int) -> pl.DataFrame:
-    """Find the rows that do not count: deleted works, and all copies of a work but the last one.
+    """Find the rows that do not count: deleted works, and all copies of a work but that of the last of ``parts``.
 
-    ``parts`` has the name and the works file of each, oldest first. ``n_works`` counts the rows of all files; the ids
-    are read once for every 16 million, for bounded memory. REMOVED is sorted by part and work_id; a deleted work that
-    occurs twice has two rows.
+    Ids are read once for every 16 million of ``n_works``. A deleted work that occurs twice has two rows.
     """
     n_rounds = -(-n_works // _IDS_AT_ONCE)
     frames = [REMOVED.to_frame()]

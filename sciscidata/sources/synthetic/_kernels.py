@@ -24,10 +24,9 @@ _TRIES_PER_REFERENCE = 4  # fresh picks per reference before a list stays short,
 
 @kernel
 def fill_lists(key, year, field, kind, n_wanted, cell_starts, n_fields, age_ends, field_ends):
-    """Fill the reference lists in time order.
+    """Fill the reference lists in time order, by fresh picks and by copied references.
 
-    A list grows by fresh picks, and by copied references. Of a work cited "with its references" one is copied. The
-    references of a work cited "alone" are barred from the list.
+    Of a work cited "with its references" one is copied; those of a work cited "alone" are barred from the list.
     """
     n = len(year)
     offsets = np.zeros(n + 1, np.int64)

@@ -36,11 +36,7 @@ class _Grammar(NamedTuple):
 def write_texts(
     sentences: range, keys: UInt64Array, fields: Int32Array, kinds: Int32Array, signal_per_cent: int
 ) -> pl.Series:
-    """Write one text per work; works with the same key, field and kind get the same text.
-
-    ``fields`` and ``kinds`` are numbers in the order of ``words.TOPICS`` and ``words.KINDS``. ``signal_per_cent`` of
-    the sentences use the voice of the work's kind, the others a random voice.
-    """
+    """Write one text per work; ``signal_per_cent`` of the sentences use the voice of its kind, others a random one."""
     grammar = _compile()
     parts: list[Int64Array] = []
     for sentence in sentences:

@@ -73,12 +73,7 @@ class Tally(Counter[str]):
 def find_columns(
     there: Sequence[str], roles: Mapping[str, str], given: Names, *, table: str, owner: str = ""
 ) -> dict[str, str]:
-    """Find the column of each role among those of a table.
-
-    ``given`` is the column of a role, or several, of which the first that is there counts; None: the default name.
-    ``table`` and ``owner``, the class of the options, are for messages. A SchemaMismatchError means that a column is
-    missing, or there twice; a ConfigError that one column is named for two roles.
-    """
+    """Find the column of each role among those of a table; of several that ``given`` names, the first that is there."""
     owner = f"{owner}." if owner else ""
     columns: dict[str, str] = {}
     for role, own in roles.items():
@@ -129,11 +124,7 @@ def work_rows(
     n_before: int = 0,
     missing: Sequence[str] = MISSING,
 ) -> pl.DataFrame:
-    """Make rows of works: ``work_id``, ``original_id``, and the columns of WORKS that the table has.
-
-    ``tally`` counts years that are missing or impossible, and words of ``missing``; ``n_before`` is the number of rows
-    before these. A WorkIdError means that an id is null, a SchemaMismatchError that a type does not fit its role.
-    """
+    """Make rows of works: ``work_id``, ``original_id``, and columns of WORKS that the table has. Tally the gaps."""
     rows = _without_missing(rows.drop(at.get("references", ""), strict=False), tally, missing)
     original = plain_ids(rows[at["id"]])
     numbers = number_ids(original)
@@ -273,11 +264,7 @@ def cited_ids(rows: pl.DataFrame, at: Mapping[str, str]) -> pl.Series:
 def split_references(texts: pl.Series) -> pl.Series:
     """Cut each text into ids: a list saved as text, or ids with ``|``, ``;`` or commas between.
 
-    The separator is the first of the three that a column has. The others, and those inside of a DOI, are part of an id.
-
-    Example:
-        >>> split_references(pl.Series(["['W2', 'W1']", "[]", "W2; W1", "10.1/a;b-c, 10.1/d", None])).to_list()
-        [['W2', 'W1'], [], ['W2', 'W1'], ['10.1/a;b-c', '10.1/d'], None]
+    The separator is the first of the three that a column has. Others, and those inside of a DOI, are part of an id.
     """
     text, name = pl.col(texts.name).str.strip_chars(BLANKS), texts.name
     inside = text.str.extract(_LIST)

@@ -33,24 +33,13 @@ Advance = Callable[[float], None]
 
 
 class TableFile:
-    r"""One file: its columns, and batches of some of them.
+    """One file: its columns, and batches of some of them.
 
-    The first bytes tell the kind. It is Parquet, Arrow IPC (Feather), JSON or text. JSON is one object per line, with
-    or without the brackets and commas of a list, or a list in any other layout. Text has commas, tabs or semicolons
-    between its fields; the one that the first row has most often counts. Lines with # at the beginning of a text are
-    comments. If the first row is all numbers, the last comment has the names (SNAP). A column without a name, such as
-    the index of pandas, is left out.
-
-    ``quotes``: whether fields of a text may be in quotes. None: yes, but between tabs only if the beginning of the file
-    shows such fields. Else a quote mostly belongs to a title, and would hide rows.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> with TemporaryDirectory() as home:
-        ...     _ = Path(home, "cites.txt").write_text("# Patents\n# From\tTo\n3858241\t956203\n")
-        ...     file = TableFile(Path(home, "cites.txt"))
-        ...     file.columns, [batch.rows() for batch in file.read(["To"])]
-        (['From', 'To'], [[('956203',)]])
+    The first bytes tell the kind: Parquet, Arrow IPC (Feather), JSON (a list, or an object per line) or text. The
+    delimiter of a text is the most frequent one of its first row. Lines with # at its beginning are comments. If the
+    first row is all numbers, the last comment has the names (SNAP). Columns without a name, such as the index of
+    pandas, are left out. Without ``quotes``, a quote between tabs counts only if the beginning of the file shows quoted
+    fields. Else it mostly belongs to a title, and would hide rows.
     """
 
     def __init__(self, path: Path, *, quotes: bool | None = None) -> None:
@@ -95,11 +84,7 @@ class TableFile:
         return self._schema.get(column, pl.String())
 
     def read(self, columns: Sequence[str], advance: Advance = lambda _: None) -> Iterator[pl.DataFrame]:
-        """Yield batches of some columns; all but those of Parquet are text. ``a.b`` is a field of a JSON object.
-
-        ``advance`` gets the bytes of the file as they are read. A CorruptRecordError names the file, and the row where
-        it is known.
-        """
+        """Yield batches of some columns; all but those of Parquet are text. ``a.b`` is a field of a JSON object."""
         with self._naming_file():
             yield from self._read(list(dict.fromkeys(columns)), advance)
 

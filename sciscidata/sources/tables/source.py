@@ -128,10 +128,8 @@ def ingest_tables(
 ) -> Corpus:
     """Read the files once into a corpus on disk, whatever their size; works come in the order of ``work_id``.
 
-    ``advance`` gets the bytes of the files as they are read; ``texts`` says whether to write titles and abstracts. The
-    rest, and what is returned and raised, is as for ``write_corpus`` and ``from_tables``. The provenance counts
-    impossible years, works without a year, citations that lack an id, and words of ``missing``. A CorruptRecordError
-    names the file and row that are damaged.
+    ``advance`` gets bytes. The provenance counts impossible years, works without a year, citations that lack an id, and
+    words of ``missing``.
     """
     paths = find_table_files(config)
     works, citations = (
