@@ -23,8 +23,8 @@ _TILE_BYTES = 2**18  # a part of the smallest second-level cache
 def _surely_varies(sizes, x_a, x_b, parts_a, parts_b):
     """Say whether a linear part is positive whatever a and b have to do with each other.
 
-    That of a stratum is a quadratic form in the two venues' u - mean u. It is positive definite unless the two fill the
-    stratum, or one of them is not there. Then only the other one's ``parts`` count.
+    It is a quadratic form in the venues' u - mean u, positive definite unless the two fill the stratum, or one is
+    absent.
     """
     for c in range(sizes.size):
         some = (x_a[c] > 0 and parts_b[c] > 0) or (x_b[c] > 0 and parts_a[c] > 0)
@@ -35,10 +35,7 @@ def _surely_varies(sizes, x_a, x_b, parts_a, parts_b):
 
 @helper
 def _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, within):
-    """Return the variance of how often two venues meet, a != b, by no shortcut.
-
-    It is 0 where the count cannot vary.
-    """
+    """Return the variance of how often two venues meet, a != b, by no shortcut; 0 where the count cannot vary."""
     variance = 0.0
     for c in range(sizes.size):
         size, product = sizes[c], x_a[c] * x_b[c]
@@ -84,11 +81,8 @@ def moments_of_cells(
 ):
     """Write mean and standard deviation of every cell's count, a != b; NaN where it cannot vary.
 
-    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. Formulas:
-    docs/measures/atypicality.md.
-
-    The first row is venue ``first``. Partners must ascend in each row. Venues b are visited tile by tile, so what is
-    read of them stays in cache.
+    The deviation is 0 where the shortcuts cancel it, and negative where it may be rounding only. Partners must ascend
+    in each row. Venues are visited tile by tile, to stay in cache. Formulas: docs/measures/atypicality.md.
     """
     n_venues, n_strata = parts.shape
     tile = max(1, _TILE_BYTES // (32 * n_strata))
@@ -144,10 +138,7 @@ def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weigh
 
 @kernel
 def add_co_occurrence(offsets, strata, k, met, two, three):
-    """Add the sums over works of k_c k_d and of k_c k_d k_e, for c >= d >= e only.
-
-    k_c is a work's number of slots in stratum c. ``k`` (zeros) and ``met`` have a place per stratum.
-    """
+    """Add sums over works of k_c k_d and k_c k_d k_e, c >= d >= e only, of their numbers of slots k per stratum."""
     for work in range(offsets.size - 1):
         n = 0
         for s in range(offsets[work], offsets[work + 1]):
@@ -175,10 +166,9 @@ def add_sums_over_strata(
 ):
     """Add means = shares @ ``expected`` and joint = (x (1 - x)) @ ``weights``, in the order of the strata.
 
-    A linear algebra library promises no order. Also write S (venues, strata): n / (n - 1) times the sum of
-    (u - mean u)^2 over the slots of a stratum. u is the expected number of partners of venue v for a slot, given that
-    it holds the other venue of the pair: another one for ``parts``, v itself for ``own_parts``. Inside the slot's own
-    stratum the partner is drawn from what is left. This changes the share m / n into m / (n - 2), or (m - 1) / (n - 2).
+    A linear algebra library promises no order. Also write n / (n - 1) times the sum of (u - mean u)^2 over the slots of
+    a stratum. u is the expected number of partners of a venue for a slot that holds another one (``parts``) or itself
+    (``own_parts``). Inside the slot's own stratum the share m / n becomes m / (n - 2), or (m - 1) / (n - 2).
     """
     n_venues, n_strata = shares.shape
     for v in range(n_venues):

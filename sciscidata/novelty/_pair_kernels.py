@@ -18,10 +18,7 @@ from sciscidata._kernels.sort import sort_range
 def collect_slots(
     first, last, ref_offsets, refs, venues, year_of, max_references, offsets, years, slot_venues, left_out
 ):
-    """Write the slots of works ``first`` .. ``last - 1``; return how many there are.
-
-    A work with more than ``max_references`` slots gets none, and is marked as left out.
-    """
+    """Write the slots of works; return how many. A work with more than ``max_references`` is marked as left out."""
     n = 0
     offsets[0] = 0
     for work in range(first, last):
@@ -59,8 +56,7 @@ def count_cells(
 ):
     """Count venue pairs row by row, partners ascending; write where the cells of each row begin.
 
-    The rows are those of ``row_starts``; the first one is venue ``first``. ``tally`` has a place per venue, 0 before
-    and after, wide enough for every count. ``row`` is scratch, of one more.
+    ``tally`` has a place per venue, 0 before and after. ``row`` is scratch, of one more.
     """
     n_venues = tally.size
     cell_starts[0] = start = 0

@@ -19,10 +19,7 @@ from sciscidata._kernels.compile import helper, kernel
 
 @kernel
 def commonness_of_cells(table, ordered):
-    """Return N_ab N / (N_a N_b) of every cell.
-
-    With ``ordered``, every pair counts as (a, b) and as (b, a).
-    """
+    """Return N_ab N / (N_a N_b) of every cell; with ``ordered``, every pair counts as (a, b) and as (b, a)."""
     starts, partners, counts = table
     marginals = np.zeros(starts.size - 1, np.int64)
     total = 0
@@ -45,9 +42,7 @@ def commonness_of_cells(table, ordered):
 
 @kernel
 def join_history(table, place, since, history):
-    """Find the cells that were not joined in a year from place ``since`` on.
-
-    Return them, and the history with this year.
+    """Find the cells that were not joined in a year from place ``since`` on; return them, and the new history.
 
     ``history`` is (starts, partners, places): every pair that ever occurred, and the place of its last year.
     """
@@ -239,10 +234,7 @@ def sum_over_works(groups, table, difficulty, n_new, novelty):
 
 @kernel
 def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, partners, values, row, entries):
-    """Hand the value of every cell to the entries of the works that hold it.
-
-    It is NaN where a pair has no cell. ``row`` has a place per venue, NaN before and after.
-    """
+    """Hand the value of every cell to the entries of the works that hold it; NaN where a pair has no cell."""
     for a in range(row_starts.size - 1):
         first, last = np.uint64(cell_starts[a]), np.uint64(cell_starts[a + 1])
         for cell in range(first, last):
@@ -259,10 +251,7 @@ def hand_out(row_starts, row_groups, venues, ends, entry_starts, cell_starts, pa
 
 @helper
 def _select(values, low, high, k):
-    """Reorder values[low .. high - 1] so that place k holds what it would if sorted, nothing larger before it.
-
-    Quickselect with partitions that move every value whatever it is, because a branch here is a coin toss.
-    """
+    """Reorder values[low:high] so that place k holds what it would if sorted: quickselect without a branch to guess."""
     while high > low + np.uint64(1):
         pivot, middle, last = values[low], values[(low + high) >> np.uint64(1)], values[high - np.uint64(1)]
         if pivot > middle:
@@ -310,10 +299,7 @@ def _quantile(values, n, high, share):
 
 @kernel
 def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pairs, low, median, unique, values):
-    """Write, per work, how many pairs have a value, and the quantile ``low_share`` and median of these, or NaN.
-
-    A pair of venues counts as often as references form it; once, with ``unique``. ``values`` is scratch for all pairs.
-    """
+    """Write, per work, how many pairs have a value, and the quantile ``low_share`` and median of these, or NaN."""
     one = np.uint64(1)
     for work in range(group_offsets.size - 1):
         begin, end = np.uint64(group_offsets[work]), np.uint64(group_offsets[work + 1])

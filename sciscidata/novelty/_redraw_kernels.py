@@ -70,11 +70,7 @@ def _quantile(pairs, place, total, share, size, square, unique):
 
 @njit(nogil=True)
 def _label(pairs, gaps, size, square, rules):
-    """Return 0, 1, 2 for novel, balanced, conventional, or -1 if too few pairs have a z.
-
-    ``size`` has the references of each group, ``square`` the sum of squares of how often each of them is there.
-    ``gaps`` are the pairs of groups without a z.
-    """
+    """Return 0, 1, 2 for novel, balanced, conventional, or -1 if too few pairs have a z; ``gaps`` are pairs without."""
     low_share, unique, min_pairs, is_uzzi, margin, tail_max, cut = rules
     total = 0
     if unique:
@@ -111,10 +107,7 @@ def _put(group_of, repeats, size, square):
 
 @njit(nogil=True)
 def _redraw(key, group_of, pairs, gaps, rules, scratch, chances):
-    """Write the chances of the three labels over lists of as many references, drawn with replacement.
-
-    All lists if there are few, each as often as it occurs among n^n draws.
-    """
+    """Write the chances of the labels over lists of as many references, drawn with replacement; all lists if few."""
     repeats, size, square = scratch
     n = group_of.size
     repeats = repeats[:n]
@@ -160,8 +153,7 @@ def _redraw(key, group_of, pairs, gaps, rules, scratch, chances):
 def redraw_works(offsets, counts, starts, entries, keys, rules, n_refs, chances, half_refs, half_label, half_chance):
     """Write how likely each label of each work is, and how well half of its references predict the other half.
 
-    ``n_refs`` and ``half_refs`` are numbers of references. ``half_label`` is the label of the second half or -1, and
-    ``half_chance`` what the first half says about it.
+    ``half_label`` is the label of the second half or -1, and ``half_chance`` what the first half says about it.
     """
     for work in range(offsets.size - 1):
         begin, end = offsets[work], offsets[work + 1]

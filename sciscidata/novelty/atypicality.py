@@ -161,10 +161,7 @@ def join_atypicality(
     cache_dir: str | Path | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
-    """Join ATYPICALITY to the scores of works; null if ``config`` is None, and where a work has no score.
-
-    Lazy; other columns of ``scores`` and the order of its rows stay. Arguments and errors: see ``compute_atypicality``.
-    """
+    """Join ATYPICALITY to the scores of works, lazily and in their order; null if ``config`` is None."""
     names = [name for name in ATYPICALITY if name != "work_id"]
     scored = require_columns(scores, ATYPICALITY, frame_name="scores", stage="join_atypicality", columns=["work_id"])
     scored = scored.drop(names, strict=False)
@@ -194,13 +191,7 @@ def score_atypicality(
     n_threads: int | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
-    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
-
-    ``venues`` are from ``venue_numbers``. ``focal`` holds the ids of the works to score (None: all). ``background`` is
-    ``read_background(path).for_venues_of(works)``, of the same ``works`` as ``venues``. Years are shared among threads.
-    Raises ConfigError if an argument is wrong, or ``venues`` or ``background`` belong to another graph. Raises
-    BackgroundError if the background is damaged.
-    """
+    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last."""
     config = _checked(config, n_threads, only_some=focal is not None)
     scorer = YearScorer(graph, venues, config, focal, background, n_threads or pl.thread_pool_size())
     years: dict[int, pl.DataFrame] = {}
@@ -227,28 +218,9 @@ def cache_atypicality(
 ) -> Path:
     """Score every work of a graph into a folder of the cache, one Parquet file per publication year.
 
-    Return the folder.
-
     Memory: the scores of one year per thread. A killed run goes on with the years it has not written. The folder's name
-    is a hash of all that the scores depend on. A whole folder is used again. A damaged one is made anew with a warning.
-    The files hold all works of WORKS in index order when read by name. ``engine`` has a task for each citing year of a
-    graph that lies on a disk. Their files lie beside the folder until it is whole. Errors are as of score_atypicality,
-    and a StorageError if the disk is full, or ``cache_dir`` cannot be written.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3, 4, 5], "source_id": [7, 8, 8, None, None],
-        ...     "publication_year": [1990, 1990, 1991, 2000, None]}, schema_overrides={"publication_year": pl.Int32})
-        >>> from sciscidata.graph.graph import build_graph
-        >>> from sciscidata.novelty.venue_pairs import venue_numbers
-        >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [4, 4, 4], "cited_id": [1, 2, 3]}))
-        >>> venues = venue_numbers(graph, works)
-        >>> with TemporaryDirectory() as home:
-        ...     folder = cache_atypicality(graph, venues, home)
-        ...     sorted(path.name for path in folder.glob("*.parquet"))
-        ...     pl.scan_parquet(folder / "*.parquet").collect().equals(score_atypicality(graph, venues))
-        ['00000-1990.parquet', '00001-1991.parquet', '00002-2000.parquet', '00003-undated.parquet']
-        True
+    is a hash of all that the scores depend on. The files hold all works of WORKS in index order when read by name.
+    ``engine`` has a task for each citing year of a graph that lies on a disk.
     """
     config = _checked(config, n_threads, only_some=False)
     scorer = YearScorer(graph, venues, config, None, background, n_threads or pl.thread_pool_size())
@@ -356,10 +328,7 @@ class YearScorer:
         self.concentrations: dict[int, float] = {}
 
     def score(self, j: int, look_at: LookAtPairs | None = None) -> pl.DataFrame:
-        """Return ATYPICALITY of the works of the j-th year, in index order. Years may be scored at the same time.
-
-        ``look_at`` is shown the works, by index, and the z of their venue pairs.
-        """
+        """Return ATYPICALITY of the j-th year, in index order, at any time; ``look_at`` sees the z of venue pairs."""
         year = int(self.graph.years[j])
         works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
         n = works.stop - works.start
@@ -478,10 +447,7 @@ def _warn_once(remark: str) -> None:
 
 
 def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:
-    """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is; null stays null.
-
-    ``rows`` holds publication_year, and z_p10 and z_median (Float64, null where undefined).
-    """
+    """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is, or null."""
     if score == "rank":
 
         def rank(z: pl.Expr) -> pl.Expr:
@@ -507,18 +473,9 @@ def rescore(rows: pl.LazyFrame, score: Score) -> pl.LazyFrame:
 
 
 def rank_on_disk(rows: pl.LazyFrame, folder: Path) -> pl.LazyFrame:
-    """Return what ``add_scores(rows, "rank")`` gives, unordered, without all rows in memory.
+    """Return what ``add_scores(rows, "rank")`` gives, unordered, with a few years at a time in memory.
 
-    Rows are put apart by year in ``folder`` (about 40 bytes of disk each), and ranked a few years at a time. The result
-    reads them there. Further columns pass through.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> rows = {"publication_year": [1990, 1990, 1990], "z_p10": [-1.0, 3.0, None], "z_median": [2.0, 1.0, None]}
-        >>> with TemporaryDirectory() as home:
-        ...     ranked = rank_on_disk(pl.LazyFrame(rows), Path(home))
-        ...     ranked.sort("z_p10", nulls_last=True).collect()["novelty_score"].to_list()
-        [0.75, 0.25, None]
+    Rows are put apart by year in ``folder``, about 40 bytes of disk each. The result reads them there.
     """
     bare = rows.drop(_SCORES, strict=False)
     has_z = pl.any_horizontal(pl.col("z_p10", "z_median").is_not_null())

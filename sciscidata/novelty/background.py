@@ -58,8 +58,8 @@ _COUNTS = {"publication_year": pl.Int32, "n_works": pl.Int64, "n_references": pl
 class Background:
     """A background on disk, checked, and ready to be looked up.
 
-    ``null_model`` is ``NoveltyConfig.null_model()`` of the corpus it was made of. ``counts`` has publication_year,
-    n_works, n_references and n_pairs of each year. ``source_ids``, by venue number, is empty until ``for_venues_of``.
+    ``null_model`` is ``NoveltyConfig.null_model()`` of its corpus. ``counts`` has publication_year, n_works,
+    n_references and n_pairs. ``source_ids``, by venue number, is empty until ``for_venues_of``.
     """
 
     path: Path
@@ -107,11 +107,7 @@ class Background:
             )
 
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
-        """Look up venue pairs of one year: how often observed, mean and standard deviation; NaN where unknown.
-
-        ``a`` and ``b`` are the numbers of the two venues of each pair; ``a`` has the lower source_id. Raises
-        BackgroundError if the file is damaged, or holds a pair twice.
-        """
+        """Look up pairs by venue number, ``a`` of lower source_id: observed, mean, deviation; NaN where unknown."""
         pairs = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
         parts = [part.join(pairs, on=_PAIR, how="semi") for part in self._parts(year)]
         found = pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts])
@@ -141,18 +137,7 @@ class Background:
 
 
 def read_background(path: str | Path) -> Background:
-    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed.
-
-    Raises ConfigError if ``path`` is not a path, InputNotFoundError if there is no file. Raises BackgroundError if it
-    is another kind of file, of another format, lacks a column, or is damaged.
-
-    Example:
-        >>> read_background("nowhere.parquet")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.InputNotFoundError: no background at nowhere.parquet. Write one with `sciscidata background`
-        (write_background), or check the path.
-    """
+    """Open a background, and compare the file with the SHA-256 that it holds. Its rows are read when needed."""
     if not isinstance(path, (str, Path)):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"background is {path!r}, needs the path of a file of write_background.")
     path = Path(path)
@@ -215,11 +200,8 @@ def write_null_model(
     """Write the background of a corpus; ``pipeline.write_background`` describes the file. Returns ``path``.
 
     Memory: the graph, and the pairs of one year per thread. The bytes do not depend on ``n_threads`` or ``engine``,
-    which has a task for each citing year. It needs ``cache_dir``: their files lie there until all are done. Without
-    ``overwrite``, a file that another run makes meanwhile stays. Before any row is read, ConfigError and
-    SchemaMismatchError are raised if an argument is wrong or a column is missing. Later, WorkIdError and
-    EmptyInputError are raised as by build_graph. StorageError is raised if the disk is full, ``path`` cannot be
-    written, or another run has made it.
+    which needs ``cache_dir`` for the files of its tasks. Without ``overwrite``, a file that another run makes meanwhile
+    stays.
     """
     works, citations = require_corpus(works, citations, "write_background")
     config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")

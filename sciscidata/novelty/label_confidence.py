@@ -186,10 +186,7 @@ def _shrink(
     sizes: Int64Array,
     halves: tuple[Int64Array, Int64Array, Float64Array],
 ) -> Float64Array:
-    """Mix chances with the shares of the labels among works with about as many references.
-
-    ``halves``: the number of references in one half of a list, the label of the other half, its chance by the first.
-    """
+    """Mix chances with the shares of the labels among works with about as many references."""
     half_sizes, half_label, said = halves
     of_ten = _find_weight(said, _shares(half_label, half_sizes)[np.arange(said.size), half_label], half_sizes)
     weight = _weigh(sizes, of_ten)[:, None]

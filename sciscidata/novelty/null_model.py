@@ -39,9 +39,8 @@ _LISTED = 12
 
 
 def pair_moments(slots: Slots, year: int, config: NoveltyConfig, n_threads: int = 1) -> Moments:
-    """Return a function from cells to mean and standard deviation of their counts under the null model.
+    """Return a function from cells to mean and standard deviation of their counts; NaN where a count cannot vary.
 
-    It gives NaN where a count cannot vary. ``slots`` are all those of the citing year; the shuffles depend on ``year``.
     Cells may come in parts of their rows with ``null="analytic"``.
     """
     if config.null == "analytic":
@@ -50,10 +49,7 @@ def pair_moments(slots: Slots, year: int, config: NoveltyConfig, n_threads: int 
 
 
 def venue_concentration(slots: Slots) -> float:
-    """Return the chance that two slots of one stratum hold the same venue: 0 many venues .. 1 a single one.
-
-    Strata count by their slots; a stratum of one slot does not count. 0 if no stratum has two slots.
-    """
+    """Return the chance that two slots of one stratum hold the same venue: 0 many or no such slots, 1 a single one."""
     same, n_slots = 0.0, 0
     for first, last in pairwise(slots.stratum_starts.tolist()):
         if last - first > 1:
@@ -64,10 +60,7 @@ def venue_concentration(slots: Slots) -> float:
 
 
 def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
-    """Warn about the years in which few venues dominate, where the closed form is less exact.
-
-    Empty if there are none.
-    """
+    """Warn about the years in which few venues dominate, where the closed form is less exact; empty if none."""
     years = sorted(year for year, share in concentrations.items() if share >= DOMINATED)
     if not years:
         return []

@@ -89,12 +89,9 @@ class Cells:
 
 
 def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
-    """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids.
+    """Number the venues of a graph's dated works 0, 1, 2 .., in the order of their ids; -1 where there is none.
 
-    It is -1 where a work has no venue.
-
-    The result is int32 (graph.n_dated), in index order. Raises ConfigError if ``works`` holds a work with a venue and a
-    year that is not in the graph.
+    A ConfigError says that ``works`` holds a work with a venue and a year that is not in the graph.
     """
     numbers = np.full(graph.n_dated, -1, np.int32)
     ids, provisional = np.empty(0, np.int64), np.empty(0, np.int32)  # venues ascending, and their order of appearance
@@ -122,16 +119,7 @@ def venue_numbers(graph: CitationGraph, works: pl.LazyFrame) -> Int32Array:
 
 
 def venue_ids(works: pl.LazyFrame) -> Int64Array:
-    """Return the source_id of every number that venue_numbers gives for the same works: int64, ascending.
-
-    A venue of works without a year only gets no number.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [1, 2, 3], "publication_year": [1990, None, 1991],
-        ...     "source_id": [80, 60, 70]}, schema_overrides={"publication_year": pl.Int32})
-        >>> venue_ids(works)
-        array([70, 80])
-    """
+    """Return the source_id of every number that venue_numbers gives for the same works, ascending."""
     dated = works.drop_nulls("publication_year")
     return dated.select(pl.col("source_id").drop_nulls().unique().sort()).collect()["source_id"].to_numpy()
 
@@ -151,10 +139,7 @@ def year_slots(
     *,
     venue_required: bool = False,
 ) -> Slots:
-    """Collect the slots of the works of the j-th year; mark in ``left_out`` which works get none.
-
-    They have more than ``max_references`` slots or, with ``venue_required``, no venue. ``year_of``: year_places(graph).
-    """
+    """Collect the slots of the j-th year; mark works with more than ``max_references``, or without a needed venue."""
     from sciscidata.novelty import _pair_kernels as kernels
 
     first, last = int(graph.year_offsets[j]), int(graph.year_offsets[j + 1])
@@ -193,10 +178,7 @@ def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
 
 
 def lay_out(offsets: Int64Array, cited_years: AnyArray, venues: Int32Array) -> Slots:
-    """Number strata by time and venues by appearance, and order the slots by stratum.
-
-    ``cited_years`` are small and not negative, such as places in a list of years.
-    """
+    """Number strata by time and venues by appearance, and order the slots by stratum; no cited year is below 0."""
     is_cited = np.bincount(cited_years) > 0
     strata_years = np.flatnonzero(is_cited)
     strata = (np.cumsum(is_cited, dtype=np.int32) - np.int32(1))[cited_years]
@@ -247,10 +229,7 @@ def tally_for(groups: Groups) -> AnyArray:
 
 
 def observe(groups: Groups, *, same_venue_pairs: bool = True, rows: tuple[int, int] | None = None) -> Cells:
-    """Count the venue pairs that occur: work by work, a venue's multiplicity times its partner's.
-
-    ``rows`` are the first venue to count the pairs of, and the one after the last; None: all.
-    """
+    """Count the venue pairs of ``rows`` (first, end; None: all): a venue's multiplicity times its partner's."""
     from sciscidata.novelty import _pair_kernels as kernels
 
     tally = tally_for(groups)
@@ -307,13 +286,7 @@ def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int32Array]:
 
 
 def pairs_per_work(groups: Groups, *, same_venue_pairs: bool = True, unique_pairs: bool = False) -> Int64Array:
-    """Return how many pairs the references of each work form, whether they have a z or not.
-
-    Example:
-        >>> held = group(np.array([0, 3, 4]), np.array([5, 5, 7, 5], np.int32), 8)
-        >>> pairs_per_work(held), pairs_per_work(held, unique_pairs=True), pairs_per_work(held, same_venue_pairs=False)
-        (array([3, 0]), array([2, 0]), array([2, 0]))
-    """
+    """Return how many pairs the references of each work form, whether they have a z or not."""
 
     def total(values: AnyArray) -> Int64Array:
         return np.diff(np.concatenate([[0], np.cumsum(values, dtype=np.int64)])[groups.offsets])
@@ -398,21 +371,13 @@ def score_years(
 
 
 def entry_starts(ends: Int64Array) -> tuple[Int64Array, int]:
-    """Return where the entries of each group begin, one for each group of its work from it on, and their number.
-
-    Example:
-        >>> entry_starts(np.array([3, 3, 3, 4]))
-        (array([0, 3, 5, 6]), 7)
-    """
+    """Return where the entries of each group begin, one for each group of its work from it on, and their number."""
     sizes = ends - np.arange(ends.size)
     return np.cumsum(sizes) - sizes, int(sizes.sum())
 
 
 def hand_out(groups: Groups, valued: Sequence[tuple[Cells, Float64Array]]) -> tuple[Int64Array, Float64Array]:
-    """Return where the pairs of each group begin, and the value of each pair of groups.
-
-    It is NaN where a pair has no cell. ``valued`` are all rows, in parts, with the value of each cell.
-    """
+    """Return where the pairs of each group begin, and the value of each, NaN where a pair has no cell."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
     starts, n_entries = entry_starts(groups.ends)
@@ -434,10 +399,7 @@ def write_quantiles(
     unique_pairs: bool = False,
     n_threads: int = 1,
 ) -> None:
-    """Hand the value of every cell to the works that hold it.
-
-    Write their number per work, low quantile and median.
-    """
+    """Hand the value of every cell to the works that hold it; write their number, low quantile and median per work."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
     def write(works: tuple[int, int]) -> None:

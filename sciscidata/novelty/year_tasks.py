@@ -26,10 +26,7 @@ def take_years(
     *,
     what: str,
 ) -> list[tuple[int, Path, dict[str, Any]]]:
-    """Have tasks done for the ``years`` of a graph on disk, by their places: ``work`` with ``arguments`` (JSON).
-
-    ``arrays`` are handed over as the names of files. Return place, file and facts in order.
-    """
+    """Have ``work`` done for the years of a graph on disk; ``arrays`` go as files. Return place, file and facts."""
     of_graph = {"graph": str(graph_folder(graph).absolute()), "stage_dir": engine.config.stage_dir}
     handed = {name: hand_over(array, home / f"{name}.npy") for name, array in arrays.items()}
     n_references = np.diff(graph.ref_offsets[graph.year_offsets])

@@ -25,9 +25,8 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
-    Words are placed into slots by position, then read out in order. Irregular rows are left to the exact path. They are
-    no plain index, or have a position beyond the row's length in bytes, or two words at one position. So are texts that
-    are longer than their index, and long rows with missing words, which may have been cut off.
+    Irregular rows are left to the exact path: no plain index, two words at one position, positions or texts longer than
+    the row, and long rows with missing words, which may have been cut off.
     """
     n_rows = len(starts)
     longest = total = 0

@@ -29,12 +29,10 @@ _SIMPLE[list(b'"\\/nrtbf')] = True
 def scan_lines(data, n_rows, n_items, tree):
     """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
 
-    ``data`` holds lines, the last with its end, and 64 more bytes. A row is odd if its line is not strict JSON, or has
-    a value that the tree does not allow, a key twice, or an escaped surrogate. It is not noted.
-
-    Returned is first where each line begins, with the end, and which rows are odd. Then come begin and end of each leaf
-    of a row (0, 0 if it is null or missing), without quotes. The same follows for leaves inside lists, by entry. Last
-    is where the entries of each row begin, with the end, for each list.
+    ``data`` has 64 more bytes behind its last line end. A row is odd, and not noted, if its line is not strict JSON, or
+    has a value that the tree does not allow, a key twice, or an escaped surrogate. Returned are where lines begin, with
+    the end; odd rows; begin and end of each leaf of a row, (0, 0) if null or missing; the same by entry of lists; and
+    where the entries of each row begin, for each list.
     """
     n_leaves, n_item_leaves, n_lists = tree.counts
     lines = np.zeros(n_rows + 1, np.int64)
@@ -71,9 +69,7 @@ def scan_lines(data, n_rows, n_items, tree):
 
 @kernel
 def _find_quotes(data, at, quotes):
-    """List the quotes of a line that no backslash escapes, and odd places.
-
-    Return the end of the line.
+    """List the quotes of a line that no backslash escapes, and odd places; return its end, or -1 if there is no room.
 
     Odd are control characters, and backslashes that begin no escape, or that of a surrogate.
     """
@@ -216,10 +212,7 @@ def _scan_line(data, at, row, tree, stack, quotes, has_escape, spans, items, use
 
 @njit(forceinline=True)
 def _unused_end(data, at, quotes, quote):
-    """Pass over an object or list that is not used.
-
-    Return the place behind it, or -1 if it is odd.
-    """
+    """Return the place behind an object or list that is not used, or -1 if it is odd."""
     depth, objects, one = 0, np.uint64(0), np.uint64(1)  # a bit for each open bracket, the innermost is the lowest
     while True:
         # A value begins here.
@@ -274,10 +267,7 @@ def _unused_end(data, at, quotes, quote):
 
 @njit(forceinline=True)
 def _are_whole_numbers(data, at, end):
-    """Whether a colon, a list of small whole numbers and a comma stand here.
-
-    No branch depends on what they are.
-    """
+    """Whether a colon, a list of small whole numbers and a comma stand here; no branch depends on what they are."""
     n, one = np.uint64(end - at), np.uint64(1)
     if n < 5 or n > 22 or data[at] != _COLON or data[at + 1] != _OPEN_LIST or data[end - 2] != _CLOSE_LIST:
         return False
@@ -291,10 +281,7 @@ def _are_whole_numbers(data, at, end):
 
 @njit(forceinline=True)
 def _plain_list_end(data, begin, quotes, first_quote):
-    """Pass over a list of texts only, or of small whole numbers.
-
-    At any other list, return to its beginning.
-    """
+    """Pass over a list of texts only, or of small whole numbers; at any other list, return to its beginning."""
     at, quote = begin, first_quote
     while True:
         if data[at] == _QUOTE:

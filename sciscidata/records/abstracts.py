@@ -36,25 +36,12 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
     """Decode a String column of inverted indexes (JSON text) into the text of the abstracts, row for row.
 
-    The words stand in the order of their positions, joined by one space. Two words at one position are both kept, in
-    the order of the file. Gaps between positions close up; blank words are dropped. The text is null where there is no
-    word, or the value is not an index (broken JSON, a negative or fractional position). It is also null where the index
-    has more than 16 MB, or its text would be longer than eight times the index plus 64 KB. The form of 2021,
-    ``{"IndexLength": 2, "InvertedIndex": {...}}``, is read too. A lone surrogate becomes U+FFFD. Markup and whitespace
-    inside words stay. The result is the same on any number of threads.
-
-    OpenAlex cuts an index off at 32,760 bytes. Then only the words before the first missing one are kept; null if they
-    are fewer than 20. An index of 10,000 bytes or more counts as cut off if it is broken. So it does if more than a
-    fifth of the words behind the first missing one are missing.
-
-    At collect, a SchemaMismatchError is raised if the column is not String.
-
-    Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
-
-    Example:
-        >>> frame = pl.DataFrame({"index": ['{"to":[0,4],"be":[1,5],"or":[2],"not":[3]}', "{}", None]})
-        >>> frame.select(decode_inverted_index("index"))["index"].to_list()
-        ['to be or not to be', None, None]
+    Two words at one position are both kept, gaps close up, blank words are dropped, a lone surrogate becomes U+FFFD.
+    The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``, is read too. Null: there is no word or no index,
+    it has more than 16 MB, or its text is longer than eight times the index plus 64 KB. OpenAlex cuts an index off at
+    32,760 bytes. Then only the words before the first missing one are kept; null if they are fewer than 20. An index of
+    10,000 bytes or more counts as cut off if it is broken, or lacks more than a fifth of the words behind the first
+    missing one. Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
     """
     column = pl.col(index) if isinstance(index, str) else index
     return column.map_batches(decode_inverted_indexes, return_dtype=pl.String(), is_elementwise=True)
@@ -151,8 +138,8 @@ def _whole_entries(index: str) -> _Pairs:
 def _before_the_cut(placed: list[tuple[int, str]], *, is_broken: bool) -> list[tuple[int, str]]:
     """Keep the words before the first missing position, if so many are missing that the index was cut off.
 
-    A word stands in the index where it occurs first, so all words before the cut are whole. Behind it, a third or more
-    are new words, hence missing (36 and 42 % in real records). Fewer are an oddity of the record (7 %).
+    A word stands where it occurs first: behind the cut a third or more are new words, hence missing (36 and 42 % in
+    real records). Fewer are an oddity of the record (7 %).
     """
     positions = {position for position, _ in placed}
     last = placed[-1][0]

@@ -56,29 +56,13 @@ _JOINED: Final = 0.1  # of what is cited is in works: then the ids have one form
 
 
 def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
-    """Give every id its number; the same id has the same number in every table.
+    """Give every id its number, the same in every table; null and empty text have none.
 
     A whole number below 2^62, or the text that writes it (also as ``007`` or ``7.0``), is that number. An OpenAlex id
-    is its number in any form: ``W123``, ``w123``, ``https://openalex.org/W123``. Any other text is 2^62 plus the upper
-    62 bits of its XXH64 (of the UTF-8 bytes, seed 0). A DOI is hashed as ``bare_dois`` writes it. Blanks around an id
-    do not count.
-
-    Among n texts, two have one number with probability n^2 / 2^63: about 1 in 900 for 100 million.
-
-    Args:
-        ids: text or whole numbers, which may be floats; null and empty text have no number.
-        letter: of OpenAlex ids: W for works, S for venues.
-
-    Returns:
-        Int64, with the name of ``ids``.
-
-    Raises:
-        SchemaMismatchError: the ids are of another type, floats that are not whole, numbers that lost digits, or a text
-            holds several ids.
-
-    Example:
-        >>> number_ids(pl.Series(["W7", "7", "https://openalex.org/W7", "P7", None])).to_list()
-        [7, 7, 7, 8175472200559104240, None]
+    is its number in any form: ``W123``, ``w123``, ``https://openalex.org/W123``. Any other text, without blanks around
+    it, is 2^62 plus the upper 62 bits of its XXH64 (of the UTF-8 bytes, seed 0). A DOI is hashed as ``bare_dois``
+    writes it. Among n texts, two have one number with probability n^2 / 2^63: about 1 in 900 for 100 million. Ids of
+    another type, numbers that lost digits and texts of several ids raise a SchemaMismatchError.
     """
     from sciscidata._kernels.ids import number_texts  # numba takes a while to import
 
@@ -150,24 +134,14 @@ def openalex_numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
 
 
 def bare_dois(text: pl.Expr) -> pl.Expr:
-    """Write DOIs in one form: lower case, without an address, blanks, and a dot or slash at the end.
-
-    Example:
-        >>> dois = pl.DataFrame({"doi": ["https://www.DOI.org/10.1/A", "doi: 10.1/a.", " ", None]})
-        >>> dois.select(bare_dois(pl.col("doi")))["doi"].to_list()
-        ['10.1/a', '10.1/a', None, None]
-    """
+    """Write DOIs in one form: lower case, without an address, blanks, and a dot or slash at the end."""
     bare = text.str.strip_chars(BLANKS).str.to_lowercase().str.replace(f"^{_DOI_ADDRESS}+", "")
     bare = bare.str.strip_chars(BLANKS).str.strip_chars_end("./ ")
     return pl.when(bare.str.len_bytes() > 0).then(bare)
 
 
 def suggest_form(works: pl.LazyFrame, cited: pl.Series) -> str:
-    """Say in which form ids that are cited would be those of works; "" if some are already, or no form helps.
-
-    ``works`` have ``work_id`` and ``original_id``. Of ``cited``, as a table of citations has them, the first thousand
-    are looked at.
-    """
+    """Say in which form ids that are cited would be those of works; "" if some are already, or no form helps."""
     cited = plain_ids(cited).drop_nulls().unique(maintain_order=True).head(_SAMPLE)
     is_cited = pl.col("work_id").is_in(number_ids(cited).implode())
     if works.select(is_cited.sum()).collect(engine="streaming").item() >= _JOINED * len(cited):
@@ -187,15 +161,7 @@ def suggest_form(works: pl.LazyFrame, cited: pl.Series) -> str:
 
 
 def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tuple[pl.Series, int]:
-    """Return text with null for blanks and for words of ``missing``, and how many such words there are.
-
-    Values of another type stay as they are.
-
-    Example:
-        >>> found, n = without_missing(pl.Series(["en", "NA", "na", " "]))
-        >>> found.to_list(), n
-        (['en', None, 'na', None], 1)
-    """
+    """Return text with null for blanks and words of ``missing``, and the number of these; other types as they are."""
     if isinstance(values.dtype, pl.Categorical | pl.Enum):
         values = values.cast(pl.String)
     if values.dtype != pl.String():

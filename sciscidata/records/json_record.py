@@ -78,15 +78,8 @@ class PlainRecord(NamedTuple):
 def read_record(line: bytes) -> PlainRecord:
     """Read one JSON object as an OpenAlex Work, of 2021 or of today, from the API or the snapshot.
 
-    ``line`` is the object, all of it UTF-8 (RFC 8259). NaN and a lone surrogate, which only Python's ``json`` accepts,
-    become null and U+FFFD. Raises CorruptRecordError if it is not JSON, not an object, or has no OpenAlex id of a work.
-
-    Source: https://docs.openalex.org/api-entities/works/work-object
-
-    Example:
-        >>> record = read_record(b'{"id":"W42","publication_year":"1999","referenced_works":["W7","W8","S9"]}')
-        >>> record.publication_year, record.references
-        (1999, ['W7', 'W8', 'S9'])
+    NaN and a lone surrogate, which only Python's ``json`` accepts, become null and U+FFFD. Source:
+    https://docs.openalex.org/api-entities/works/work-object
     """
     fields, index = _decode(line)
     texts = [_plain(_get(fields, *steps)) for steps in _STEPS]
@@ -248,10 +241,9 @@ def is_json(document: bytes) -> bool:
 
 
 def strict_json(text: bytes) -> bytes:
-    """Rewrite JSON that only the standard library reads: NaN and longer integers than 20 digits become null.
+    """Rewrite JSON that only Python's ``json`` reads: NaN and longer integers than 20 digits become null.
 
-    A lone surrogate becomes U+FFFD. Raises CorruptRecordError if the standard library cannot read it, or if it has more
-    than 64 MB. The objects that the standard library makes take many times as much memory.
+    Not more than 64 MB, because its objects take many times as much memory. A lone surrogate becomes U+FFFD.
     """
     if len(text) > MOST_MENDED_BYTES:
         raise CorruptRecordError(

@@ -33,17 +33,8 @@ def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -
     The years of the first nine tenths of the works belong to the data. So does the next year, if it has at least a
     twentieth of the works of the fullest of the ten years before it. So does a year after a gap of up to ten years, if
     it has half of them. So one work of 2999 changes nothing, nor do a few per cent of all works. In years of at most 20
-    works, one work of the next year may move the last year by one. With fewer than ten works the latest year is the
-    last.
-
-    ``counts`` has the works of each year. Years after ``data_date``, when the youngest record was changed (YYYY-MM-DD),
-    do not count. None if no work has a year.
-
-    Example:
-        >>> find_last_year({2000: 40, 2001: 60, 2002: 50, 2003: 20, 2004: 1, 2050: 1})
-        2003
-        >>> find_last_year({2001: 1, 2024: 1}), find_last_year({2001: 1, 2050: 1}, data_date="2024-05-06")
-        (2024, 2001)
+    works, one work of the next year may move the last year by one. Years after ``data_date``, when the youngest record
+    was changed (YYYY-MM-DD), do not count.
     """
     ordered = sorted((year, n) for year, n in counts.items() if n > 0)
     if data_date is not None and _DATE.match(data_date):
@@ -77,14 +68,7 @@ def describe_later_works(counts: Mapping[int, int], last_year: int | None) -> di
 
 
 def remark_on_later_works(later: Mapping[str, Any] | None, last_year: int | None) -> list[str]:
-    """Warn about works dated after the last year that was found; empty if there are none.
-
-    Example:
-        >>> later = {"works": 2, "first_year": 2004, "last_year": 2050}
-        >>> print(*remark_on_later_works(later, 2003))
-        2 works are dated after 2003, the last year of the data: 2004 to 2050. A mistaken date, or a year that has only
-        begun, completes no citation window. If the dates are right, name the last year: EligibilityConfig.last_year.
-    """
+    """Warn about works dated after the last year that was found; empty if there are none."""
     if not later:
         return []
     first, last = later["first_year"], later["last_year"]

@@ -31,16 +31,10 @@ _ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]
 
 
 def clean_text(text: pl.Expr | str) -> pl.Expr:
-    r"""Make plain text of a String column of titles or abstracts, the same way wherever it comes from.
+    """Make plain text of a String column of titles or abstracts, the same way wherever it comes from.
 
-    HTML entities are unescaped (twice: publishers deliver ``&amp;lt;``). Tags of HTML, JATS and MathML are
-    removed, comparisons such as ``p < 0.05 and b > 3`` stay. Each run of whitespace or control characters
-    becomes one space; none at the ends. What is then empty is null.
-
-    Example:
-        >>> frame = pl.DataFrame({"title": ["<p>H<sub>2</sub>O &amp; CO\u2028\u00a0</p>", "p &lt; 0.05", " "]})
-        >>> frame.select(clean_text("title"))["title"].to_list()
-        ['H2O & CO', 'p < 0.05', None]
+    HTML entities are unescaped (twice: publishers deliver ``&amp;lt;``). Tags of HTML, JATS and MathML are removed;
+    comparisons such as ``p < 0.05 and b > 3`` stay. A run of whitespace or control characters becomes one space.
     """
     column = pl.col(text) if isinstance(text, str) else text
     return column.map_batches(_clean, return_dtype=pl.String(), is_elementwise=True)

@@ -16,10 +16,9 @@ _LINE_END: Final = ord("\n")
 
 
 class ReadLimits(NamedTuple):
-    """How much of a file may be in memory. One MB is 1,048,576 bytes.
+    """How much of a file may be in memory. A longer line is corrupt, a longer JSON document ends the file.
 
-    A longer line is corrupt; the longest real records, with thousands of authors, have tens of MB. A longer JSON
-    document ends the file, because it is held whole.
+    The longest real records, with thousands of authors, have tens of MB (1,048,576 bytes).
     """
 
     max_line_mb: int = 256

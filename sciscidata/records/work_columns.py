@@ -156,10 +156,7 @@ def _columns() -> list[pl.Expr]:
 
 
 def _best_concepts(leaves: Leaves, names: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Choose the concepts of each row, best score first, then by name; and its best concept of level 0.
-
-    Without concepts, take its first topics. ``names`` are those of all concepts, then of all topics.
-    """
+    """Choose concepts of each row by score, then name, else its first topics; and its best concept of level 0."""
     n, n_topics = len(leaves.is_xpac), int(leaves.topic_firsts[-1])
     counts = [np.diff(firsts) for firsts in (leaves.concept_firsts, leaves.topic_firsts)]
     listed = pl.DataFrame(
@@ -259,10 +256,7 @@ def works_of(rows: pl.DataFrame, columns: Iterable[str] = tuple(WORKS)) -> pl.Da
 
 
 def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True, pages: bool = False) -> Batch:
-    """Read ``n_rows`` lines, and SPARE, as ``read_records`` reads each: ROWS and ``row``, the line; and corrupt lines.
-
-    Without ``include_xpac``, abstracts of the expansion corpus may be null.
-    """
+    """Read lines as ``read_records`` does; without ``include_xpac``, abstracts of the expansion corpus may be null."""
     if len(block) > _MOST_BYTES or not is_utf8(block):
         return _rows_one_by_one(dict(enumerate(block[: -len(SPARE)].split(b"\n"))), pages=pages)
     from sciscidata.records._scan_kernels import read_whole, scan_lines, take_texts
