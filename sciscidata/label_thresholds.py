@@ -224,13 +224,7 @@ def compute_labels(
 
 
 def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None) -> pl.LazyFrame:
-    """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded ``cd_index``.
-
-    Example:
-        >>> scores = pl.LazyFrame({"cd_index": [0.001, 0.0, -0.02, None]})
-        >>> compute_disruption_labels(scores).collect()["disruption_label"].to_list()
-        ['disruptive', 'neutral', 'consolidating', None]
-    """
+    """Add ``disruption_label``, one of DISRUPTION_LABELS, from the unrounded ``cd_index``."""
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     needed, known = ["cd_index", *cut.cell_columns], pl.Schema({**EXAMPLE, **CD_SCORES})
     frame = require_columns(scores, known, frame_name="CD_SCORES", stage="compute_disruption_labels", columns=needed)
@@ -254,21 +248,11 @@ def compute_disruption_labels(scores: AnyFrame, thresholds: LabelThresholds | No
 def compute_novelty_labels(
     scores: AnyFrame, thresholds: LabelThresholds | None = None, *, cut: float | None = None
 ) -> pl.LazyFrame:
-    """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values by one of two rules.
+    """Add ``novelty_label``, one of NOVELTY_LABELS, from unrounded values by a rule that ``compute_labels`` states.
 
-    ``scoring.compute_labels`` states the rules. By the rule ``"margin"`` most works of a real corpus are conventional,
-    since most pairs that occur occur often. The works of high impact in Uzzi et al. have both tail novelty and high
-    conventionality. By the rule ``"uzzi"`` they are balanced; compute_uzzi_cells tells them apart. ``cut`` as of
-    find_conventionality_cut: without it, a streaming query holds all rows until it is known.
-
-    Example:
-        >>> scores = {"novelty_score": [0.9, 0.5, 0.1], "conventionality_score": [0.1, 0.5, 0.9]}
-        >>> compute_novelty_labels(pl.LazyFrame(scores)).collect()["novelty_label"].to_list()
-        ['novel', 'balanced', 'conventional']
-        >>> z = {"z_p10": [-2.0, -1.0, 0.5, 3.0], "z_median": [-1.0, 4.0, 1.0, 9.0]}
-        >>> labelled = compute_novelty_labels(pl.LazyFrame(z), LabelThresholds(novelty_rule="uzzi"))
-        >>> labelled.collect()["novelty_label"].to_list()
-        ['novel', 'balanced', 'balanced', 'conventional']
+    By ``"margin"`` most works of a real corpus are conventional, since most pairs that occur occur often. By ``"uzzi"``
+    the works of high impact in Uzzi et al., of tail novelty and high conventionality, are balanced. Without ``cut``, of
+    find_conventionality_cut, a streaming query holds all rows until it is known.
     """
     rule = checked_config(thresholds, LabelThresholds, name="thresholds")
     if rule.novelty_rule == "uzzi":
@@ -291,11 +275,6 @@ def compute_uzzi_cells(scores: AnyFrame, thresholds: LabelThresholds | None = No
     """Add the two halves of Uzzi's rule, ``has_tail_novelty`` and ``has_high_conventionality``; null where z is.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
-
-    Example:
-        >>> scores = pl.LazyFrame({"z_p10": [-1.0, 2.0, None], "z_median": [4.0, 3.0, None]})
-        >>> compute_uzzi_cells(scores).select("has_tail_novelty", "has_high_conventionality").collect().rows()
-        [(True, True), (False, False), (None, None)]
     """
     frame = _require_z(scores, "compute_uzzi_cells")
     tail, high = _uzzi_halves(checked_config(thresholds, LabelThresholds, name="thresholds"))
@@ -303,25 +282,14 @@ def compute_uzzi_cells(scores: AnyFrame, thresholds: LabelThresholds | None = No
 
 
 def uzzi_label(has_tail_novelty: pl.Expr, has_high_conventionality: pl.Expr) -> pl.Expr:
-    """Return the label of Uzzi's rule as an expression; null where either half is null.
-
-    Example:
-        >>> halves = pl.DataFrame({"tail": [True, True, False, None], "high": [False, True, True, False]})
-        >>> halves.select(uzzi_label(pl.col("tail"), pl.col("high"))).to_series().to_list()
-        ['novel', 'balanced', 'conventional', None]
-    """
+    """Return the label of Uzzi's rule as an expression; null where either half is null."""
     tail, high = has_tail_novelty, has_high_conventionality
     known = tail.is_not_null() & high.is_not_null()
     return _novelty_label(known, tail & ~high, high & ~tail)
 
 
 def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
-    """Return, as an expression over all scored works, the z_median that high conventionality has to exceed.
-
-    Example:
-        >>> pl.DataFrame({"z_median": [1.0, 5.0, None, 3.0]}).select(conventionality_cut()).item()
-        3.0
-    """
+    """Return, as an expression over all scored works, the z_median that high conventionality has to exceed."""
     # The lower of two neighbours in order: what exceeds it also exceeds any number between the two. It is a value of
     # the data, so no rounding of an interpolation can move a label.
     share = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_median_share
@@ -330,12 +298,7 @@ def conventionality_cut(thresholds: LabelThresholds | None = None) -> pl.Expr:
 
 
 def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds | None = None) -> float | None:
-    """Find conventionality_cut in memory that does not grow with the works; None if no work has a z_median.
-
-    Example:
-        >>> find_conventionality_cut(pl.LazyFrame({"z_median": [1.0, 5.0, None, 3.0]}))
-        3.0
-    """
+    """Find conventionality_cut in memory that does not grow with the works; None if no work has a z_median."""
     share = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_median_share
     return lower_quantile(scores.select("z_median"), share)
 
@@ -343,14 +306,7 @@ def find_conventionality_cut(scores: pl.LazyFrame, thresholds: LabelThresholds |
 def count_labels(
     labelled: AnyFrame, column: str = "disruption_label", labels: tuple[str, ...] | None = None
 ) -> dict[str, int]:
-    """Count the works of every class, in label order, without nulls; an empty class counts 0.
-
-    ``labels`` are the classes of a column that is not in VOCABULARIES.
-
-    Example:
-        >>> count_labels(pl.DataFrame({"disruption_label": ["neutral", "neutral", None, "disruptive"]}))
-        {'disruptive': 1, 'consolidating': 0, 'neutral': 2}
-    """
+    """Count the works of every class, in label order, without nulls. ``labels`` are classes beyond VOCABULARIES."""
     needed = {column: EXAMPLE.get(column, pl.String())}
     frame = require_columns(labelled, needed, frame_name="the labelled frame", stage="count_labels")
     counts = frame.group_by(column).len().collect()
@@ -372,10 +328,7 @@ def _uzzi_halves(rule: LabelThresholds, cut: float | None = None) -> tuple[pl.Ex
 
 
 def _compare_with_margin(scores: pl.Series, margin: float) -> pl.Series:
-    """Return 1 where novelty is higher by more than the margin, -1 where lower, else 0; null if unknown.
-
-    Numbers count as printed: in binary, 0.5 - 0.35 is more than 0.15.
-    """
+    """Return 1, 0 or -1, as novelty differs from the margin. As printed: in binary, 0.5 - 0.35 is more than 0.15."""
     novelty, conventionality = (scores.struct.field(name).to_numpy() for name in scores.struct.fields)
     with np.errstate(invalid="ignore"):  # infinity minus infinity is unknown
         excess = novelty - conventionality

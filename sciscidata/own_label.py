@@ -178,13 +178,7 @@ class OwnLabel(Configuration):
 
 
 def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
-    """Read back the label that a manifest names, with its SQL where it has some; None if there is none.
-
-    Example:
-        >>> stated = OwnLabel(name="impact_label", classes=("top", "rest"), column="impact").stated()
-        >>> stated_label({"label": stated}).classes, stated_label({})
-        (('top', 'rest'), None)
-    """
+    """Read back the label that a manifest names, with its SQL where it has some; None if there is none."""
     entry = manifest.get("label")
     if entry is None:
         return None
@@ -200,9 +194,7 @@ def stated_label(manifest: Mapping[str, Any]) -> OwnLabel | None:
 
 
 def with_classes(label: OwnLabel, rows: pl.DataFrame) -> OwnLabel:
-    """Return a label with the classes of ``rows``, where it names none; numbers are in their order.
-
-    A ConfigError says that the values of ``rows`` are no 2 to 20 classes.
+    """Return a label with the classes of ``rows``, where it names none, 2 to 20; numbers are in their order.
 
     Example:
         >>> rows = pl.DataFrame({"stars_label": ["10", "9", "9"]})
@@ -240,12 +232,7 @@ def _check_words(words: Sequence[str], holder: str) -> None:
 
 
 def vocabularies(label: OwnLabel | None) -> dict[str, tuple[str, ...]]:
-    """Return the classes of every label column of a release.
-
-    Example:
-        >>> list(vocabularies(OwnLabel(name="impact_label", classes=("top", "rest"), column="impact")))
-        ['disruption_label', 'novelty_label', 'impact_label']
-    """
+    """Return the classes of every label column of a release."""
     return {**VOCABULARIES, **({} if label is None else {label.name: label.classes})}
 
 
@@ -255,13 +242,9 @@ def example_schema(label: OwnLabel | None) -> pl.Schema:
 
 
 def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabel) -> pl.DataFrame:
-    """Find the class of every work: ``work_id`` and the label, without works that have none.
+    """Find the class of every work: ``work_id`` and the label, without works that have none, in one streaming query.
 
-    Runs once, on Polars' streaming engine, and reads only the columns that the label needs. ``works`` is WORKS,
-    ``scores`` the scores and labels of works; a column that both have is taken from ``works``.
-
-    A ConfigError says that a column is not there or that the expression fails; a SchemaMismatchError, that a value is
-    no class; an EmptyInputError, that no work has a label.
+    A column that both have is taken from ``works``.
     """
     of_works, of_scores = works.collect_schema(), scores.collect_schema()
     missing = [name for name in label.reads if name not in of_works and name not in of_scores]
@@ -286,10 +269,7 @@ def compute_own_labels(works: pl.LazyFrame, scores: pl.LazyFrame, label: OwnLabe
 
 
 def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
-    """Return ``work_id`` and the label as text, without nulls; errors are those of compute_own_labels.
-
-    A label without classes may have any value.
-    """
+    """Return ``work_id`` and the label as text, without nulls. A label without classes may have any value."""
     dtype = found.schema[label.name]
     is_words = isinstance(dtype, pl.String | pl.Boolean | pl.Null | pl.Categorical | pl.Enum)
     if not (is_words or dtype.is_integer()):
@@ -313,17 +293,7 @@ def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
 
 
 def recompute(examples: pl.DataFrame, label: OwnLabel) -> pl.Series | None:
-    """Compute the label again from released rows; None if it reads what they lack, or other works.
-
-    Example:
-        >>> rows = pl.DataFrame({"cited_by_count": [9, 0]})
-        >>> names = {"name": "impact_label", "classes": ("top", "rest")}
-        >>> recompute(rows, OwnLabel(**names, sql="CASE WHEN cited_by_count > 5 THEN 'top' ELSE 'rest' END")).to_list()
-        ['top', 'rest']
-        >>> ranked = "CASE WHEN RANK() OVER (ORDER BY cited_by_count) > 1 THEN 'top' ELSE 'rest' END"
-        >>> recompute(rows, OwnLabel(**names, sql=ranked)) is None
-        True
-    """
+    """Compute the label again from released rows; None if it reads what they lack, or other works."""
     expr = label.expr
     if label.column is not None or not {*label.reads} <= {*EXAMPLE} or not _is_row_wise(expr):
         return None

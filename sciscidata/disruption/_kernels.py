@@ -21,8 +21,7 @@ _LINES_ASKED_FOR = 4
 def slide(window, side, ref_offsets, refs, first, last, low, high):
     """Move one end of the slices of the papers ``low`` .. ``high - 1`` over the citers ``first`` .. ``last - 1``.
 
-    A paper's list is sorted by time, so its slice moves by one for each work that cites it. Walking their references
-    does for all papers together what a search per paper would do.
+    Lists are sorted by time: a slice moves by one for each work that cites its paper, without a search per paper.
     """
     start, span = np.uint32(low), np.uint32(high - low)
     for e in range(np.uint64(ref_offsets[first]), np.uint64(ref_offsets[last])):
@@ -75,11 +74,7 @@ def _add_citers_of_references(found, n_found, start, size, ends, row):
 
 @helper
 def _finish_windows(citers, begin, end, ends, row):
-    """Make n_i, n_j, n_k of each window.
-
-    ``row[w]`` holds the citers that also cite a reference and lie in no window before w. It also holds all citers of
-    references in w.
-    """
+    """Make n_i, n_j, n_k of windows from citers that also cite a reference, new in each, and citers of references."""
     e = np.uint64(begin)
     n_j = np.uint64(0)
     for w in range(ends.size):
@@ -97,16 +92,13 @@ def count_citers(
 ):
     """Write n_i, n_j, n_k of the focal papers ``first`` .. ``last - 1`` into ``counts`` (last - first, windows, 3).
 
-    Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are
-    n_j + n_k; the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i.
-
-    ``ends`` of None: there is one window. Otherwise window w holds the citers below ``ends[w]``, in ascending order;
-    ``window`` and ``span`` are those of the widest. The compiler makes two functions of this one. Citers that are
-    stamped anew are noted in ``found``, and counted there for each window: the lists are walked once.
-
-    ``stamps`` starts as zeros, and holds numbers up to ``highest``. None exceeds the present one, and "less" takes an
-    instruction less than "not equal". A wider window is taken in parts, each with its own number. Lists are sorted, so
-    the next part begins where this one stopped. ``slices`` (2, most references, 2) and ``found`` are scratch.
+    Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are n_j + n_k;
+    the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i. With several windows (``ends``,
+    ascending, of citers), new stamps are noted in ``found``, and counted there for each window: the lists are walked
+    once. ``stamps`` starts as zeros, and holds numbers up to ``highest``. None exceeds the present one, and "less"
+    takes an instruction less than "not equal". A wider window is taken in parts, each with its own number. Lists are
+    sorted, so the next part begins where this one stopped. ``slices`` (2, most references, 2) and ``found`` are
+    scratch.
     """
     whole = span <= stamps.size
     number = np.int64(0)
@@ -207,10 +199,9 @@ def count_shared(
 ):
     """Count as count_citers does, and also how many references each citer shares with the focal paper.
 
-    ``ends`` is needed here, also of one window. Both new results are (last - first, windows). ``n_strong``: citers of
-    the focal paper that share at least ``strong`` references; ``n_shared``: shared references summed over its citers. A
-    stamp is the focal paper's base number plus the references met so far. Base numbers lie so far apart that no list of
-    references reaches the next one. The stamps are cleared before they would pass ``limit``.
+    ``n_strong``: citers of the focal paper that share at least ``strong`` references; ``n_shared``: shared references
+    summed over its citers. A stamp is the focal paper's base number plus the references met so far. Base numbers lie so
+    far apart that no list reaches the next one. Stamps are cleared before they would pass ``limit``.
     """
     stamps = np.zeros(span, np.uint32)
     found = np.empty(span + 1, np.uint32)

@@ -340,8 +340,7 @@ def label_chances(
     """Write into ``found`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
 
     Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out;
-    where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``. The arrays
-    before ``found`` are ``scratch_of`` and ``scratch_of_labels``.
+    where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
     """
     form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
     v = form[2]
@@ -434,8 +433,7 @@ def _quantile(below, wanted):
 def chances_by_rate(rates, n_k, low, high, inclusive, s_chance, k_below, tops, found):
     """Write how likely a redraw with a citer is consolidating, neutral and disruptive into ``found`` (works, 3).
 
-    The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k. ``s_chance``,
-    ``k_below`` and ``tops`` are ``scratch_of``.
+    The citers are Poisson with the ``rates`` (works, 2) of n_i and n_j, which are above 0, and so is n_k.
     """
     form = np.int64(0), 1.0, 0.0, np.int64(1)
     cuts = low, high, inclusive
@@ -454,7 +452,7 @@ def spread_rates(n_i, n_j, cell, prior, rates):
     """Write rates of n_i and n_j that the counts of a work with a citer leave possible into ``rates`` (works, m, 2).
 
     The sum is gamma with shape n_i + n_j and rate 1, the share of n_i beta. Both are cut into m parts of equal
-    probability, m a power of 2. Reversed bits say which part of one goes with which of the other: nothing is drawn.
+    probability, m a power of 2, and paired by reversed bits: nothing is drawn.
     """
     share_below, sum_below = np.empty(_GRID), np.empty(_GRID)
     m = rates.shape[1]

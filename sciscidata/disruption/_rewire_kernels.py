@@ -130,10 +130,9 @@ def _mix(key, cited, starts, owners, row_of, n_swaps):
 
 @kernel
 def deal_cell(key, observed, cited, starts, owners, row_of, tries):
-    """Deal one cell: ``cited`` begins as ``observed``, and is shuffled up to ``tries`` times.
+    """Deal one cell by up to ``tries`` shuffles; return how many citations were swapped away, and whether it is stuck.
 
-    Return how many citations were then swapped away, and whether (1 or 0) no swap was possible for one of them. Then
-    all swaps began from ``observed``.
+    If no swap was possible for one, all swaps begin from ``observed``.
     """
     n = cited.size
     if owners.size < 2:
@@ -158,10 +157,10 @@ def deal_cell(key, observed, cited, starts, owners, row_of, tries):
 
 @kernel
 def deal_year(key, first, last, ends, numbers, ref_offsets, refs, dealt_refs):
-    """Deal the references of the works ``first`` .. ``last - 1`` within each class of cited works.
+    """Deal the references of the works ``first`` .. ``last - 1`` within each class of cited works, ended by ``ends``.
 
-    Class c are the works with an index below ``ends[c]``, and not in the class before. ``numbers[c]`` names it to the
-    random numbers. Rows of ``refs`` are sorted, so a row's references to one class lie together.
+    Rows of ``refs`` are sorted, so a row's references to one class lie together. Random numbers know a class by
+    ``numbers``.
     """
     n_classes = ends.size
     begin = ref_offsets[first]

@@ -27,10 +27,7 @@ _MIN_CHUNK_REFERENCES = 1 << 12  # fewer are not worth handing to a thread
 
 
 class Counter:
-    """Counts for the works of one focal time after the other; the windows move along with them.
-
-    ``n_focal``: only works before this index will be asked for (None: any), so that later citers need not be held.
-    """
+    """Counts for the works of one focal time after the other, before ``n_focal`` (None: all); windows move along."""
 
     def __init__(
         self, graph: CitationGraph, config: CDConfig, n_threads: int, advance: Advance, n_focal: int | None = None
@@ -52,10 +49,7 @@ class Counter:
             self._passes = [([*windows], _MovingWindow(graph, config, self._clock, self._needs_all, limit, advance))]
 
     def count(self, focal: range) -> dict[str, AnyArray]:
-        """Count n_i, n_j, n_k, with ``family`` also n_j5, n_shared, n_to_date; of every window, under its own names.
-
-        With ``di_l`` of 3, n_j5 is n_j3. Cheapest year by year (day by day), in order.
-        """
+        """Count n_i, n_j, n_k (n_j5, n_shared, n_to_date) of every window by name; cheapest in order, time by time."""
         columns: dict[str, AnyArray] = {}
         for names, window in self._passes:
             for span in self._clock.split(focal):
@@ -148,10 +142,7 @@ class _Clock:
         return int(self.offsets[np.searchsorted(self.times, time)])
 
     def end(self, time: int, window: int | str | None) -> int:
-        """Return the index of the first work after a window of works of ``time``.
-
-        The last year or day is in the window.
-        """
+        """Return the index of the first work after a window of works of ``time``; its last year or day is in it."""
         if window is None:
             return int(self.offsets[-1])
         if not self._by_day:
@@ -162,12 +153,7 @@ class _Clock:
 
 
 def _add_months(day: int, n: int) -> int:
-    """Return the same day ``n`` months later, in days since 1970; the last one of a month that is shorter.
-
-    Example:
-        >>> str(np.datetime64(_add_months(int(np.datetime64("2000-02-29").astype(int)), 12), "D"))
-        '2001-02-28'
-    """
+    """Return the same day ``n`` months later, in days since 1970; the last one of a month that is shorter."""
     date = np.datetime64(day, "D")
     month = date.astype("M8[M]")
     first, following = ((month + np.timedelta64(n + i, "M")).astype("M8[D]") for i in (0, 1))
@@ -175,12 +161,7 @@ def _add_months(day: int, n: int) -> int:
 
 
 def split_at(offsets: Int64Array, span: range) -> list[range]:
-    """Cut a range of works at the offsets inside it.
-
-    Example:
-        >>> split_at(np.array([0, 3, 7]), range(1, 6))
-        [range(1, 3), range(3, 6)]
-    """
+    """Cut a range of works at the offsets inside it."""
     first, last = np.searchsorted(offsets, [span.start, span.stop], side="right").tolist()
     cuts = [span.start, *offsets[first:last].tolist(), span.stop]
     return [range(a, b) for a, b in pairwise(cuts) if a < b]
@@ -189,10 +170,9 @@ def split_at(offsets: Int64Array, span: range) -> list[range]:
 class _MovingWindow:
     """Which citers count for the present focal time.
 
-    ``citers`` holds the lists of the citers among ``held``, a range of works as long as memory allows. They are made
-    when a window leaves it. ``slices`` (n, 2) says where in ``citers`` those of each paper that are inside the widest
-    window begin and end. Possible citers have indices low .. high - 1; ``ends`` has the end of every window.
-    ``counts_all``: count the citers before ``held``, too. No window ends behind ``limit``.
+    ``citers`` holds the lists of the citers among ``held``, as many works as memory allows. ``slices`` (n, 2) says
+    which of each paper's are inside the widest window. Possible citers have indices low .. high - 1; ``ends`` has the
+    end of every window, none behind ``limit``. ``counts_all``: citers before ``held``, too.
     """
 
     def __init__(

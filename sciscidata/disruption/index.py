@@ -113,10 +113,7 @@ def score_graph(
 ) -> pl.DataFrame:
     """Score works of a graph. Rows as of compute_cd_index, by (year, work_id); works without a year come last.
 
-    Only the works with indices in ``focal`` are scored (None: all of WORKS). All others still count as citers.
-    ``advance`` gets the number of references read. With it, no progress bar is shown.
-
-    Raises ConfigError if an argument is wrong, or ``focal`` is not a range of works in WORKS.
+    ``focal`` is a range of indices of WORKS; all others still count as citers. ``advance`` replaces the progress bar.
     """
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
@@ -143,13 +140,9 @@ def cache_cd_index(
 ) -> Path:
     """Score works of a graph into a folder of the cache, one Parquet file per publication year.
 
-    Return the folder.
-
-    Memory: the scores of one year. A killed run goes on after the last year it has written. The folder's name is a hash
-    of the graph, ``config`` and ``focal``. A whole folder is used again. A damaged one is made anew with a warning. The
-    files hold all focal works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``.
-    Its tasks score shares of the works of a graph that lies on a disk. Their files lie beside the folder until it is
-    whole. Raises ConfigError as score_graph; StorageError if the disk is full, or ``cache_dir`` cannot be written.
+    Memory: the scores of one year. A killed run goes on after the last year it has written. The files hold all focal
+    works in index order when read by name. The bytes do not depend on ``n_threads`` or ``engine``, which needs a graph
+    on disk.
     """
     config = _checked(config, n_threads)
     focal, dated = _checked_focal(graph, focal)
@@ -294,12 +287,7 @@ def _undated_rows(graph: CitationGraph, span: range, config: CDConfig) -> pl.Dat
 
 
 def score_schema(config: CDConfig) -> pl.Schema:
-    """Return the columns of the scores: CD_SCORES, CD_FAMILY on request, then both again for each further window.
-
-    Example:
-        >>> score_schema(CDConfig(windows=(10,))).names()[-4:]
-        ['n_i_10', 'n_j_10', 'n_k_10', 'cd_index_10']
-    """
+    """Return the columns of the scores: CD_SCORES, CD_FAMILY on request, then both again for each further window."""
     columns = dict(CD_SCORES | CD_FAMILY) if config.family else dict(CD_SCORES)
     columns = {_OF_DI_5.get(name, name).format(config.di_l): dtype for name, dtype in columns.items()}
     of_windows = {name: dtype for name, dtype in columns.items() if name not in ("work_id", "n_refs")}
@@ -308,12 +296,7 @@ def score_schema(config: CDConfig) -> pl.Schema:
 
 
 def add_indices(counts: pl.DataFrame, config: CDConfig) -> pl.DataFrame:
-    """Compute every index from whole numbers, so that one division is the only rounding; null counts give null.
-
-    ``counts`` has work_id, n_i, n_j, n_k and n_refs. With ``config.family`` it also has n_j5, n_shared and n_to_date
-    (citers up to the window's end). For ``uncited="null_if_never"`` it has n_ever (citers of any time). For
-    ``config.windows`` it has all but n_refs and n_ever once more per window.
-    """
+    """Compute every index from whole numbers, so that one division is the only rounding; null counts give null."""
     schema = score_schema(config)
     indices = {name + window: made for window in config.all_windows for name, made in _indices(window, config).items()}
     return counts.with_columns(**indices).select(schema.names()).cast(schema)

@@ -87,10 +87,7 @@ def compute_label_confidence(
 
 
 class LabelCeiling(NamedTuple):
-    """The most that a predictor of labels can reach, as ``find_label_ceiling`` finds it.
-
-    ``accuracy`` and ``macro_f1`` are 0 to 1; ``works`` is how many works were read.
-    """
+    """The most that a predictor of labels can reach, 0 to 1, as ``find_label_ceiling`` finds it in ``works``."""
 
     accuracy: float
     macro_f1: float
@@ -141,8 +138,7 @@ def find_label_ceiling(
 class Redraws(NamedTuple):
     """How likely each label is for works that are cited anew, at 16 pairs of rates that their counts leave possible.
 
-    ``labels`` are the labels of these works, ``chances`` (works, 16, 3) those of consolidating, neutral and disruptive.
-    ``counts`` has the number of works of each label, of which these may be a part.
+    ``chances`` are (works, 16, 3) in label order. ``counts`` has all works of each label, of which these may be a part.
     """
 
     labels: pl.Series
@@ -169,21 +165,7 @@ class Redraws(NamedTuple):
 def redraw_labels(
     scores: AnyFrame, thresholds: LabelThresholds | None = None, *, by: Sequence[str] = (), most: int | None = None
 ) -> Redraws:
-    """Spread works over 16 pairs of rates each; see ``find_label_ceiling``.
-
-    Args:
-        scores: as in ``find_label_ceiling``.
-        thresholds: ``LabelThresholds()`` when None.
-        by: as in ``compute_label_confidence``.
-        most: spread at most so many works of each label, the first. The prior is that of all.
-
-    Example:
-        >>> scores = pl.DataFrame({"n_i": [0, 1, 9], "n_j": [40, 2, 0], "n_k": [9, 9, 9], "cd_index": [-.8, -.1, .5]},
-        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
-        >>> found = redraw_labels(scores, most=1)
-        >>> found.labels.to_list(), found.counts["consolidating"], found.chances.shape
-        (['consolidating', 'disruptive'], 2, (2, 16, 3))
-    """
+    """Spread works over 16 pairs of rates each, at most the first ``most`` of a label. See ``find_label_ceiling``."""
     from sciscidata.disruption import _label_kernels as kernels
 
     stage = "find_label_ceiling"
@@ -227,10 +209,7 @@ def redraw_labels(
 
 
 def best_expected(chances: Float64Array) -> tuple[float, float]:
-    """Find the highest expected accuracy and macro-F1 for rows of three class probabilities; none has to add up to 1.
-
-    Accuracy is exact. Macro-F1 is that of the expected table of labels and predictions, see ``find_best_rule``.
-    """
+    """Find the highest expected accuracy (exact) and macro-F1 for rows of three class probabilities, of any sum."""
     return float(chances.max(axis=1).sum() / chances.sum()), find_best_rule(chances).macro_f1
 
 
@@ -248,9 +227,8 @@ def find_best_rule(chances: Float64Array) -> Rule:
     The best rule for any function of the table of labels and predictions has this form. Its factors and handicaps are
     the slopes of the function there. So each step takes the slopes at the last one, and macro-F1 climbs. There are
     several peaks: 128 evenly spread tables are tried on a part of the rows, and the best of them climb. In 36 random
-    worlds the result was at most 0.0006 below the best of 500 random starts.
-
-    Source: the spread, Roberts 2018, "The unreasonable effectiveness of quasirandom sequences".
+    worlds the result was at most 0.0006 below the best of 500 random starts. Source of the spread: Roberts 2018, "The
+    unreasonable effectiveness of quasirandom sequences".
     """
     every = np.ascontiguousarray(chances.T)
     step = -(-len(chances) // _ROWS_SEARCHED)

@@ -147,9 +147,8 @@ def score_nulls(
 ) -> dict[tuple[str, str], pl.DataFrame]:
     """Compare the CD index under several conventions, with all their windows, with its index in the same draws.
 
-    Returns NULL_CD_INDEX for each name and window (as in ``CDConfig.all_windows``), by (year, work_id); works without a
-    year come last. Memory: 28 bytes a work for each. ``engine`` has a task for each draw from a graph that lies on a
-    disk. Their files, the indices of all works in a draw, stay in ``home``.
+    Returns NULL_CD_INDEX for each name and window, by (year, work_id); works without a year come last. Memory: 28 bytes
+    a work for each. Files of the engine's tasks, one for each draw, stay in ``home``.
     """
     from sciscidata.disruption._rewire_kernels import add_draw
 
@@ -244,10 +243,7 @@ def score_draw(
     n_threads: int,
     out: Path,
 ) -> dict[str, int]:
-    """Score all dated works in one draw from a graph on disk, NaN where undefined, into a Parquet file.
-
-    It has a column for each convention and window.
-    """
+    """Score all dated works in one draw, NaN where undefined, into Parquet with a column per convention and window."""
     opened = open_in_task(graph, stage_dir)
     draw = rewire(opened, number, null=null, seed=seed, n_threads=n_threads)
     in_draws = _in_draws(advance, _n_references(opened, configs))
@@ -260,12 +256,7 @@ def score_draw(
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """A rewired graph.
-
-    ``n_mended``: citations that were swapped away. A shuffle had put them twice into one list of references, or into a
-    work's own. ``n_stuck``: cells in which no swap was possible. They were drawn by many swaps from the observed
-    citations.
-    """
+    """A rewired graph, with counts of citations swapped away as repeats, and of cells in which no swap was possible."""
 
     graph: CitationGraph
     n_mended: int
@@ -278,7 +269,7 @@ def rewire(
     """Draw one rewired graph, a function of ``graph``, ``null``, ``seed`` and ``number`` alone.
 
     Memory: 4 bytes per citation, and 20 per citation of one citing year and thread; with ``"configuration"`` 8, and 4
-    per work. The citations of works without a year never count, and stay as they are.
+    per work. Citations of works without a year never count, and stay as they are.
     """
     from sciscidata._kernels.random import draw, stream_key
     from sciscidata.disruption import _rewire_kernels as kernels
@@ -309,10 +300,7 @@ def rewire(
 def _indices_by_year(
     graph: CitationGraph, configs: Iterable[CDConfig], n_threads: int, advance: Advance
 ) -> Iterator[tuple[int, slice, Float64Array]]:
-    """Give the CD index of the works of some years after the other, NaN where undefined; memory holds these.
-
-    The first number counts conventions and their windows.
-    """
+    """Give place (of convention and window) and CD index of some years after the other, NaN where undefined."""
     n = 0
     for config in configs:
         counter = Counter(graph, config, n_threads, advance)
