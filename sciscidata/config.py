@@ -155,10 +155,7 @@ def _sentence(words: str) -> str:
 
 
 def refuse_unread(given: Mapping[type, Collection[str]], config: BuildConfig) -> None:
-    """Reject settings that have no effect; ``given`` names by class the options that somebody has set in ``config``.
-
-    The ConfigError names the settings of the first kind, the reason, and a remedy.
-    """
+    """Reject settings without effect; ``given`` names by class the options that somebody has set in ``config``."""
     for kind, names, reason, remedy in list_unread(config):
         unread = [name for name in given.get(kind, ()) if names is None or name in names]
         if unread:
@@ -208,10 +205,7 @@ def list_unread(config: BuildConfig) -> Iterator[tuple[type, tuple[str, ...] | N
 
 
 def refuse_unread_of_published(config: BuildConfig, *read: str) -> None:
-    """Raise a ConfigError for changed conventions of measures whose scores are taken as published.
-
-    ``read`` are options of ``config.cd`` that are read in spite of that.
-    """
+    """Raise a ConfigError for changed conventions, but ``read``, of measures whose scores are taken as published."""
     published = find_source(config.source).own_scores(config.source)
     if published is None:
         return

@@ -172,10 +172,7 @@ def _diagnose(source: OpenedSource, scored: Scored, config: BuildConfig, last_ye
 def _describe(
     source: OpenedSource, scored: Scored, drawn: Drawn, config: BuildConfig, background: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """State in JSON types what was read, decided and counted, and warn of what was probably not meant.
-
-    ``write_release`` adds what the files hold.
-    """
+    """State in JSON types what was read, decided and counted, and warn of what was probably not meant."""
     novelty = describe_novelty(
         None if source.has_labels else config.novelty,
         config.thresholds,
@@ -303,10 +300,7 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
 
 
 def _tasks_of_export(config: BuildConfig) -> Path:
-    """Return where the lines of parts lie until all are written.
-
-    The next run of the same command finds them there.
-    """
+    """Return where the lines of parts lie until all are written: the next run of the same command finds them there."""
     key = hashlib.sha256(str(config.out.absolute()).encode()).hexdigest()[:32]
     return (config.cache_dir / f"export-{key}.tasks").absolute()
 

@@ -35,10 +35,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Measures:
-    """How works are scored: options of both measures, a saved null model, and a cache folder.
-
-    The measures are as in ``BuildConfig``.
-    """
+    """How works are scored, as in ``BuildConfig``."""
 
     cd: CDConfig
     novelty: NoveltyConfig | None
@@ -48,12 +45,10 @@ class Measures:
 
 @dataclass(frozen=True, kw_only=True)
 class Scored:
-    """Scores of all works of a source; ``graph`` is None where they came with the source.
+    """Scores of all works of a source: CD_SCORES and ATYPICALITY, for a draw before texts also ``structure``.
 
-    ``scores`` has CD_SCORES and ATYPICALITY, which is null if novelty is left out. For a draw before texts it also has
-    ``structure`` of the source, ``n_references`` and ``n_citers``. ``concentrations`` are filled when ``scores`` are
-    collected; see ``score_atypicality``. ``computed`` has ``cd_index`` of all works where the source has published
-    scores too.
+    ``graph`` is None where they came with the source. ``concentrations`` are filled when ``scores`` are collected.
+    ``computed`` has ``cd_index`` of all works where the source has published scores too.
     """
 
     scores: pl.LazyFrame
@@ -65,9 +60,8 @@ class Scored:
 def score(
     source: OpenedSource, measures: Measures, thresholds: LabelThresholds, engine: Engine | None = None
 ) -> Scored:
-    """Take the scores of a source, or score its works by their citations.
+    """Take the scores of a source, or score its works by their citations, and compare published ones by label.
 
-    Published scores are then compared by their labels under ``thresholds``; the provenance says what was found.
     ``engine`` scores by tasks in the cache folder. Then ``concentrations`` stay empty.
     """
     if source.scores is not None:
@@ -94,11 +88,7 @@ def score_structure(
     concentrations: dict[int, float] | None = None,
     engine: Engine | None = None,
 ) -> pl.DataFrame:
-    """Score every work of a graph, without its text; with ``engine`` by tasks, of a graph in the cache folder.
-
-    The result has CD_SCORES, ``n_references`` and ``n_citers`` (n_i + n_j) Int64, and ATYPICALITY, in index order.
-    ATYPICALITY is null if ``measures.novelty`` is None.
-    """
+    """Score every work of a graph, without its text, in index order; with ``engine`` a graph in the cache folder."""
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
     begin_step("score disruption")
@@ -138,10 +128,7 @@ def _add_novelty(
 
 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
-    """Put scores next to the facts of works. Memory: about 48 bytes a work.
-
-    Counts are narrow. What follows from the counts or z of one row is computed again.
-    """
+    """Put scores next to facts in 48 bytes a work: counts are narrow, and what follows from a row is computed again."""
     made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
     counts = ("n_references", "n_pairs")
     n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))

@@ -173,10 +173,7 @@ def write_cd_index(
 
 
 class _Measure(NamedTuple):
-    """What a file of scores states, and how its rows come from a graph, by work_id.
-
-    ``time`` is that of the graph. ``tasks`` is a folder of tasks that is needed until the scores are written.
-    """
+    """What a file of scores states, and its rows by work_id; ``tasks`` is a folder needed until they are written."""
 
     facts: Mapping[str, Any]
     score: Callable[[CitationGraph], Iterator[pl.DataFrame]]

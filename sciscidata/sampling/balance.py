@@ -35,28 +35,16 @@ BALANCED: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
 
 
 def class_quotas(n: int, labels: Sequence[Label]) -> dict[Label, int]:
-    """Divide ``n`` works over the classes: equal shares, and the remainder goes to the first in label order.
-
-    Example:
-        >>> class_quotas(5000, ("disruptive", "consolidating", "neutral"))
-        {'disruptive': 1667, 'consolidating': 1667, 'neutral': 1666}
-    """
+    """Divide ``n`` works over the classes: equal shares, and the remainder goes to the first in label order."""
     share, rest = divmod(n, len(labels))
     return {label: share + (place < rest) for place, label in enumerate(labels)}
 
 
 def share_quotas(n: int, counts: Mapping[str, Sequence[int]]) -> dict[str, list[int]]:
-    """Share ``n`` works over cells, each of which gives equally many works of each class.
+    """Share ``n`` works, or as many as fit, over cells, each of which gives equally many works of each class.
 
     A cell has room for as many of each class as its rarest class has. The shares are proportional to this room, by
     largest remainder, then by name. What the classes do not divide evenly goes to the first classes of one cell.
-
-    Args:
-        n: works to share.
-        counts: works of each class by cell, in label order.
-
-    Returns:
-        The quotas of each class by cell. They add up to less than ``n`` where fewer works fit.
 
     Example:
         >>> share_quotas(10, {"Art 1990": [5, 2, 9], "Art 1995": [4, 9, 4], "Law 1990": [0, 9, 9]})
@@ -81,8 +69,7 @@ def share_quotas(n: int, counts: Mapping[str, Sequence[int]]) -> dict[str, list[
 def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:
     """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
 
-    One column: its classes, in label order. Two: by the diagonals of their table, so that a draw that nine does not
-    divide is still as even as possible in each of the two labels. ``label`` is the own label, if a column has it.
+    Two columns go by the diagonals of their table: a draw that nine does not divide is still even in both labels.
 
     Example:
         >>> quota_cells(["novelty_label"])

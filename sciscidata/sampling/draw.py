@@ -17,12 +17,7 @@ _CHECK: Final = "Check that the source has what they ask for: references, years.
 
 
 class DrawRules(NamedTuple):
-    """Which works may be drawn, how many, and what decides whether a citation window is complete.
-
-    ``window_years`` and ``data_date`` as in ``mark_removals``. ``label`` is the own label of the works, if they have
-    one. ``without`` names filters that are not applied, because the source has not what they read. ``texts`` are the
-    options that name its texts, for messages.
-    """
+    """Which works may be drawn, and how many. ``without``: filters that are off; ``texts``: options that name texts."""
 
     eligibility: EligibilityConfig
     split: SplitConfig
@@ -36,11 +31,8 @@ class DrawRules(NamedTuple):
 class Drawn(NamedTuple):
     """What was drawn, from which works, and what the manifest counts.
 
-    ``drawn`` is as ``draw_split`` returns it; ``works`` (WORKS) holds the drawn works, perhaps others. ``eligible`` is
-    every work that may be drawn, with its scores and labels. ``scored`` has publication_year and ATYPICALITY at least,
-    of every work with a ``z_p10``. Both are unordered, and where works are many not in memory: collect only the columns
-    that you need. ``counts`` has ``filters``, ``scored``, ``eligible``, ``first_year``, ``last_year``, ``later_works``,
-    in JSON types.
+    ``works`` has the drawn works, perhaps others. ``eligible`` is every work that may be drawn, with scores and labels;
+    ``scored`` every work with a ``z_p10``. Both may exceed memory: collect only columns that you need.
     """
 
     drawn: pl.DataFrame
@@ -80,13 +72,7 @@ def draw_or_explain(
     label: OwnLabel | None = None,
     texts: tuple[str, ...] = (),
 ) -> pl.DataFrame:
-    """Draw, or explain what became of the works: a smaller draw does not help a source without texts.
-
-    ``filters`` holds ``works``, each of FILTERS, and ``eligible``, as of ``count_works``. ``n_unread`` counts the
-    eligible works whose text was not read. ``texts`` are the options that name the texts of the source. An
-    EmptyInputError says that there is no work. A NotEnoughWorksError says how many works each filter removed. Other
-    errors are as of ``draw_split``.
-    """
+    """Draw, or explain what became of the works: a smaller draw does not help a source without texts."""
     if not filters["works"]:
         raise EmptyInputError(
             "the source holds no work, or none whose id can be read. Check its files: ids look like W2051723858."

@@ -6,15 +6,7 @@ import polars as pl
 
 
 def normalise_title(title: pl.Expr) -> pl.Expr:
-    """Reduce a title to what makes it the same title: its letters with their marks, and its digits.
-
-    NFKC, lower case, every run of other characters as one space, no space at the ends; null if nothing remains.
-
-    Example:
-        >>> titles = pl.Series(["The  ﬁrst—H₂O paper!", "?!"])
-        >>> pl.select(normalise_title(pl.lit(titles))).to_series().to_list()
-        ['the first h2o paper', None]
-    """
+    """Reduce a title to its letters with their marks and its digits: NFKC, lower case, single spaces; null if blank."""
     words = (
         title.str.normalize("NFKC").str.to_lowercase().str.replace_all(r"[^\p{L}\p{M}\p{N}]+", " ").str.strip_chars(" ")
     )
@@ -22,10 +14,9 @@ def normalise_title(title: pl.Expr) -> pl.Expr:
 
 
 def shares_name(works: pl.DataFrame) -> pl.Expr:
-    """Mark the rows with the normalised title or the DOI of one of ``works``; the others are false or null.
+    """Mark rows with the normalised title or the DOI of one of ``works``; others are false or null.
 
-    Made for the titles of a whole corpus. Normalising takes most of the time. So a title in ASCII is only normalised if
-    it begins and ends like one of the works' titles. Null and blank names equal nothing.
+    Made for all titles of a corpus: one in ASCII is only normalised if it begins and ends like one of the works'.
     """
     title = pl.col("title")
     wanted = works.select(normalise_title(title).alias("title"), pl.when(pl.col("doi") != "").then("doi"))
@@ -44,10 +35,9 @@ def _ends(title: pl.Expr) -> pl.Expr:
 
 
 def find_duplicates(works: pl.DataFrame) -> pl.Series:
-    """Find the works to leave out so that no two share a normalised title or a DOI; ``work_id`` Int64, ascending.
+    """Find works to leave out so that no two share a normalised title or a DOI: a group keeps its lowest ``work_id``.
 
-    Works that share either are one group, and groups that share a work are one group too. Each group keeps its lowest
-    ``work_id``. The order of rows does not matter. Null and blank names equal nothing.
+    Works that share either are one group, and groups that share a work are one group too. Blank names equal nothing.
     """
     keys = ("title", "doi")
     named = works.select("work_id", normalise_title(pl.col("title")), pl.when(pl.col("doi") != "").then("doi"))

@@ -150,10 +150,7 @@ CANDIDATES: Final = pl.Schema({name: WORKS[name] for name in _FROM_WORKS} | CD_S
 
 
 def count_references(citations: pl.LazyFrame | pl.DataFrame) -> pl.LazyFrame:
-    """Count the distinct references of every citing work: ``work_id`` Int64, ``n_references`` UInt32, unordered, lazy.
-
-    Self-citations do not count. References to works outside WORKS do: they were listed.
-    """
+    """Count the distinct references of every citing work, unordered: self-citations do not count, unknown works do."""
     edges = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage="count_references")
     return (
         edges.filter(pl.col("citing_id") != pl.col("cited_id"))
@@ -167,10 +164,7 @@ def join_candidates(
     scores: pl.LazyFrame | pl.DataFrame,
     citations: pl.LazyFrame | pl.DataFrame,
 ) -> pl.LazyFrame:
-    """Join what the filters read of each work: CANDIDATES and the further columns of ``scores``, unordered, lazy.
-
-    There is a row for each row of ``works``. A work without a score has null counts; without references, 0 of them.
-    """
+    """Join what the filters read of each work, unordered: CANDIDATES, and the further columns of ``scores``."""
     facts = require_columns(works, WORKS, frame_name="WORKS", stage="join_candidates", columns=_FROM_WORKS)
     scored = require_columns(scores, CD_SCORES, frame_name="CD_SCORES", stage="join_candidates")
     return (
@@ -188,17 +182,12 @@ def mark_removals(
     window_years: int | None,
     data_date: str | None = None,
 ) -> pl.LazyFrame:
-    """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Lazy.
+    """Add ``removed_by``: the first of FILTERS that removes a work, null if it may be drawn. Sorted by ``work_id``.
 
-    ``candidates`` is CANDIDATES, as join_candidates makes them; further columns pass through. The columns of fields and
-    venues may be missing where ``config`` names none. ``label_confidence`` is read only for that filter.
-    ``window_years`` is the citation window of the scores, 0 to 9999. None (no upper bound) removes nothing for its
-    window. ``data_date``, when the youngest record was changed (YYYY-MM-DD), bounds the last year where ``config``
-    names none.
-
-    The result is the input without texts, field and venue, with ``removed_by``, sorted by ``work_id``. The plan
-    before it runs once, on Polars' streaming engine: abstracts never lie in memory together. Where the last year is
-    found and works are dated after it, the log warns.
+    Drops texts, field and venue; further columns pass through. ``window_years`` is the citation window of the scores;
+    None (no upper bound) removes nothing for its window. ``data_date``, when the youngest record was changed
+    (YYYY-MM-DD), bounds a last year that is not named. The plan runs once and streams: abstracts never lie in memory
+    together.
     """
     check_value("window_years", window_years, WindowYears)
     config = checked_config(config, EligibilityConfig)
@@ -233,34 +222,18 @@ def mark_removals(
 
 
 def names_read(config: EligibilityConfig) -> list[str]:
-    """List the columns of WORKS that the filters of field and venue read, as far as they are on.
-
-    Example:
-        >>> names_read(EligibilityConfig(venues=("S137773608",)))
-        ['source_id', 'source_name']
-    """
+    """List the columns of WORKS that the filters of field and venue read, as far as they are on."""
     return [name for option, names in _READ_BY.items() if getattr(config, option) for name in names]
 
 
 def chosen_names(config: EligibilityConfig) -> list[pl.Expr]:
-    """Say whether each work has a chosen field, and a chosen venue, as far as any are chosen.
-
-    Example:
-        >>> works = pl.DataFrame({"primary_field": ["Medicine", "Art", None]})
-        >>> works.select(chosen_names(EligibilityConfig(fields=("Art",)))).to_series().to_list()
-        [False, True, False]
-    """
+    """Say whether each work has a chosen field, and a chosen venue, as far as any are chosen."""
     chosen = {option: words for option in _READ_BY if (words := getattr(config, option))}
     return [_is_named(option, words) for option, words in chosen.items()]
 
 
 def remark_on_names(works: pl.LazyFrame, config: EligibilityConfig) -> Iterator[str]:
-    """Warn of each name of a field or a venue that no work has, with the nearest known one.
-
-    Args:
-        works: the columns of ``names_read``.
-        config: names no field and no venue: nothing is read.
-    """
+    """Warn of each name of a field or a venue that no work has, with the nearest known one."""
     for option, columns in _READ_BY.items():
         words: tuple[str, ...] = getattr(config, option)
         is_named = works.select(columns).filter(_is_named(option, words))
@@ -315,11 +288,7 @@ def _is_open(window_years: int, last_year: int) -> pl.Expr:
 def first_reason(
     config: EligibilityConfig, window_years: int | None, last_year: int | None, without: Collection[str] = ()
 ) -> pl.Expr:
-    """Name the first filter that removes a row of CANDIDATES, null if none does; ``duplicate`` is not among them.
-
-    A ``last_year`` of None leaves ``window_incomplete`` without effect; that of ``config`` is not read. Filters in
-    ``without`` are left out.
-    """
+    """Name the filter that removes a row of CANDIDATES, null if none. The filter ``duplicate`` is the caller's."""
     year = pl.col("publication_year")
     language, work_type = pl.col("language"), pl.col("work_type")
     removes: dict[str, pl.Expr] = {

@@ -57,10 +57,8 @@ _READINGS: Final = 8
 class Queue:
     """Works in the order of their keys, with class and split; those read, and what became of them.
 
-    ``eligible`` has ``work_id``, ``publication_year`` and the labels of the works that may be drawn. It runs
-    immediately, and again if too few were kept. ``counted`` says how many works it has of each pair of labels (the
-    labels, and ``len``). ``label`` is the own label, if they have one. The attribute ``read`` is WORKS of the works
-    that were read, with ``removed_by``. ``repeated`` are the works that are the same paper as one that is drawn.
+    ``eligible`` runs immediately, and again if too few were kept; ``counted`` has its works by pair of labels. ``read``
+    is WORKS with ``removed_by``. ``repeated`` are works that are the same paper as one that is drawn.
     """
 
     def __init__(
@@ -138,10 +136,9 @@ class Queue:
         return bool(short)
 
     def take(self, judged: pl.DataFrame, repeated: pl.Series | None = None) -> None:
-        """Add works that were read (WORKS with ``removed_by``), and draw again from the start: batches leave no trace.
+        """Add works that were read, and draw again from the start: batches leave no trace.
 
-        ``repeated`` says which works of all are the same paper as one with a lower id. If it is None, only those read
-        are known, and the first in key order is drawn.
+        ``repeated`` are all works that are the same paper as one with a lower id; None: only those read are known.
         """
         self.read = pl.concat([self.read, judged.cast(self.read.schema)])
         self._repeated = repeated
@@ -267,27 +264,14 @@ def draw_before_text(
     *,
     names: pl.LazyFrame | None = None,
 ) -> Drawn:
-    """Draw works, and read the text of no more works than that takes.
+    """Draw works, and read the text of no more works than that takes; the result is as of ``draw_after_text``.
 
-    Works that pass every filter of structure are taken in the order of their split keys. It does not matter how many
-    are read together. A work is drawn if its class has room in its split, its text passes the filters of text, and no
-    other work is the same paper. Works with one normalised title or DOI are the same paper. Of these the one with the
-    lowest id is drawn, as if everything were filtered first. ``names`` holds ``work_id``, ``title`` and ``doi`` of all
-    works. Each reading looks at all of them, and reads the texts of the same papers too. Where reading all titles costs
-    too much, ``names`` is None. Then the first in key order is drawn, because the other one's text may never be read.
-    No two drawn works are the same paper.
-
-    ``structure`` is STRUCTURE, one row per work. It has the columns of ``names_read`` where fields or venues are
-    chosen, and ``cell_columns`` of the split. Further columns pass through. It runs several times: to count, for the
-    first works of every class in key order, and for those drawn. It also runs whenever the result's frames are
-    collected. ``read_works`` returns the WORKS rows of some ids.
-
-    The result is as of ``draw_after_text``. ``works`` are the drawn works; ``eligible`` is every work that passed or
-    was never read. For the filters that read text, ``counts`` has the works among those read. ``counts["text"]``:
-    ``read``, ``passed`` and ``not_read`` (eligible, but not read); ``with_title`` and so on: works read that have it.
-
-    Errors are those of ``draw_or_explain``. A class is too small only when every work of it in its split has been read.
-    Other works are not read for that: the message counts them as eligible, and says how many they are.
+    Works that pass every filter of structure are taken in the order of their split keys. A work is drawn if its class
+    has room in its split, its text passes the filters of text, and no other work is the same paper (one normalised
+    title or DOI). Of these the one with the lowest id is drawn, as if everything were filtered first. ``names`` holds
+    title and doi of all works; without it, the first in key order is drawn. ``structure`` runs several times.
+    ``eligible`` of the result is every work that passed or was never read. For filters of text, ``counts`` has the
+    works among those read. A class is too small only when every work of it in its split has been read.
     """
     eligibility, split, window_years, data_date, label, without, texts = rules
     needed = {**STRUCTURE, **{name: WORKS[name] for name in (*names_read(eligibility), *split.cell_columns)}}

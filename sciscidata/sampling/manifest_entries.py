@@ -25,11 +25,7 @@ _LIFT: Final = 1.2
 
 
 def describe_background(path: Path | None, config: NoveltyConfig | None) -> dict[str, Any] | None:
-    """Describe a background by its SHA-256 (not its path) and what it was made of; None if there is none.
-
-    Errors are those of ``read_background``, and a ConfigError if its null model is not the one that ``config`` asks
-    for.
-    """
+    """Describe a background of the null model of ``config`` by its SHA-256 (not its path) and what it was made of."""
     if path is None or config is None:
         return None
     table = read_background(path)
@@ -51,11 +47,8 @@ def describe_novelty(
 ) -> dict[str, Any] | None:
     """State the null model, how many works and pairs were scored, and the cut of Uzzi's rule; None without novelty.
 
-    ``background`` is from describe_background, None if the null model is made of the works themselves. ``scored`` is
-    ATYPICALITY of every work with a ``z_p10``, perhaps of others; ``works`` says how many were read. With
-    ``published``, z was published by others, and only the scores follow from ``config``. Then ``config`` is null in the
-    manifest, and ``published`` names the score. ``concentrations`` are of venues, by year that the closed form scored;
-    see score_atypicality.
+    ``background`` is from describe_background. With ``published``, z was published by others: only scores follow from
+    ``config``. ``concentrations`` are of venues, by year.
     """
     if config is None:
         return None
@@ -97,12 +90,7 @@ def remark_on_novelty(atypicality: Mapping[str, Any] | None, rule: str | None) -
 
 
 def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
-    """Warn as the log did when a release was made.
-
-    Remarks are about its last year, novelty, data, filters, and years of few venues.
-
-    Where the last year was named, works dated after it need no warning.
-    """
+    """Warn as the log did when a release was made: last year, novelty, data, filters, and years of few venues."""
     counts, atypicality = manifest.get("counts", {}), manifest.get("atypicality")
     remarks: list[str] = []
     if manifest.get("eligibility", {}).get("last_year") is None:
@@ -117,10 +105,7 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
 def count_works(
     counted: pl.DataFrame, last_year: int | None, *, label: OwnLabel | None = None, data_date: str | None = None
 ) -> dict[str, Any]:
-    """State how many works each filter removed, of which classes, how many are left, and the years of the data.
-
-    ``counted`` has the number of works (``len``) by ``removed_by`` (null: eligible), publication_year and labels.
-    """
+    """State how many works each filter removed, how many are left, and their years, of numbers (``len``) by these."""
 
     def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
         return {

@@ -21,9 +21,8 @@ Cell: TypeAlias = tuple[str, ...]
 class Demand:
     """Quotas of the cells of every group of ``split.groups``, filled by scored works.
 
-    ``columns`` are the labels that make up a cell; of a draw without balance, the one it needs. ``cells`` are all of
-    them, in the order in which quotas are handed out. ``cell_of`` is, by work_id, the cell of every scored work that
-    may be drawn. Without balance a group has one quota, that of the cell ``()``.
+    ``cells`` are in the order in which quotas are handed out; ``cell_of`` has that of every scored work that may be
+    drawn. Without balance a group has one quota, that of the cell ``()``.
     """
 
     thresholds: LabelThresholds
@@ -74,11 +73,7 @@ class Demand:
         return {place: max(0, need - self._have[place]) for place, need in self._need.items()}
 
     def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
-        """Count what is eligible among all works scored so far, by the rules of the draw.
-
-        Texts matter only in whether they are blank, titles also in whether they repeat. ``scores`` is CD_SCORES with
-        the columns of ATYPICALITY, which may be null unless ``needs_novelty``.
-        """
+        """Count what is eligible among all works scored so far; of texts it matters if they are blank or repeat."""
         candidates = join_candidates(works, compute_labels(scores, self.thresholds), citations)
         marked = mark_removals(candidates, self.eligibility, window_years=self.window_years)
         has_cell = pl.all_horizontal(pl.col(column).is_not_null() for column in self.columns)
@@ -94,12 +89,7 @@ class Demand:
         return group_of_keys(split_keys(work_ids, self.split.seed), self.split)
 
     def possible_cells(self, n_i: int, n_j: int) -> frozenset[Cell]:
-        """Return the cells that a work may still get once n_k is known.
-
-        n_k can only draw its index towards 0.
-
-        Its novelty is unknown, so any novelty label is possible.
-        """
+        """Return cells that a work may get once n_k is known, which draws its index towards 0; novelty may be any."""
         furthest = (n_i - n_j) / (n_i + n_j) if n_i + n_j else 0.0
         if furthest not in self._possible:
             ends = compute_disruption_labels(pl.DataFrame({"cd_index": [0.0, furthest]}), self.thresholds).collect()

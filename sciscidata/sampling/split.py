@@ -123,12 +123,7 @@ class SplitConfig(Configuration):
 
 
 def balanced_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[str, ...]:
-    """Return the label columns whose classes are drawn in equal numbers.
-
-    Example:
-        >>> balanced_columns(SplitConfig(balance="pool")), balanced_columns(SplitConfig(balance="none"))
-        (('disruption_label',), ())
-    """
+    """Return the label columns whose classes are drawn in equal numbers."""
     balance = config.balance.removesuffix(_WITHIN)
     if balance != "label":
         return BALANCED[balance]
@@ -141,21 +136,13 @@ def balanced_columns(config: SplitConfig, label: OwnLabel | None = None) -> tupl
 
 
 def needed_columns(config: SplitConfig, label: OwnLabel | None = None) -> tuple[str, ...]:
-    """Return the label columns that a work needs to be drawn: those that are balanced, and the own label.
-
-    Example:
-        >>> needed_columns(SplitConfig(balance="none"))
-        ('disruption_label',)
-    """
+    """Return the label columns that a work needs to be drawn: those that are balanced, and the own label."""
     columns = balanced_columns(config, label) or ("disruption_label" if label is None else label.name,)
     return columns if label is None or label.name in columns else (*columns, label.name)
 
 
 def find_quotas(counts: pl.DataFrame, config: SplitConfig, label: OwnLabel | None = None) -> pl.DataFrame:
-    """Return how many works of each cell are drawn: the columns of ``counts`` but ``found``, and ``quota``.
-
-    ``counts`` has the works ``found`` of each split, field_year where ``balance`` asks for it, and balanced labels.
-    """
+    """Return how many works of each cell are drawn: the columns of ``counts`` but ``found``, and ``quota``."""
     columns = balanced_columns(config, label)
     cells, within = quota_cells(columns, label), ["field_year"] if config.cell_columns else []
     rows: list[tuple[str | int, ...]] = []
@@ -176,15 +163,7 @@ def find_quotas(counts: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
 
 
 def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
-    """Hash every id: the first 8 bytes, big-endian, of SHA-256 of ``f"{seed}:{work_id}"``.
-
-    The result is ``split_key`` UInt64, in the order of ``work_ids``; a WorkIdError if an id is null. About a million
-    ids a second on one core.
-
-    Example:
-        >>> split_keys(pl.Series([2741809807]), seed=0).to_list()
-        [16563466640324700710]
-    """
+    """Hash every id: the first 8 bytes, big-endian, of SHA-256 of ``f"{seed}:{work_id}"``; a million a second."""
     if work_ids.null_count():
         raise WorkIdError(
             f"{counted(work_ids.null_count(), 'work has', 'works have')} no work_id. Drop them: .drop_nulls('work_id')."
@@ -198,12 +177,8 @@ def split_keys(work_ids: pl.Series, seed: int = 0) -> pl.Series:
 def group_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
     """Say of each key (UInt64) from which of ``config.groups`` (String) it may be drawn; sizes and balance are read.
 
-    dev: the highest keys, as large a share of all as ``n_dev`` is of all works wanted. Below them test if
-    ``key % (n_train + n_test) < n_test``, else train; or BOTH.
-
-    Example:
-        >>> group_of_keys(pl.Series([5499, 5500], dtype=pl.UInt64), SplitConfig()).to_list()
-        ['train', 'test']
+    dev: the highest keys, as large a share of all as ``n_dev`` is of all works wanted. Below them test if ``key %
+    (n_train + n_test) < n_test``, else train; or BOTH.
     """
     key, size = pl.col("key"), config.n_train + config.n_test
     group = pl.repeat(BOTH, pl.len())
@@ -216,17 +191,9 @@ def group_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
 
 
 def draw_order(key: str = "split_key", group: str = "split") -> pl.Expr:
-    """Return the number (UInt64) by which works of a group are drawn, lowest first.
-
-    It is the key; for dev, the distance from the highest one.
+    """Return the number by which works of a group are drawn, lowest first: the key, for dev its distance from the top.
 
     So a larger dev split holds all works of a smaller one.
-
-    Example:
-        >>> keys = pl.DataFrame({"split": ["test", "dev"]}).with_columns(
-        ...     pl.Series("split_key", [7, 2**64 - 3], pl.UInt64))
-        >>> keys.select(draw_order()).to_series().to_list()
-        [7, 2]
     """
     downwards = pl.lit(_KEYS - 1, pl.UInt64) - pl.col(key)
     return pl.when(pl.col(group) == "dev").then(downwards).otherwise(pl.col(key))
@@ -235,13 +202,8 @@ def draw_order(key: str = "split_key", group: str = "split") -> pl.Expr:
 def divide_pool(keyed: pl.DataFrame, config: SplitConfig) -> pl.Series:
     """Divide works drawn for BOTH (``work_id``, ``split_key``) between train and test, in the order of their rows.
 
-    ``"none"``: the lowest keys are train. ``"pool"``: the lowest last 32 bits of the keys are. The key itself tells the
-    classes of a pool apart: a rare class reaches to higher ones.
-
-    Example:
-        >>> keyed = pl.DataFrame({"work_id": [1, 2], "split_key": [2**32, 7]}).cast({"split_key": pl.UInt64})
-        >>> divide_pool(keyed, SplitConfig(n_train=1, n_test=1, balance="pool")).to_list()
-        ['train', 'test']
+    ``"none"``: the lowest keys are train. ``"pool"``: the lowest last 32 bits of the keys are, since the key itself
+    tells the classes apart: a rare class reaches to higher ones.
     """
     order = pl.col("split_key") % (1 << 32) if config.balance == "pool" else pl.col("split_key")
     ordered = keyed.with_row_index("row").sort(order, "split_key", "work_id")
@@ -364,10 +326,7 @@ def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bo
 
 
 def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> str:
-    """Write sizes that fit as arguments, as large a share of what was wanted; "" if there are none.
-
-    Other sizes deal the works anew to the splits, so each pair is tried.
-    """
+    """Write sizes that fit as arguments, or "". Other sizes deal the works anew, so each pair is tried."""
     columns = balanced_columns(config, label)
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
     n_classes = len(quota_cells(columns, label))
