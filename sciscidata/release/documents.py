@@ -71,21 +71,14 @@ _OPTIONS: Final = re.compile(r" \([A-Z]\w+\.[a-z][^)]*\)|(?<=\.) [^.:]*: [A-Z]\w
 
 
 def render_documents(manifest: Mapping[str, Any], publication: Publication | None = None) -> dict[str, bytes]:
-    """Write README.md, croissant.json and CITATION.cff of a release, by name.
-
-    ``manifest`` has at least ``files`` of the data, ``sides``, ``class_counts``, ``thresholds`` and ``split``; whatever
-    else it states is described. Without ``publication``, the bytes follow from the manifest alone.
-    """
+    """Write README.md, croissant.json and CITATION.cff of a release, by name; they repeat without ``publication``."""
     about = _About(manifest, publication or Publication())
     texts = {CARD: printable(about.card(), lines=True), CROISSANT: about.croissant(), CITATION: about.citation()}
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
 
 
 def find_publication(folder: Path) -> Publication:
-    """Find who published a release, when and where, in its croissant.json; nothing where it does not say.
-
-    A DOI is the one that this file cites the release by.
-    """
+    """Find who published a release, when and where, in its croissant.json; nothing where it does not say."""
     with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):  # it may have been edited
         metadata: Any = read_json(folder / CROISSANT)
         names = (str(one["name"]) for one in metadata["creator"] if one["@type"] == "sc:Person")
@@ -142,10 +135,7 @@ class _About:
         self.keywords, self.tags = (_KEYWORDS, _TAGS) if self.is_scored else ((self._own_name(),),) * 2
 
     def _part(self, name: str) -> dict[str, Any]:
-        """Return an entry of the manifest that is an object.
-
-        Anything else gives an empty one: a caller may state it.
-        """
+        """Return an entry of the manifest that is an object, or an empty one: a caller may state anything."""
         part = self.manifest.get(name)
         return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
 

@@ -53,13 +53,7 @@ _STAGE: Final = "write_labelled"
 
 
 def index_labels(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None = None) -> pl.DataFrame:
-    """Collect scores and labels of all works, by id in ascending order: 34 bytes a work.
-
-    ``labelled`` has one row per work: ``work_id``, ``cd_index`` and ``disruption_label``, and the novelty columns of
-    EXAMPLE, null where there are none. Rows without an id do not count. A SchemaMismatchError says that a column is
-    missing or mistyped, or a label is not in its vocabulary. A WorkIdError says that a work is named twice. ``label``
-    is the own label of the works, if they have one.
-    """
+    """Collect scores and labels of all works, by id in ascending order, without rows that lack one: 34 bytes a work."""
     kept, words = check_labelled(labelled, label), vocabularies(label)
     there = kept.collect_schema()
     absent = [pl.lit(None, EXAMPLE[name]).alias(name) for name in (*_SCORES, *words) if name not in there]
@@ -93,10 +87,7 @@ def index_labels(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None =
 
 
 def add_labels(works: pl.DataFrame, labels: pl.DataFrame) -> pl.DataFrame:
-    """Keep the rows of ``works`` that are labelled, in order, and add their scores and labels of ``index_labels``.
-
-    Numbers have one form, as in a release: NaN is null, and minus zero is zero.
-    """
+    """Keep the rows of ``works`` that are labelled, in order, and add scores and labels; no NaN and no minus zero."""
     works = works.drop_nulls("work_id")
     places = labels["work_id"].search_sorted(works["work_id"])
     found = labels.select(pl.all().gather(places, null_on_oob=True))
@@ -137,12 +128,9 @@ def write_labelled(
 ) -> dict[str, Any]:
     """Write a row for every work that is in both frames, in bounded memory; used by ``pipeline.export_labelled``.
 
-    ``labelled.jsonl`` holds EXAMPLE rows with the bytes that a release has, in the order of ``works``, and behind them
-    the own ``label``. ``labelled.json`` is the report, with ``source`` in it, which is also returned. With ``parts``,
-    the tasks of an engine write the lines of each part of the corpus that ``works`` are of. The bytes are the same.
-
-    Columns and ``folder`` are checked immediately, labels when read. Errors are those of ``index_labels``, and
-    ReleaseExistsError or StorageError for ``folder``.
+    ``labelled.jsonl`` holds EXAMPLE rows with the bytes of a release, in the order of ``works``. ``labelled.json`` is
+    the report, which is also returned. With ``parts``, tasks of an engine write the lines of each part, with the same
+    bytes. ``folder`` is checked immediately, labels when read.
     """
     check_threads(n_threads)
     folder = real_path(folder)
@@ -199,11 +187,7 @@ class _Report(msgspec.Struct):
 
 
 def read_labelled(folder: str | Path) -> dict[str, Any]:
-    """Read the report of an export.
-
-    An InputNotFoundError says that there is none that can be read; a VerificationError, that it differs from its
-    SHA-256.
-    """
+    """Read the report of an export; a VerificationError says that it differs from its SHA-256."""
     try:
         content = read_whole(Path(folder) / REPORT)
         report = msgspec.structs.asdict(msgspec.json.decode(content, type=_Report))
@@ -222,10 +206,7 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
 
 
 def verify_labelled(folder: str | Path) -> dict[str, Any]:
-    """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it, and returns the report.
-
-    Errors are as of read_labelled, for the lines too.
-    """
+    """Compare an export with its report: size, SHA-256, rows and classes. Reads all of it, and returns the report."""
     report, path = read_labelled(folder), Path(folder) / LINES
     if not path.is_file():
         raise InputNotFoundError(f"{path} is missing, or no file. Write the export anew with `sciscidata export`.")
@@ -372,10 +353,7 @@ def _render(works: pl.LazyFrame, labels: pl.DataFrame, n_threads: int | None) ->
 
 
 def _batches(rows: pl.LazyFrame) -> Generator[pl.DataFrame]:
-    """Run a query batch by batch; stopping early stops the query too.
-
-    Polars would read on in its own threads. One that is in Python when the interpreter ends aborts it.
-    """
+    """Run a query batch by batch, and stop it at the end: else Polars' threads abort the interpreter at its end."""
     stopped = threading.Event()
 
     def check(frame: pl.DataFrame) -> pl.DataFrame:

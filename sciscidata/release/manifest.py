@@ -142,11 +142,7 @@ def list_data_files(manifest: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def complete_manifest(stated: Mapping[str, Any], examples: Mapping[str, pl.DataFrame], folder: Path) -> dict[str, Any]:
-    """Add to the caller's part of a manifest what the rows and the files in ``folder`` say.
-
-    ``stated`` has passed check_stated; ``examples`` are EXAMPLE rows by split. The manifest is sealed with its own
-    SHA-256. It holds no time and no path, nothing that differs between two equal runs.
-    """
+    """Add to the caller's part of a manifest what rows and files say, and seal it. Equal runs give one manifest."""
     whole = {
         **_without_later_options(stated),
         **describe_examples(examples, stated_label(stated)),
@@ -181,10 +177,7 @@ def hash_manifest(manifest: Mapping[str, Any]) -> str:
 
 
 def check_stated(manifest: Mapping[str, Any]) -> None:
-    """Check the caller's part of a manifest before anything is computed for it.
-
-    A ConfigError says that it lacks ``thresholds`` or ``split``, sets a key that is written here, or is not JSON.
-    """
+    """Check the caller's part of a manifest before anything is computed for it."""
     taken = sorted(set(manifest) & set(_OWN_KEYS))
     if taken:
         raise ConfigError(f"the manifest's {', '.join(taken)} is written by write_release. Rename or drop it.")
@@ -205,11 +198,7 @@ def render_manifest(manifest: Mapping[str, Any]) -> bytes:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Read ``manifest.json`` alone.
-
-    An InputNotFoundError says that it is not there, or cannot be opened. A VerificationError says that this version
-    cannot read it, or that it was changed after it was written.
-    """
+    """Read ``manifest.json`` alone; a VerificationError says that it was changed, or is of another version."""
     try:
         manifest = read_json(folder / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
@@ -288,11 +277,7 @@ def _list_parts(
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame], label: OwnLabel | None = None) -> dict[str, Any]:
-    r"""Derive the part of a manifest that follows from the rows alone (EXAMPLE, by split), and can be derived again.
-
-    ``sides`` has the rows of each split, and the SHA-256 of the ids in order, joined by ``\n``. ``class_counts`` has
-    the works by split and label column. ``novelty`` says whether the novelty columns hold anything.
-    """
+    """Derive the part of a manifest that follows from the rows alone (EXAMPLE, by split), and can be derived again."""
     novel = any(frame[column].null_count() < frame.height for frame in examples.values() for column in NOVELTY_COLUMNS)
     novelty: dict[str, Any] = {"available": novel}
     if not novel:

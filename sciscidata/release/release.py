@@ -114,11 +114,7 @@ class Release:
 
     @cached_property
     def train(self) -> pl.DataFrame:
-        """The training works: EXAMPLE, in the order of their split keys.
-
-        An InputNotFoundError says that the file cannot be read; a VerificationError, that the manifest has another
-        SHA-256.
-        """
+        """The training works: EXAMPLE, in the order of their split keys. A VerificationError: the file was changed."""
         return self._read("train")
 
     @cached_property
@@ -135,10 +131,7 @@ class Release:
 
     @cached_property
     def scores(self) -> pl.DataFrame:
-        """What the scores of all works follow from: SCORES, one row each; the splits in their order, train first.
-
-        Errors are as of ``train``; an InputNotFoundError also if the release was made without this file.
-        """
+        """What the scores of all works follow from: SCORES, one row each; the splits in their order, train first."""
         if SCORES_FILE not in list_data_files(self.manifest):
             raise InputNotFoundError(
                 f"{self.folder} has no {SCORES_FILE}. Build a release with BuildConfig.scores_file=True."
@@ -147,14 +140,11 @@ class Release:
 
     @cached_property
     def label_confidence(self) -> pl.DataFrame:
-        """How sure the disruption label of each work is, by the counts in ``scores``.
+        """How sure the disruption label of each work is, by the counts in ``scores``, one row each in their order.
 
-        One row each, as in ``scores``: openalex_id, split, and label_confidence, p_consolidating, p_neutral and
-        p_disruptive as ``compute_label_confidence`` has them, null without a label. Their prior is that of these works.
-        A balanced draw has too many of rare labels. So each label counts as often as it is eligible, which the manifest
-        says. Against the prior of all works, a confidence is off by 0.02 on average.
-
-        Errors are as of ``scores``. An InputNotFoundError also says that the source did not count the citers.
+        openalex_id, split, and the columns of ``compute_label_confidence``, null without a label. Their prior is that
+        of these works. A balanced draw has too many of rare labels, so each label counts as often as it is eligible,
+        which the manifest says. Against the prior of all works, a confidence is off by 0.02 on average.
         """
         thresholds = read_settings(self.manifest)[0]
         read = ("openalex_id", "disruption_label", "cd_index", *thresholds.cell_columns)
@@ -201,21 +191,13 @@ def write_release(
     scores_file: bool = True,
     extra: Callable[[Path], None] | None = None,
 ) -> Release:
-    """Write a release folder, whole or not at all.
+    """Write a release folder, whole or not at all, of what ``draw_split`` returns and the texts in ``works``.
 
-    The bytes of the JSON lines are the same everywhere. Those of Parquet repeat within one environment only, since they
-    name their writer's version and follow its encoders.
-
-    ``drawn`` is what ``draw_split`` returns, with ``cd_index`` and ``disruption_label``. What SCORES and the novelty
-    columns have and it lacks is null. The texts of the drawn works are read from ``works`` (WORKS).
-
-    ``manifest`` is the caller's part, in JSON types: ``thresholds`` and ``split`` (``dataclasses.asdict``), ``label``
-    (``OwnLabel.stated``) if ``drawn`` has an own label, and what else should be on record; no absolute paths.
-    ``overwrite`` replaces a release, and keeps what Git has in it; nothing else is replaced. ``extra`` is called with
-    the unfinished folder, to add files.
-
-    Columns, ``manifest`` and ``folder`` are checked immediately. A WorkIdError says that a drawn work is not in
-    ``works``, or is there twice.
+    The bytes of the JSON lines are the same everywhere, those of Parquet within one environment only: they name their
+    writer's version. What SCORES and the novelty columns have and ``drawn`` lacks is null. ``manifest`` is the caller's
+    part: ``thresholds`` and ``split`` (``dataclasses.asdict``), ``label`` (``OwnLabel.stated``) if ``drawn`` has one,
+    and what else should be on record; no absolute paths. ``overwrite`` replaces only a release, and keeps what Git has
+    in it. ``extra`` adds files to the unfinished folder.
     """
     names = {"frame_name": "the drawn frame", "stage": "write_release"}
     lazy = require_columns(drawn, DRAWN, **names)
@@ -253,11 +235,7 @@ def write_release(
 
 
 def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bool = True) -> None:
-    """Check before any work that a release could be written to ``folder``, and mend what a killed run left there.
-
-    A ReleaseExistsError says that it holds a release and ``overwrite`` is not set, or anything else. A StorageError
-    says that it cannot be read. Without ``can_replace`` anything there is in the way.
-    """
+    """Check before any work that a release could be written to ``folder``, and mend what a killed run left there."""
     if not isinstance(overwrite, bool):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ConfigError(f"overwrite is {overwrite!r}, needs true or false.")
     folder = real_path(folder)

@@ -56,17 +56,10 @@ from sciscidata.terminal.messages import counted
 def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release:
     """Recompute everything that a manifest states, and everything that makes a folder a release.
 
-    A VerificationError lists every difference. The documents may have been changed, and what hubs add may be there.
-
-    Labels follow from scores and thresholds, order and split from ids and seed. Class quotas are kept. No id and no
-    normalised title is in two splits. Parquet equals JSONL, which is canonical. Without balance, the draw follows from
-    all eligible works, which a release does not hold.
-
-    With ``scores.parquet``, the CD index follows from its counts, and sigmoids and Uzzi's labels from its z. Ranks have
-    the order of z. Without it, labels of Uzzi's rule are not derived again. ``list_recomputed`` says what this was.
-
-    An own label is computed again where it follows from released columns of the same row, by the SQL of the manifest or
-    by ``label``, the OwnLabel of the build.
+    A VerificationError lists every difference; documents may have been changed, and what hubs add may be there. Without
+    balance, the draw follows from all eligible works, which a release does not hold. With ``scores.parquet``, the CD
+    index follows from its counts, and sigmoids and Uzzi's labels from its z; ranks have the order of z. An own label is
+    computed again where it follows from released columns, by the SQL of the manifest or by ``label``.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
@@ -373,9 +366,8 @@ _KINDS = "a release, a corpus, a graph, an export, a file of scores or a backgro
 class Verified(NamedTuple):
     """What was checked, and what it holds: works of a release by split; rows or files of anything else.
 
-    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why. Every
-    byte was compared with its SHA-256 anyway, but for its documents: ``changed`` names those that are not as they were
-    made, because a hub or an author may change them.
+    Of a release, ``recomputed`` says which columns followed again from which numbers, and which did not and why;
+    ``changed`` names documents that a hub or an author has changed.
     """
 
     kind: Kind
@@ -386,11 +378,7 @@ class Verified(NamedTuple):
 
 
 def kind_of(path: str | Path) -> Kind:
-    """Tell what lies at a path, from the names in a folder, or the first bytes and metadata of a file.
-
-    An InputNotFoundError says that nothing is there that this package has written. A VerificationError says that a
-    Parquet file is too damaged to tell its kind.
-    """
+    """Tell what lies at a path, from the names in a folder, or the first bytes and metadata of a file."""
     path = Path(path)
     if path.is_dir():
         for mark, kind in _MARKS.items():

@@ -19,8 +19,8 @@ _ESCAPED: Final = str.maketrans(_LINE_ENDS)
 def render_jsonl(rows: pl.DataFrame) -> bytes:
     r"""Write rows as canonical JSON lines; a ValueError if a float is not finite.
 
-    UTF-8, ``\n`` after every line, no spaces, the columns in their order. Floats have Python's shortest form that reads
-    back as the same number. The three characters that naive line readers split on are escaped.
+    UTF-8, no spaces, columns in their order, floats in Python's shortest form that reads back as the same number. The
+    three characters that naive line readers split on are escaped.
 
     Example:
         >>> render_jsonl(pl.DataFrame({"title": ["Séance\u2028one"], "cd_index": [0.1]}))
@@ -34,10 +34,7 @@ def render_jsonl(rows: pl.DataFrame) -> bytes:
 
 
 def render_lines(rows: pl.DataFrame) -> bytes:
-    r"""Write the bytes of ``render_jsonl`` many times faster; other threads run meanwhile.
-
-    Columns are String, whole numbers, Float64 or List[String], else a TypeError is raised.
-    """
+    """Write the bytes of ``render_jsonl`` many times faster, of text, whole numbers, Float64 and lists of text."""
     for name, dtype in rows.schema.items():
         if not (dtype.is_integer() or dtype in (pl.String(), pl.Float64(), pl.List(pl.String()))):
             raise TypeError(f"column {name!r} is {dtype}, needs String, a whole number, Float64 or List(String).")
