@@ -130,10 +130,7 @@ def scan_corpus(out: str | Path, *, part: int | None = None) -> Corpus:
 
 
 def works_schema(original_id: object, *, dated: bool = False) -> pl.Schema:
-    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named: ``"String"`` or ``"Int64"``.
-
-    If ``dated``, DATES follow.
-    """
+    """Return WORKS, with ``original_id`` behind ``work_id`` where its type is named; if ``dated``, DATES follow."""
     dtype = {"String": pl.String(), "Int64": pl.Int64()}.get(str(original_id))
     own = {} if dtype is None else {ORIGINAL_ID: dtype}
     return pl.Schema({_KEY: WORKS[_KEY], **own, **WORKS, **(DATES if dated else {})})
@@ -147,11 +144,7 @@ def refuse_linked_cache(out: str | Path, cache_dir: str | Path) -> None:
 
 
 def read_report(out: Path) -> tuple[dict[str, Any], str]:
-    """Read ``corpus.json`` and its SHA-256; every name in it is checked to be a file of a corpus inside ``out``.
-
-    Raises InputNotFoundError if it is missing, something else, or of an earlier version. Raises StorageError if it
-    differs from the SHA-256 that it holds, and UnsafeNameError if it names a file that cannot belong to a corpus.
-    """
+    """Read ``corpus.json`` and its SHA-256; every name in it is checked to be a file of a corpus inside ``out``."""
     try:
         text = read_whole(out / INDEX)
         report: dict[str, Any] = json.loads(text)
@@ -224,10 +217,7 @@ def own_files(out: Path, folder: str) -> list[Path]:
 
 
 def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
-    """Read files of a corpus, and return the names of those that are missing or differ from their SHA-256.
-
-    Raises OSError if a file cannot be read. It may be whole, so nothing is made again or removed for that.
-    """
+    """Return the names of files that are missing or differ from their SHA-256; an OSError says nothing of these."""
 
     def is_whole(item: tuple[str, str]) -> bool:
         try:
@@ -255,10 +245,7 @@ def list_left_out(parts: Mapping[str, str]) -> Iterator[str]:
 
 @contextmanager
 def naming_damage(out: Path) -> Generator[None]:
-    """If reading a corpus fails, raise StorageError for a damaged or missing file, which Polars does not name.
-
-    Other errors of the block pass through unchanged.
-    """
+    """If reading a corpus fails, raise StorageError for a damaged or missing file, which Polars does not name."""
     try:
         yield
     except SciSciDataError:
@@ -420,11 +407,9 @@ def _with_text(
 
 
 def open_corpus_graph(folder: str | Path, *, cache_dir: str | Path, time: Time = "publication_year") -> CitationGraph:
-    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir`` (mostly ``folder / "cache"``).
+    """Build the citation graph of a corpus on disk, or map the one in ``cache_dir``, after all SHA-256 were compared.
 
-    The graph lies under a hash of the corpus's content, so the corpus is not read again. All files are compared with
-    their SHA-256. Raises InputNotFoundError, EmptyInputError without citations, and StorageError for a damaged file or
-    a link.
+    The graph lies under a hash of the corpus's content, so the corpus is not read again.
     """
     refuse_linked_cache(folder, cache_dir)
     cache_dir, corpus = Path(cache_dir), scan_corpus(folder)

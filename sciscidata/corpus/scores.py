@@ -32,12 +32,7 @@ _REMEDY: Final = "Make it again, with overwrite=True."
 
 
 def read_score_facts(path: str | Path) -> dict[str, Any]:
-    """Read the facts that a score file states.
-
-    They are ``stage`` (``"cd"``, ``"null_cd"``, ``"cd_sweep"`` or ``"novelty"``), ``config``, ``source`` and
-    ``corpus_sha256`` of its corpus, ``rows`` and ``columns``. Raises InputNotFoundError if there is no score file,
-    VerificationError if its facts are damaged.
-    """
+    """Read the facts that a score file states: stage, config, source, ``corpus_sha256``, and its rows and columns."""
     try:
         if not Path(path).is_file():  # reading a pipe would wait
             raise FileNotFoundError(path)
@@ -58,10 +53,7 @@ def read_score_facts(path: str | Path) -> dict[str, Any]:
 
 
 def verify_scores(path: str | Path) -> dict[str, Any]:
-    """Compare all of a score file with the SHA-256 that it holds, and return its facts.
-
-    Raises what ``read_score_facts`` raises, and VerificationError if it is of a version that wrote no SHA-256.
-    """
+    """Compare all of a score file with the SHA-256 that it holds, and return its facts."""
     facts = read_score_facts(path)
     if not is_sealed(Path(path)):
         raise VerificationError(f"{path} is damaged: it differs from the SHA-256 that it holds. {_REMEDY}")
@@ -86,12 +78,7 @@ def hash_facts(facts: Mapping[str, Any]) -> str:
 
 
 def is_done(out: Path, facts: Mapping[str, Any], *, overwrite: bool) -> bool:
-    """Whether the scores are there already, and whole.
-
-    Damaged scores are to be made again, with a warning in the log. If they also state other facts, which may be the
-    damage, this needs ``overwrite``. Without it, ReleaseExistsError is raised, as for anything else in ``out``.
-    ConfigError for a suffix that is not of Parquet.
-    """
+    """Whether the scores are there already, and whole; damaged ones or, with ``overwrite``, others are made again."""
     require_parquet_name(out, "scores are")
     if not out.exists():
         return False
@@ -124,12 +111,7 @@ def _find_result(out: Path) -> dict[str, Any]:
 
 
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write a score file, whole or not at all, from one batch or more, in the order of ids.
-
-    ``replace`` replaces a score file that is there when the scores are made. Raises StorageError if the disk is full,
-    ``out`` cannot be written, or another run has made it meanwhile. Raises ReleaseExistsError if it holds something
-    else by then.
-    """
+    """Write a score file, whole or not at all, in the order of ids; ``replace`` replaces no other kind of file."""
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:

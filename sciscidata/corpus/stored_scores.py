@@ -29,13 +29,7 @@ class StoredScores(NamedTuple):
 
 
 def find_place(url: str, facts: Mapping[str, Any], *, overwrite: bool) -> StoredScores | None:
-    """Look at where scores go in a store; return None if they are there already.
-
-    Raises:
-        ConfigError: the URL is wrong, or the package is missing.
-        ReleaseExistsError: something else is there, and not scores, or ``overwrite`` is not given.
-        InputNotFoundError, StorageError: the store cannot be reached, or there is no bucket, or no permission.
-    """
+    """Look at where scores go in a store, where only scores are replaced; return None if they are there already."""
     require_parquet_name(Path(url), "scores are")
     store = _open(url, RETRIES_AT_FIRST)
     if not store.folder or url.endswith("/"):

@@ -60,16 +60,10 @@ def write_corpus(
 ) -> Corpus:
     """Write works, citations and texts as Parquet, in bounded memory beyond that of the frames; scan the result.
 
-    Files appear one by one, each whole; ``corpus.json`` is written last. A finished corpus is used as it is, after
-    all SHA-256 were compared. Only files of this package are removed.
-
+    Each file appears whole, ``corpus.json`` last. A finished corpus is used as it is, after all SHA-256 were compared.
     The frames have to give the same rows in the same order every time. When the size or time of one of ``inputs``
-    changes, it is another corpus. ``overwrite`` replaces another corpus, or this one made with other ``texts`` or
-    ``inputs``. ``advance`` gets numbers of rows. ``found``, more facts for the report, may be filled while the frames
-    are read.
-
-    Raises SchemaMismatchError for a frame, ReleaseExistsError for another corpus, EmptyInputError if there is no work,
-    and StorageError if the folder cannot be written, holds something else, or is in use.
+    changes, it is another corpus, which ``overwrite`` replaces. ``advance`` gets numbers of rows. ``found``, more facts
+    for the report, may be filled while the frames are read.
     """
     out = Path(out)
     stage = "write_corpus"
@@ -170,10 +164,7 @@ def write_small(target: Path, write: Callable[[Path], Any]) -> None:
 
 @contextmanager
 def locked_folder(out: Path) -> Generator[None]:
-    """Make the folder of a corpus and keep a second run out until the block or the process ends.
-
-    Raises StorageError if it cannot be made, a link leads out, or another run is at work there.
-    """
+    """Make the folder of a corpus and keep a second run out until the block or the process ends."""
     for name in (*TABLES, RECEIPTS, UNFINISHED):
         refuse_link(out / name)
     in_use = StorageError(f"another run is at work in {out}. Wait until it has ended, or choose another folder.")
@@ -213,10 +204,7 @@ def _holds(path: Path, key: str) -> bool:
 def _write_parts(
     frame: pl.LazyFrame, out: Path, tables: Sequence[str], advance: Callable[[float], None] | None
 ) -> tuple[int, list[_Part]]:
-    """Write a frame in files of a fixed number of rows.
-
-    The checksums for the report come from the bytes in memory, so that a failure of the disk shows.
-    """
+    """Write a frame in files of a fixed number of rows. Checksums are of memory: so a failure of the disk shows."""
     n_rows, parts = 0, list[_Part]()
     for number, part in enumerate(_parts(frame, _PART_ROWS[tables[0]])):
         stem = f"part-{number:06}"

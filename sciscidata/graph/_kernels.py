@@ -24,9 +24,9 @@ def look_up(table, ids, wanted, adds, found, hashes):
     """Write the position in ``ids`` of each wanted id to ``found``, -1 where there is none; return how many have none.
 
     ``table`` (a power of two) holds positions, all ones where it is free. The bits above a position are of the id's
-    hash, so that nearly every other id is passed without the wait for a look at ``ids``. If it ``adds``, ``wanted`` is
-    the end of ``ids``, and goes into the table. It stops at an id that is there already. ``hashes`` is scratch, of as
-    many places as look-ups run at the same time.
+    hash, so that nearly every other id is passed without a look at ``ids``. If it ``adds``, ``wanted``, the end of
+    ``ids``, goes into the table; it stops at an id that is there already. ``hashes`` is scratch, one per parallel
+    look-up.
     """
     mask = np.uint64(table.size - 1)
     tag_bits = np.uint64(_FREE) ^ mask
@@ -64,10 +64,9 @@ def look_up(table, ids, wanted, adds, found, hashes):
 
 @kernel
 def partition(citing, cited, start, first_new, shift, buckets, filled):
-    """Put each edge into the bucket of its citing index, from edge ``start`` on; self-citations are left out.
+    """Put edges from ``start`` on into buckets (n, 2, capacity) of 2^shift citing indices; the last has all new ones.
 
-    ``buckets`` is (n, 2, capacity), ``filled`` (n) how many edges each holds. A bucket holds 2^shift citing indices,
-    the last one all from ``first_new`` on. Returns (edges read, the bucket that is full or -1).
+    Self-citations are left out. Returns (edges read, the bucket that is full or -1).
     """
     last = buckets.shape[0] - 1
     for e in range(start, citing.size):
@@ -94,10 +93,7 @@ def scatter(keys, values, low, cursor, rows):
 
 @kernel
 def sort_rows_drop_repeats(values, row_end, degree, times):
-    """Sort each row in place, drop repeats, close the gaps; return the number left.
-
-    ``times`` gets how often each value occurred, unless it is empty.
-    """
+    """Sort each row in place, drop repeats (counted in ``times``, if not empty), close gaps; return the number left."""
     out = 0
     begin = np.int64(0)
     for row in range(row_end.size):
@@ -129,10 +125,9 @@ def count(indices, low, counts):
 
 @kernel
 def scatter_citers(ref_offsets, refs, first, last, low, cursor, citers):
-    """Transpose the references of ``first`` .. ``last - 1``, as far as they go to the works from ``low`` on.
+    """Transpose the references of ``first`` .. ``last - 1`` to the works from ``low`` on, each list sorted by time.
 
-    ``cursor[p - low]`` is where the next citer of work p belongs; ``cursor`` says how many works there are. Citing
-    indices are visited in order, so every list of citers is sorted by time.
+    ``cursor[p - low]`` is where the next citer of work p belongs; ``cursor`` says how many works there are.
     """
     start, size = np.uint32(low), np.uint32(cursor.size)
     end = np.uint64(ref_offsets[last])

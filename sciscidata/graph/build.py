@@ -54,11 +54,10 @@ OF_DATES = ("days", "day_offsets")
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """The limits of a build.
+    """The limits of a build: ``most_edges`` in memory, of 16 bytes, and ``n_threads`` beside the one that reads.
 
-    As many as ``most_edges``, of 16 bytes each while they are sorted, fit into memory, for all threads together.
-    ``n_threads`` work beside the one that reads. ``lasting`` flushes finished files to the disk, so that they survive a
-    failure of the machine. ``n_edges`` of the input, if known, is for the progress bar.
+    ``lasting`` flushes finished files to the disk, to survive a failure of the machine. ``n_edges`` is for the progress
+    bar.
     """
 
     most_edges: int
@@ -70,11 +69,9 @@ class Means:
 def lay_out(
     citations: pl.LazyFrame, nodes: Nodes, scratch: Path, folder: Path | None, means: Means
 ) -> dict[str, AnyArray]:
-    """Make the arrays of a CitationGraph; arrays that ``folder`` already holds are kept.
+    """Make the arrays of a CitationGraph. Those that ``folder`` holds are kept; a whole spool in ``scratch`` is used.
 
-    ``citations`` has citing_id and cited_id without nulls, in any order. ``scratch`` is for the spool; one that another
-    run finished is used. Without ``folder`` arrays are in memory or, if they exceed it, in files in ``scratch``. Mapped
-    pages survive the removal of their file.
+    Without ``folder`` arrays are in memory or, if they exceed it, in files in ``scratch``: mapped pages survive these.
     """
     store = Store(folder, means.lasting)
     # The three are made together: one may be missing because it was damaged.
@@ -221,10 +218,7 @@ def _blocks(offsets: Int64Array, budget: int) -> Iterator[tuple[int, int]]:
 
 @dataclass(frozen=True, eq=False)
 class Nodes:
-    """Works by (year, id), those without a year last; ``year_offsets``: where each year begins, and the last ends.
-
-    By dates: works by (day, id), and the same of the days.
-    """
+    """Works by (year, id), or by (day, id), those without a year last; offsets say where each begins."""
 
     ids: Int64Array
     years: Int32Array
@@ -233,10 +227,7 @@ class Nodes:
     day_offsets: Int64Array | None = None
 
     def parts(self) -> Iterator[AnyArray]:
-        """Yield all ids, then all years as int32, in pieces: the input of a hash of the works.
-
-        By dates the distinct days and their offsets follow.
-        """
+        """Yield all ids, then all years, in pieces, then distinct days and their offsets, for a hash of the works."""
         yield self.ids
         ends = [*self.year_offsets.tolist(), self.ids.size]
         for year, (first, last) in zip([*self.years.tolist(), _UNDATED], pairwise(ends), strict=True):
@@ -248,19 +239,10 @@ class Nodes:
 
 
 def read_nodes(works: pl.LazyFrame) -> Nodes:
-    """Bring works (work_id Int64 and publication_year Int32, in any order) into index order.
+    """Bring works into index order, by days instead of years with a column publication_date; a mere year is 1 July.
 
     Rows go to the range of their year, then each year is sorted in place. This takes 20 bytes of memory per work, and 8
-    at the end; sorting the frame takes 45. With a column publication_date (Date), by days instead of years. A work with
-    a year only has the day in its middle, 1 July. Raises EmptyInputError if there is no row, WorkIdError if a work_id
-    is null or -2^63.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [30, 10, 20, 5], "publication_year": [2001, 2000, 2001, None]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> nodes = read_nodes(works)
-        >>> nodes.ids, nodes.years, nodes.year_offsets
-        (array([10, 20, 30,  5]), array([2000, 2001], dtype=int32), array([0, 1, 3]))
+    at the end; sorting the frame takes 45.
     """
     rows = works.collect(engine="streaming")
     if rows.is_empty():
@@ -361,10 +343,7 @@ def spool_edges(citations: pl.LazyFrame, known_ids: Int64Array, scratch: Path, m
 
 
 def _table_of(ids: Int64Array) -> AnyArray:
-    """Build the hash table from id to position.
-
-    It is at most half full when as many ids are added again.
-    """
+    """Build the hash table from id to position, at most half full when as many ids are added again."""
     table = np.full(1 << int(2 * ids.size + 2048).bit_length(), np.iinfo(np.uint32).max, np.uint32)
     if (repeated := _add(table, ids, ids.size)) < ids.size:
         raise WorkIdError(
@@ -426,8 +405,6 @@ class _NewIds:
 
 class _SpoolWriter:
     """Collects edges in one buffer per bucket; appends full ones to ``pairs``, and their (bucket, edges) to ``chunks``.
-
-    A chunk has all citing indices, then all cited ones.
 
     Bucket b has the citing indices b * 2^shift .. (b + 1) * 2^shift - 1 of works in WORKS, the last bucket all others.
     """

@@ -70,10 +70,7 @@ def say_share(n: int, of: int, noun: str, predicate: str) -> str:
 
 
 def say_few_joined(edges: Edges, suggest: Callable[[], str] = str) -> str:
-    """Say that there is no citation, or that few join two works; "" if enough do.
-
-    ``suggest`` says in which form of their ids more would join.
-    """
+    """Say that there is no citation, or that few join two works, with a form of ids that helps; "" if enough do."""
     if not edges.n:
         return "there is no citation, and without one there is no score"
     form = suggest() if edges.joined < _FEW_IN_FORM * edges.n else ""

@@ -112,15 +112,7 @@ class CitationGraph:
         return self.refs.size
 
     def find(self, work_ids: Int64Array, years: pl.Series) -> Int64Array:
-        """Return the indices of works of WORKS by their ids and years, null for none; any index if a work is not there.
-
-        Example:
-            >>> works = pl.LazyFrame({"work_id": [10, 20, 30], "publication_year": [2000, None, 2001]},
-            ...     schema_overrides={"publication_year": pl.Int32})
-            >>> graph = build_graph(works, pl.LazyFrame({"citing_id": [30], "cited_id": [10]}))
-            >>> graph.find(np.array([20, 30]), pl.Series([None, 2001]))
-            array([2, 1])
-        """
+        """Return the indices of works by ids and years (null for none); any index if a work is not there."""
         if self.days is not None:  # ids do not ascend within a year
             by_id = np.argsort(self.work_ids[: self.n_known])
             places = np.searchsorted(self.work_ids[: self.n_known], work_ids, sorter=by_id)
@@ -138,11 +130,7 @@ class CitationGraph:
         return indices
 
     def citers_among(self, citing: range, n_threads: int = 1) -> tuple[AnyArray, Int32Array]:
-        """Return who cites each work, among the works ``citing``.
-
-        The citers of i are citers[starts[i]:starts[i+1]], ascending, that is in order of time. ``starts`` (n + 1) is
-        uint32 while that suffices, else int64; ``citers`` is int32. Memory: 4 bytes per work and citation.
-        """
+        """Return citers among the works ``citing``: those of i are citers[starts[i]:starts[i+1]], in order of time."""
         from sciscidata.graph import _kernels as kernels
 
         begin, end = self.ref_offsets[[citing.start, citing.stop]].tolist()
@@ -177,34 +165,13 @@ def build_graph(
 ) -> CitationGraph:
     """Read the edge list once and lay it out in flat arrays.
 
-    ``works``: only work_id and publication_year are read. Works that occur only in ``citations`` become nodes without a
-    year: they count as references, never as citers. ``citations`` come in any order; repeats, self-citations and nulls
-    are dropped.
-
-    ``time="publication_date"`` also reads ``publication_date`` (Date) and orders the works by day. The date says the
-    year. A work with a year only is dated 1 July. It is off by half a year at most, and by none on average.
-
-    ``cache_dir`` keeps the arrays under a hash of the content of both frames, and maps them into memory. A later call
-    with the same content, in any order of rows, maps the same files. Damaged files are made again, with a warning in
-    the log. A killed build continues after its last finished stage. The hash takes another pass over the edges.
-
-    ``memory_limit_mb``: most memory for edges while building, in MB; 20 to 30 bytes per work come on top. Arrays are
-    memory maps if edges exceed it, or with ``cache_dir``. ``n_threads``: as many as Polars uses (POLARS_MAX_THREADS)
-    when None; the result does not depend on it.
-
-    Raises ConfigError (``n_threads`` is no number of threads) and SchemaMismatchError (a column is missing or has
-    another dtype). Raises WorkIdError if a work_id in ``works`` is null or occurs twice, or an id anywhere is -2^63.
-    Raises EmptyInputError (``works`` has no row) and StorageError (the disk is full, or ``cache_dir``, without it
-    TMPDIR, cannot be written). It needs 4 bytes per edge for the arrays, 8 more until the references are sorted, and 28
-    per work.
-
-    Example:
-        >>> works = pl.LazyFrame({"work_id": [30, 10, 20], "publication_year": [2001, 2000, 2001]},
-        ...     schema_overrides={"publication_year": pl.Int32})
-        >>> citations = pl.LazyFrame({"citing_id": [20, 30, 30], "cited_id": [10, 10, 99]})
-        >>> graph = build_graph(works, citations)
-        >>> graph.work_ids, graph.year_offsets, graph.refs
-        (array([10, 20, 30, 99]), array([0, 1, 3]), array([0, 0, 3], dtype=int32))
+    Works that occur only in ``citations`` become nodes without a year: they count as references, never as citers.
+    Repeats, self-citations and nulls are dropped. ``time="publication_date"`` orders works by day, and the date says
+    the year. A work with a year only is dated 1 July, off by half a year at most, and by none on average. ``cache_dir``
+    keeps the arrays under a hash of the content of both frames, in any order of rows, and maps them into memory.
+    Damaged files are made again, and a killed build continues after its last finished stage. ``memory_limit_mb``: most
+    memory for edges while building. It needs 4 bytes per edge for the arrays, 8 more until the references are sorted,
+    and 28 per work.
     """
     citations, nodes, means = _prepare(works, citations, time, memory_limit_mb, n_threads)
     if cache_dir is None:
@@ -252,11 +219,7 @@ def _make(citations: pl.LazyFrame, nodes: Nodes, means: Means, folder: Path) -> 
 
 
 def read_graph(folder: str | Path, *, trusted: bool = False) -> CitationGraph:
-    """Map the arrays of ``graph-...``, a folder that ``build_graph`` has made in its ``cache_dir``, into memory.
-
-    ``trusted`` skips the comparison of its files with their SHA-256, which takes about a second per GB. Raises
-    InputNotFoundError if ``folder`` holds no graph of this version, StorageError if a file of the graph is damaged.
-    """
+    """Map the arrays of a graph that ``build_graph`` has cached; ``trusted`` skips the SHA-256, a second per GB."""
     folder = Path(folder)
     try:
         metadata: dict[str, Any] = {**json.loads(read_whole(folder / _FACTS))}
@@ -331,7 +294,7 @@ def graph_folder(graph: CitationGraph) -> Path:
 
 @lru_cache(maxsize=1)
 def open_in_task(folder: str, stage_dir: str | None) -> CitationGraph:
-    """Open a graph for the tasks of this process, from a copy on the node's disk with ``stage_dir``.
+    """Open a graph for the tasks of this process, with ``stage_dir`` from a copy on the node's disk.
 
     Whoever made the tasks has compared its files with their SHA-256; a copy is compared again.
     """

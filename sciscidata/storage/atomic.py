@@ -36,14 +36,10 @@ def atomic_folder(
 ) -> Generator[Path]:
     """Give an empty new folder to fill; when the block ends well, it becomes ``target`` in one rename.
 
-    Until then it lies in ``.{target.name}.tmp-{16 random digits}`` beside ``target``; missing parents are made. When
-    the block fails, it is removed and ``target`` is as before. A killed run leaves the hidden folder at most; the next
-    run for the same target removes it. The caller checks beforehand whether ``target`` may exist.
-
-    With ``overwrite``, an existing folder is put aside until the new one is in place. If a run is killed between these
-    two renames, the next one puts it back. ``recheck`` is called right before that, and raises if what lies there by
-    then may not be replaced. A StorageError says that the disk is full, the folder cannot be written, or, without
-    ``overwrite``, something appeared at ``target``. Other errors of the block pass through unchanged.
+    Until then it lies in ``.{target.name}.tmp-{16 random digits}`` beside ``target``. When the block fails, it is
+    removed. What a killed run leaves is removed by the next one for the same target. With ``overwrite``, an existing
+    folder is put aside until the new one is in place; after a kill between the two renames, the next run puts it back.
+    ``recheck`` is called right before, and raises if what lies there by then may not be replaced.
     """
     target = real_path(target)  # through a symbolic link: the link stays, the folder behind it is replaced
     with _workspace_beside(target) as workspace:
@@ -81,13 +77,9 @@ def _appeared(target: Path) -> StorageError:
 def atomic_file(
     target: Path, *, overwrite: bool = True, recheck: Callable[[], object] | None = None
 ) -> Generator[Path]:
-    """Give a path to write a file to.
+    """Give a path to write a file to; when the block ends well it becomes ``target``, as in ``atomic_folder``.
 
-    When the block ends well it becomes ``target``, and replaces what is there.
-
-    The rest, ``recheck`` too, is as in ``atomic_folder``. Without ``overwrite`` a StorageError is raised if something
-    appears at ``target`` meanwhile: the caller has seen that nothing is there. A run that finds its result finished
-    calls ``clear_leftovers`` instead.
+    A run that finds its result finished calls ``clear_leftovers`` instead.
     """
     target = real_path(target)
     with _workspace_beside(target) as workspace:
@@ -105,11 +97,10 @@ def atomic_file(
 
 @contextmanager
 def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
-    """Give a hidden path for a file or folder; it gets its name when the block ends well.
+    """Give a hidden path for a file or folder, which gets its name when the block ends well; only one run may write it.
 
-    For a folder that no other run writes to. What a killed run left under the hidden name, or a link that somebody put
-    there, is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes the result to the
-    disk first, so that it survives a failure of the machine.
+    What a killed run left there is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes
+    to the disk.
     """
     unfinished = target.with_name(f".{target.name}.tmp")
     remove_folder(unfinished)
@@ -122,11 +113,7 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
 
 @contextmanager
 def scratch_folder() -> Generator[Path]:
-    """Give a folder in the system's place for temporary files (TMPDIR), and remove it at the end.
-
-    A killed run leaves it there; the next run removes it. A StorageError says that the disk is full, or that the place
-    cannot be written. Other errors pass through unchanged.
-    """
+    """Give a folder in TMPDIR, and remove it at the end; that of a killed run is removed by the next one."""
     with ExitStack() as stack:
         try:
             target = Path(tempfile.gettempdir(), "sciscidata")
@@ -174,10 +161,7 @@ def _workspace_beside(target: Path) -> Generator[Path]:
 
 @contextmanager
 def _locked_workspace(target: Path) -> Generator[Path]:
-    """Give a hidden, locked folder beside ``target``, and remove it.
-
-    A folder put aside in it goes back if need be.
-    """
+    """Give a hidden, locked folder beside ``target``, and remove it; a folder put aside in it goes back if need be."""
     token = secrets.token_hex(8)
     unlocked = target.with_name(f".{target.name}.new-{token}")
     try:
@@ -198,10 +182,7 @@ def _locked_workspace(target: Path) -> Generator[Path]:
 
 
 def clear_leftovers(target: Path) -> None:
-    """Mend what killed runs left beside ``target``: remove their half work, restore a folder they put aside.
-
-    What a living run has locked stays, and so does everything on a disk without locks.
-    """
+    """Remove the half work of killed runs beside ``target``, restore a folder they put aside; what is locked stays."""
     ours = re.compile(re.escape(f".{target.name}.tmp-") + "[0-9a-f]{16}")
     with os.scandir(target.parent) as entries:  # in a crowded folder much quicker than sorted paths
         names = sorted(entry.name for entry in entries if ours.fullmatch(entry.name))

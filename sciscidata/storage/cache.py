@@ -36,10 +36,9 @@ class _NoFileError(OSError):
 def resumable_folder(target: Path) -> Generator[Path]:
     """Give a folder to fill like ``atomic_folder``, with the files that a killed run has finished.
 
-    It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or interrupted, or whose disk is
-    full, leaves it for the next one. A run that fails in another way removes it. Before the block begins, a file stays
-    if ``note_finished`` noted it and its SHA-256 is the same. A folder stays if this holds for all its files. The rest
-    is removed. Where another run is at work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
+    It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or whose disk is full leaves it.
+    Files that ``note_finished`` noted stay if their SHA-256 is the same; the rest is removed. Where another run is at
+    work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
     """
     target = real_path(target)
     workspace = target.with_name(f".{target.name}.unfinished")
@@ -82,10 +81,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
 
 
 def note_finished(folder: Path, name: str, sha256: str) -> None:
-    """Note that a file of a ``resumable_folder`` is whole. In any other folder this does nothing.
-
-    ``name`` is relative to ``folder``; the file may appear there right after. ``sha256`` is of what was written.
-    """
+    """Note that a file, which may be about to appear, of a ``resumable_folder`` is whole; elsewhere do nothing."""
     ledger = folder.parent / _LEDGER
     if ledger.is_file():
         with _ledger_lock, ledger.open("a", encoding="utf-8") as file:
@@ -97,11 +93,9 @@ def note_finished(folder: Path, name: str, sha256: str) -> None:
 def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = False) -> Path:
     """Make a folder whose name decides its content, or use again what an earlier run made whole. Return ``target``.
 
-    ``make`` fills an empty folder, always with the same files for the same ``target``. With ``resume`` it finds there
-    the files that a killed run has finished. Beside the files stands their SHA-256, in a file that ``sha256sum -c``
-    reads. It is compared before the folder is used again. A damaged or unfinished folder is made again, with a warning
-    in the log. Two runs may make it at the same time: the first one counts. Errors of ``make`` pass through; a
-    StorageError says that the disk is full, or the folder cannot be written.
+    With ``resume``, ``make`` finds the files that a killed run has finished. Their SHA-256 stand in a file that
+    ``sha256sum -c`` reads, and are compared before the folder is used again. A damaged folder is made again, with a
+    warning. Of two runs at the same time, the first one counts.
     """
     refuse_link(target)
     was_there = target.exists()  # asked first: another run may be about to make it
@@ -127,10 +121,7 @@ def cached_folder(target: Path, make: Callable[[Path], None], *, resume: bool = 
 
 
 def is_whole_folder(folder: Path) -> bool:
-    """Whether a folder of ``cached_folder`` is there with its first content: compares every SHA-256.
-
-    An OSError says that a file cannot be read. It may be whole, so nothing is made again or removed for that.
-    """
+    """Whether a folder of ``cached_folder`` has its first content. After an OSError, it may be whole: keep it."""
     try:
         return read_whole(folder / _SUMS) == _sums(folder)
     except (FileNotFoundError, NotADirectoryError, _NoFileError):

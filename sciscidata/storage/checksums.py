@@ -19,11 +19,7 @@ _LONGEST: Final = 1 << 30  # most bytes to search: a damaged footer may claim an
 
 
 def seal(path: Path) -> None:
-    """Fill in the seal of a finished file: the SHA-256 of the file in which the seal's 64 digits are zeros.
-
-    It is a JSON file, or a Parquet file with JSON among its metadata. It holds the field of BLANK_SEAL once; else a
-    ValueError is raised.
-    """
+    """Fill in the SHA-256 of a file in which BLANK_SEAL (once, in JSON or Parquet metadata) has 64 zeros instead."""
     with path.open("r+b") as file:
         _seal(file)
 
@@ -53,10 +49,7 @@ def _is_sealed(file: IO[bytes]) -> bool:
 
 
 def seal_text(text: str) -> bytes:
-    r"""Fill in the seal of a text that is about to be written.
-
-    Raises ValueError if it does not hold BLANK_SEAL once.
-    """
+    """Fill in the seal of a text that is about to be written; a ValueError if it does not hold BLANK_SEAL once."""
     file = io.BytesIO(text.encode())
     _seal(file)
     return file.getvalue()

@@ -20,10 +20,7 @@ _MOST_BYTES: Final = 1 << 20
 
 
 def decompress_gzip(chunks: Iterable[bytes], where: str = "") -> Iterator[bytes]:
-    """Decompress members of gzip that follow each other, at most 4 MB at a time.
-
-    A CorruptRecordError says while reading that the data is damaged or cut off, and ``where``, for example " here".
-    """
+    """Decompress members of gzip that follow each other, at most 4 MB at a time; ``where`` is for errors."""
     decoder: Any = None  # of one member
     size = _FIRST_BYTES
     for chunk in chunks:
@@ -55,14 +52,9 @@ def decompress_gzip(chunks: Iterable[bytes], where: str = "") -> Iterator[bytes]
 
 
 def skip(block: bytes, at: int, what: bytes | None = None) -> int:
-    r"""Return the first place from ``at`` on that holds another byte than ``what``; at the end, the length.
+    """Return the first place from ``at`` on with another byte than ``what`` (None: blanks); at the end, the length.
 
-    ``what`` of None passes over space and line ends. The block is read in windows that grow, so that neither long runs
-    nor many short ones are slow.
-
-    Example:
-        >>> skip(b"a\n \nb", 1), skip(b"\n\n", 0)
-        (4, 2)
+    The block is read in windows that grow, so that neither long runs nor many short ones are slow.
     """
     size = 64
     while at < len(block):
@@ -99,10 +91,7 @@ class _Chunks(io.RawIOBase):
 
 
 def decompress_zstd(chunks: Iterable[bytes], where: str = "", *, exact_from: int | None = None) -> Iterator[bytes]:
-    """Decompress frames of Zstandard as ``decompress_gzip`` does members; a frame may need 128 MB of memory.
-
-    From ``exact_from`` on it gives single bytes, so that none before a damage is lost.
-    """
+    """Decompress frames of Zstandard like members of gzip; from ``exact_from`` on in single bytes, up to a damage."""
     n_given = 0
     with pa.CompressedInputStream(pa.PythonFile(_Chunks(chunks), "r"), "zstd") as stream:
         while True:

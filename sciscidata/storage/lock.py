@@ -30,12 +30,7 @@ def open_lock(path: Path, *, create: bool = True) -> IO[str]:
 
 
 def try_lock(file: IO[str]) -> bool:
-    """Lock an open file until it is closed or the process ends.
-
-    Return False if another process on any machine holds it.
-
-    An OSError says that the disk knows no locks.
-    """
+    """Lock an open file until it is closed; False if another process holds it, OSError if the disk knows no locks."""
     from filelock import lock_descriptor  # 15 ms that only a run that writes has to spend
 
     return lock_descriptor(file.fileno(), blocking=False)
@@ -50,10 +45,7 @@ def wait_for_lock(file: IO[str]) -> None:
 
 @contextmanager
 def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
-    """Keep other runs out of an existing folder until the block ends, by a lock on its file ``.lock``.
-
-    If another run holds it, ``refusal`` is raised immediately. On a disk without locks no run is kept out.
-    """
+    """Keep other runs out of an existing folder until the block ends; on a disk without locks none is kept out."""
     with open_lock(folder / ".lock") as lock:
         is_ours = True
         with suppress(OSError):
@@ -67,8 +59,8 @@ def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
 def one_at_a_time(folder: Path) -> Generator[None]:
     """Wait until no other run changes the names in a folder, and keep others waiting until the block ends.
 
-    A run of this package takes milliseconds for that. After five seconds the wait ends: another program holds the lock,
-    for example ``flock FOLDER sciscidata ...``. Without locks on the system or the disk nothing waits.
+    A run takes milliseconds. After five seconds another program holds the lock (``flock FOLDER sciscidata ...``): go
+    on.
     """
     if sys.platform == "win32":  # a folder cannot be opened there
         yield

@@ -41,11 +41,7 @@ def write_parquet(rows: pl.DataFrame, path: Path | IO[bytes], **options: Any) ->
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None) -> pl.DataFrame:
-    """Read a whole file, or some of its columns, and compare every page with its checksum.
-
-    An OSError says that it cannot be read or that a page is damaged. A pyarrow.ArrowException says that it is no
-    Parquet.
-    """
+    """Read a whole file, or some of its columns, and compare every page with its checksum."""
     with path.open("rb") as file, pq.ParquetFile(file, page_checksum_verification=True) as read:
         rows: Any = pl.from_arrow(read.read(columns=columns, use_threads=False))
     return rows
@@ -81,11 +77,7 @@ class CheckedGroups:
 
 @contextmanager
 def open_groups(path: Path, sums: Sequence[str]) -> Generator[CheckedGroups]:
-    """Open a Parquet file to read it by row group, each compared with its checksum.
-
-    ``sums`` is the result of ``sum_groups`` when it was written. A ChecksumError says that the footer is damaged, an
-    OSError or a pyarrow.ArrowException that the file cannot be read.
-    """
+    """Open a Parquet file to read it by row group, each compared with its checksum of ``sum_groups``."""
     with path.open("rb") as file:
         # Compared before it is parsed: a damaged footer may claim anything.
         footer = _footer_start(file)

@@ -15,21 +15,10 @@ _LONGEST_SHOWN: Final = 80
 
 
 def path_inside(folder: Path, name: object, *, stated_by: object) -> Path:
-    """Turn a name that a file states into a path below ``folder``, which need not exist.
+    """Turn a name that a file (``stated_by``) states into a path below ``folder``, which need not exist.
 
-    Every name that was read from a file goes through here. The file (``stated_by``, for the message) may be wrong, or
-    made to mislead. A name is plain parts joined by ``/``. A link is followed only if it leads to a place in
-    ``folder``. An UnsafeNameError refuses a name that is no text, is absolute, leaves the folder or holds a control
-    character.
-
-    Example:
-        >>> path_inside(Path("corpus"), "works/part-000000.parquet", stated_by="corpus.json").as_posix()
-        'corpus/works/part-000000.parquet'
-        >>> path_inside(Path("corpus"), "../thesis.tex", stated_by="corpus.json")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.UnsafeNameError: corpus.json names '../thesis.tex', which is not a file inside corpus. The
-        file is damaged, or was made to mislead: get it again from where it came, or make it anew.
+    Every name that was read from a file goes through here: it may be wrong, or made to mislead. It is plain parts
+    joined by ``/``, and a link is followed only inside ``folder``; else an UnsafeNameError is raised.
     """
     if isinstance(name, str) and is_plain_name(name):
         path = folder / name
@@ -57,10 +46,7 @@ def is_plain_name(name: str) -> bool:
 
 
 def refuse_link(path: Path) -> None:
-    """Raise a StorageError for a link where this package makes a folder.
-
-    It may lead to any file of the user.
-    """
+    """Raise a StorageError for a link where this package makes a folder: it may lead to any file of the user."""
     if path.is_symlink():
         raise StorageError(
             f"{path} is a link, and nothing is written through it. Remove the link, or choose another folder."
@@ -98,9 +84,6 @@ def list_visible(paths: Iterable[Path]) -> list[Path]:
 
 
 def remove_folder(path: Path) -> None:
-    """Remove a folder and its content as far as possible.
-
-    A file or a link of that name is not ours, so it stays. rmtree of a FIFO would wait for a writer.
-    """
+    """Remove a folder as far as possible. A file or link is not ours, and rmtree of a FIFO would wait for a writer."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)

@@ -15,10 +15,7 @@ MAX_DEPTH: Final = 100
 
 
 def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
-    r"""Read one JSON value from an untrusted source.
-
-    A ValueError says that the text is no JSON, not UTF-8, nested deeper than MAX_DEPTH, or holds half of a surrogate
-    pair. This cannot be written to a file.
+    r"""Read JSON from an untrusted source; a ValueError if it is none, too deep, or half of a surrogate pair.
 
     Example:
         >>> for text in ("[" * 100_000, b"\xe9", '"\\ud800"', ""):
@@ -89,10 +86,7 @@ REPORT_BYTES: Final = 64 << 20
 
 
 def read_whole(path: Path, most_bytes: int = REPORT_BYTES) -> bytes:
-    """Read a file of at most ``most_bytes`` bytes.
-
-    An OSError says in its ``strerror`` that it cannot be read, is a pipe or a device, or is larger.
-    """
+    """Read a file of at most ``most_bytes`` bytes; the ``strerror`` of an OSError says what else it is."""
     mode = path.stat().st_mode
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # opening says of a folder what it is
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))

@@ -49,10 +49,7 @@ class RowSpool:
 
 
 class DiskSort:
-    """Sorts rows that exceed memory; ``folder`` holds them meanwhile, in sorted runs that are merged.
-
-    Memory: about three times ``run_bytes``, then ``batch_bytes`` for each run.
-    """
+    """Sorts rows that exceed memory, in runs on disk. Memory: three times ``run_bytes``, then ``batch_bytes`` a run."""
 
     def __init__(
         self, keys: Sequence[str], folder: Path, *, run_bytes: int = 192 << 20, batch_bytes: int = 1 << 20

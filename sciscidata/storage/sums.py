@@ -27,10 +27,7 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def sealed_file(target: Path) -> Generator[Path]:
-    """Give a path to write to, as ``atomic_file`` does, and enter the SHA-256 of the file in SHA256SUMS.
-
-    A run that is killed on the way leaves the older file or the new one. Either is in the list.
-    """
+    """Write a file as ``atomic_file`` does, and enter its SHA-256 in SHA256SUMS, beside the old one until the end."""
     with atomic_file(target) as unfinished:
         yield unfinished
         written = hash_file(unfinished)
@@ -55,10 +52,9 @@ def is_listed(path: Path) -> bool:
 
 
 def check_sealed(path: Path, *, grows: bool = False) -> None:
-    """Compare a file with SHA256SUMS; a ChangedFileError if it differs or is not listed.
+    """Compare a file with SHA256SUMS. One that ``grows`` is compared up to its end at entry, and may be missing there.
 
-    A file that ``grows`` is compared up to its end at entry. It may be missing in the list. A folder without a list is
-    another program's: one warning says so.
+    A folder without a list is another program's: one warning says so.
     """
     home, name = _place(path)
     listed = _read(home)

@@ -36,10 +36,9 @@ def write_part(path: Path, rows: pl.DataFrame) -> None:
 
 
 def by_work_id(folder: Path, work_ids: npt.NDArray[np.int64]) -> Iterator[pl.DataFrame]:
-    """Read the files in a folder, at least one, by ``work_id``, one span of ids at a time.
+    """Read the files in a folder, each sorted by itself, by ``work_id``, one span of ids at a time.
 
-    ``work_ids`` are the ids in it, in any order; a sample of them decides where to cut. The files, each sorted by
-    itself, are scanned once per span; their statistics avoid most of the reading.
+    A sample of ``work_ids`` decides where to cut. Statistics of the files avoid most of the reading.
     """
     scores = pl.scan_parquet(list_visible(folder.glob("*.parquet")), glob=False)
     sample = np.sort(work_ids[:: max(1, work_ids.size // _SAMPLE)])
