@@ -32,19 +32,13 @@ _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
 class Command(NamedTuple):
-    """One command, as ``commands.toml`` states it.
+    """One command, as ``commands.toml`` states it: what it does, and an example that works, or would with such files.
 
-    ``help`` says what it does, ``example`` is a command line that works, or would with such files. ``next`` has the
-    commands to type afterwards. ``run`` calls the package and prints the result. ``takes`` is its one positional
-    argument. ``writes`` is what ``--out`` names ("": nothing, or a default); ``to_store`` says whether that may be
-    the URL of an object. ``cache`` says where the cache lies, if not in the user's cache folder. ``goes_on`` says
-    whether a run that was stopped goes on where it ended.
-
-    ``has_engine`` says whether an engine may do its work: then the fields of EngineConfig become options.
-
-    ``sections`` of the settings file (or "all"), without the settings ``without``, and settings ``top`` of the top
-    level become options. So do ``arguments`` of ``function`` ("module:function"), which no settings file has.
-    ``--help`` shows the flags ``main``. ``scores`` stands for what commands have in common that score a corpus.
+    Options are ``sections`` of the settings file (or "all"), without the settings ``without``; ``top`` of its top
+    level; and ``arguments`` of ``function`` ("module:function"). ``--help`` shows the flags ``main``. ``takes`` is its
+    one positional argument. ``writes`` is what ``--out`` names; with ``to_store`` also the URL of an object. ``cache``
+    says where the cache lies, if not in the user's. ``goes_on``: a stopped run goes on where it ended. With
+    ``has_engine``, fields of EngineConfig are options.
     """
 
     help: str

@@ -25,13 +25,7 @@ _ELSEWHERE: Final = "as in a corpus of 1.97 million works"
 
 
 def describe_plan(config: BuildConfig) -> list[str]:
-    r"""Describe a build without running it.
-
-    The OpenAlex API gets two calls, for a count and a sample of a hundred works; answers are kept.
-
-    Raises:
-        SciSciDataError: the source cannot be found or opened.
-    """
+    """Describe a build without running it. The API gets two calls, for a count and a sample of a hundred works."""
     reading = find_source(config.source).measure(config.source, source_request(config))
     if isinstance(reading, ToAsk):
         lines = _describe_asking(reading, config.api.rate)

@@ -66,10 +66,7 @@ def build_main() -> int:
 
 
 def _interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt for the first Ctrl-C only; a second one ends the process.
-
-    Polars raises its own for the same key press. Another one on top would cut short the removal of half work.
-    """
+    """Raise KeyboardInterrupt for the first Ctrl-C only: Polars raises its own, and clearing must go on meanwhile."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not isinstance(sys.exception(), KeyboardInterrupt):
         raise KeyboardInterrupt

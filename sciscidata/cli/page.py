@@ -64,11 +64,6 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
         html: file of HTML to write: what is printed, and quantiles, fields, pictures and twenty works of a release, an
             export or a corpus; quantiles and pictures of scores. None: no page.
         overwrite: replace a file that is no page of this command.
-
-    Raises:
-        InputNotFoundError: there is nothing to describe.
-        ReleaseExistsError: before anything is read, if ``html`` may not be replaced.
-        SciSciDataError: as reading it raises.
     """
     if html is None:
         print_path(path)

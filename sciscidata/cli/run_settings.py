@@ -23,10 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 def render_toml(config: BuildConfig) -> str:
-    """Write the settings of a run as a settings file, which reads back to the same configuration.
-
-    Every setting that is read stands there, also one at its default. A key of the API is left out.
-    """
+    """Write the settings of a run as a settings file, also those at their defaults; a key of the API is left out."""
     kind = next(name for name, source in SOURCES.items() if type(config.source) is source)
     top = {"source": kind, "out": config.out, "background": config.background, "cache_dir": config.cache_dir}
     top |= {"scores_file": config.scores_file, "overwrite": config.overwrite}
@@ -71,12 +68,7 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 
 
 def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
-    """Read the settings of a release from its manifest, for ``merge`` and ``resolve``.
-
-    A manifest names no paths, so flags give those. Where ``given`` (sections of flags and files) names another source,
-    that one counts. Errors are as of ``read_manifest``. A ConfigError says that it was drawn from a Corpus of Python,
-    and ``given`` names no source.
-    """
+    """Read settings of a release from its manifest, without paths; ``given``, of flags and files, may name its own."""
     manifest = read_old_manifest(path)
     if "expression" in (manifest.get("label") or {}):
         raise ConfigError(
@@ -140,10 +132,7 @@ def read_old_manifest(path: Path) -> dict[str, Any]:
 
 
 def check_background(config: BuildConfig, path: Path) -> None:
-    """Check that a repeated run scores novelty against what the release was scored against; warn of another file.
-
-    A ConfigError says that it has no background; others are as of ``describe_background``.
-    """
+    """Check that a repeated run scores novelty against what the release was scored against; warn of another file."""
     stated = (read_old_manifest(path)["atypicality"] or {}).get("background")
     if stated and config.background is None:
         raise ConfigError(

@@ -70,9 +70,7 @@ _NAMES: Final = [
 def name_flag(section: str, name: str, hint: Hint) -> str:
     """Make a flag of a setting: ``--n-train``, ``--novelty-seed``, ``--snapshot`` for its folder, ``--language``.
 
-    ``--labelled`` and ``--exports`` name their files, because ``--input`` names records. ``--only-field`` and
-    ``--only-venue`` are filters, because ``--field`` and ``--venue`` name columns. ``--label`` is the column of an own
-    label, and its other flags begin so.
+    Some names are others' already: ``--input`` names records, ``--field`` and ``--venue`` columns.
     """
     if (section, name) in _OTHER_FLAGS:
         return _OTHER_FLAGS[section, name]
@@ -120,10 +118,7 @@ def list_arguments(function: Callable[..., Any], names: Sequence[str]) -> list[O
 
 
 def read_toml(path: Path) -> Settings:
-    """Read a settings file into sections; resolve checks the values.
-
-    An InputNotFoundError says that it cannot be opened, a ConfigError that it is not TOML.
-    """
+    """Read a settings file into sections; resolve checks the values."""
     try:
         content = tomllib.loads(decode_text(read_whole(path, SETTINGS_BYTES)))
     except OSError as error:
@@ -150,8 +145,7 @@ def merge(base: Settings, changes: Settings) -> Settings:
 def resolve(settings: Settings) -> BuildConfig:
     """Check every name and value and make the one configuration of a build.
 
-    The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``. A
-    ConfigError says that a section, name or value is not known, or has no effect.
+    The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``.
     """
     by_section = {section: _prepared(section, values) for section, values in settings.items()}
     top = by_section.pop("", {})

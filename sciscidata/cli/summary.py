@@ -145,11 +145,7 @@ def print_background(table: Background, seconds: float | None = None) -> Iterato
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print lines to standard output.
-
-    Raises:
-        StorageError: they cannot be written there.
-    """
+    """Print lines to standard output."""
     with standard_output() as console:
         for line in lines:
             console.print(line)
@@ -253,10 +249,7 @@ def measured() -> Generator[None]:
 
 
 def print_path(path: Path) -> list[Part]:
-    """Print and return what lies at a path: a release, a corpus, a graph, an export, scores or a null model.
-
-    An InputNotFoundError says that it is something else; other errors are those of reading it.
-    """
+    """Print and return what lies at a path: a release, a corpus, a graph, an export, scores or a null model."""
     printers: dict[str, Callable[[Path], list[Part]]] = {
         "graph": lambda path: print_graph(read_graph(path), path),
         "export": lambda path: print_labelled(read_labelled(path), path),

@@ -157,10 +157,7 @@ def diagnose_graph(
     data_date: str | None = None,
     earlier: pl.LazyFrame | None = None,
 ) -> list[Check]:
-    """Make every check from a graph that is there already.
-
-    ``citations`` are read only if the graph does not say how many rows there were; None leaves the checks of rows out.
-    """
+    """Make every check from a graph; ``citations`` are read only if it lacks their number, None leaves that out."""
     ends, edges, counted = _count_ends(graph), edges_of(graph), _count_works(works, graph)
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
@@ -190,10 +187,7 @@ def diagnose_graph(
 def diagnose_works(
     works: pl.LazyFrame, *, window_years: int | None, last_year: int | None = None, data_date: str | None = None
 ) -> list[Check]:
-    """Make the checks that need no citations: years and venues.
-
-    Where ``works`` has ``n_references`` and ``n_citers`` (published counts), also no_references.
-    """
+    """Make the checks that need no citations: years and venues, and, with published counts, references."""
     return _check_works(_count_works(works), window_years, last_year, data_date)
 
 
@@ -207,17 +201,10 @@ def log_warnings(checks: Sequence[Check]) -> None:
 def find_successors(works: pl.LazyFrame, earlier: pl.LazyFrame) -> pl.DataFrame:
     """Infer which works that are gone were merged into which: ``work_id``, ``successor_id``.
 
-    OpenAlex publishes no list of merges. It documents a trail: the surviving work takes over the locations of the
-    other one. Of these, WORKS holds the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work
-    that has its DOI now. A work without a DOI leaves no trail here.
-
-    Source: help.openalex.org, "Tracing merges: location IDs move to the surviving work" (2026-08-17).
-
-    Example:
-        >>> earlier = pl.LazyFrame({"work_id": [1, 2, 3], "doi": ["10.1/a", "10.1/b", None]})
-        >>> works = pl.LazyFrame({"work_id": [1, 4], "doi": ["10.1/a", "10.1/b"]})
-        >>> find_successors(works, earlier).rows()
-        [(2, 4)]
+    OpenAlex publishes no list of merges. It documents a trail: the surviving work takes over the locations of the other
+    one. Of these, WORKS holds the DOI. So a work of ``earlier`` that ``works`` lacks was merged into the one work that
+    has its DOI now. A work without a DOI leaves no trail here. Source: help.openalex.org, "Tracing merges: location IDs
+    move to the surviving work" (2026-08-17).
     """
     named = works.select("work_id", "doi").drop_nulls()
     gone = earlier.select("work_id", "doi").drop_nulls().join(works.select("work_id"), on="work_id", how="anti")
@@ -263,10 +250,7 @@ def _count_rows(citations: pl.LazyFrame) -> tuple[int, int]:
 
 
 def _count_works(works: pl.LazyFrame, graph: CitationGraph | None = None) -> pl.DataFrame:
-    """Count works by year and field: all, with a venue, cited, cited without references, and citations by venue.
-
-    A count of what ``works`` does not say is null.
-    """
+    """Count works by year and field: all, with a venue, cited, cited without references, by venue; null if unknown."""
     columns = works.collect_schema()
     null = pl.lit(None, dtype=pl.Boolean)
     rows = works.select(

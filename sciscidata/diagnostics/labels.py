@@ -27,25 +27,9 @@ _MOST_DRAWN: Final = 20_000
 def diagnose_labels(
     eligible: pl.LazyFrame, counts: Mapping[str, int], drawn: Mapping[str, int], thresholds: LabelThresholds
 ) -> tuple[dict[str, Any] | None, list[Check]]:
-    """Return the ceiling of drawn labels for the manifest, and a check of how sure each label is.
+    """Return the ceiling of drawn labels for the manifest, and a check of how sure each label is; None without counts.
 
-    Both are estimated from a part of the works, which depends on their ids only. There is nothing to return where
-    n_i, n_j and n_k are not known.
-
-    Args:
-        eligible: CD_SCORES of the works that may be drawn.
-        counts: how many there are of each label.
-        drawn: how many are drawn of each label.
-        thresholds: those of the labels.
-
-    Example:
-        >>> cited = {"n_i": [0, 1, 2, 9], "n_j": [40, 2, 2, 0], "n_k": [9] * 4, "cd_index": [-0.8, -0.1, 0.0, 0.5]}
-        >>> scores = pl.LazyFrame({"work_id": range(4), **cited},
-        ...     schema_overrides={name: pl.UInt32 for name in ("n_i", "n_j", "n_k")})
-        >>> counts = {"consolidating": 2, "neutral": 1, "disruptive": 1}
-        >>> ceiling, checks = diagnose_labels(scores, counts, {"neutral": 1, "disruptive": 1}, LabelThresholds())
-        >>> ceiling["works"], 0.5 < ceiling["accuracy"] < 1, "neutral" in checks[0].text
-        (4, True, True)
+    Both are estimated from a part of the eligible works, which depends on their ids only.
     """
     from sciscidata._kernels.random import WEYL
 

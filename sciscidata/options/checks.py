@@ -37,12 +37,7 @@ Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
 
 
 class Hint:
-    """A type hint taken apart.
-
-    ``whole`` is the hint as it was written. ``metas`` are bounds and names, from ``Annotated``. ``kinds`` are the types
-    that it allows, without None (``optional``) and ``Literal`` (``choices``). ``configurations`` are the dataclasses of
-    ``kinds``.
-    """
+    """A type hint taken apart: bounds (``metas``), types but None and Literal (``kinds``), and dataclasses of these."""
 
     def __init__(self, hint: Any) -> None:  # noqa: ANN401
         self.whole, self.optional = hint, False
@@ -133,10 +128,7 @@ def field_hints(kind: type) -> Mapping[str, Hint]:
 
 
 class Configuration:
-    """What every configuration does: it checks its fields, and shows what differs from its defaults.
-
-    A subclass is a frozen dataclass with ``repr=False``. ``_check`` compares its fields with one another.
-    """
+    """What every configuration (a frozen dataclass with ``repr=False``) does: check its fields, show what is set."""
 
     __slots__ = ()
     __repr__ = short_repr
@@ -165,20 +157,9 @@ class Configuration:
 def check_fields(config: Any, error: type[Exception] = ConfigError) -> None:  # noqa: ANN401
     """Check every field of a frozen dataclass against its type hint. Call it first in ``__post_init__``.
 
-    Bounds are ``Annotated[int, msgspec.Meta(ge=0)]``, choices are ``Literal``, and another configuration must be an
-    object of its class. True is not a number, and NaN and infinity are refused. Where the hint asks for it, a list
-    becomes a tuple, a whole number a float, text a path, and a path text. A message never holds the value of a field
-    with ``repr=False`` or ``metadata={"secret": True}``.
-
-    Raises:
-        error: on construction; a value does not fit its hint.
-
-    Example:
-        >>> from sciscidata.sampling.split import SplitConfig
-        >>> SplitConfig(n_test=-1)
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: SplitConfig.n_test is -1, needs a whole number from 0 to 2,147,483,647.
+    Bounds are ``Annotated[int, msgspec.Meta(ge=0)]``, choices ``Literal``. True is not a number, and NaN and infinity
+    are refused. Where the hint asks for it, a list becomes a tuple, a whole number a float, text a path, and a path
+    text. A message never holds the value of a field with ``repr=False`` or ``metadata={"secret": True}``.
     """
     kind: type = type(config)
     for field in dataclasses.fields(config):
@@ -207,10 +188,7 @@ def check_value(
 
 
 def convert(value: Any, hint: Hint) -> Any:  # noqa: ANN401
-    """Return a value in the type that a hint asks for.
-
-    A ValueError says what is needed, and never repeats the value.
-    """
+    """Return a value in the type that a hint asks for; a ValueError says what is needed, without the value."""
     given = value
     if isinstance(value, float):
         given = float(value)  # NumPy has its own number types
@@ -280,19 +258,13 @@ def check_threads(n_threads: object) -> None:
 def conventional_options(
     kind: type, conventions: Mapping[str, Mapping[str, Any]], name: str, changes: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return the options of a named convention of a configuration, with changes put over them.
-
-    A ConfigError says that there is no convention of this name.
-    """
+    """Return the options of a named convention of a configuration, with changes put over them."""
     check_value(f"{kind.__name__}.compat", name, Literal[*conventions])
     return {**conventions[name], **changes}
 
 
 def require_parquet_name(path: Path, what: str) -> None:
-    """Raise a ConfigError for a name that promises another kind of file than Parquet; no suffix promises nothing.
-
-    ``what`` begins the message, with its verb.
-    """
+    """Raise a ConfigError, which begins with ``what``, for a suffix that promises another kind of file than Parquet."""
     if path.suffix.lower() not in ("", ".parquet", ".pq"):
         raise ConfigError(f"{what} written as Parquet, and {path.name} is named otherwise. Choose {path.stem}.parquet.")
 

@@ -34,12 +34,7 @@ _VALUE: Final = r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\.\.\.|(?:[\w+-]|\.(?=\w))+"
 
 @dataclasses.dataclass(frozen=True)
 class Option:
-    """One option of a command.
-
-    ``owner`` is the class that has the field, or the function that has the argument. ``section`` is that of the
-    settings file, "" at its top level. ``default`` is MISSING where there is none. ``text`` is what the docstring says
-    about it.
-    """
+    """One option of a command: ``owner`` is the class of the field, or the function of the argument."""
 
     owner: str
     section: str
@@ -183,12 +178,7 @@ def read_texts(docstring: str | None) -> dict[str, str]:
 
 
 def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint], str]) -> list[Option]:
-    """List the options of a configuration class, in the order of its fields, without fields that are configurations.
-
-    Fields with the metadata ``python_only`` are left out too: they hold what no text can say.
-
-    ``name_flag`` makes a flag of section, name and hint.
-    """
+    """List options of a configuration class by field, but for configurations and ``python_only``, which is no text."""
     from sciscidata.options.checks import field_hints
 
     texts, hints = read_texts(kind.__doc__), field_hints(kind)
@@ -209,9 +199,9 @@ def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint],
 def translate(message: str, options: Iterable[Option], in_file: Collection[tuple[str, str]] = ()) -> str:
     """Name the flags of a command where a message names the options of Python.
 
-    ``Class.option`` becomes ``--flag``, ``Class.option=True`` becomes ``--flag``, ``=False`` becomes ``--no-flag`` and
-    ``=value`` becomes ``--flag value``; so does ``option=value`` alone. What no option of the command has stays.
-    Options in ``in_file`` (section and name) come from a settings file, not from a flag. They keep their names there.
+    ``Class.option`` and ``Class.option=True`` become ``--flag``, ``=False`` becomes ``--no-flag`` and ``=value``
+    becomes ``--flag value``; so does ``option=value`` alone. Options in ``in_file`` (section and name) keep their names
+    there.
     """
     known = {f"{option.owner}.{option.name}": option for option in options}
     names = [option.name for option in known.values()]
@@ -268,12 +258,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class OptionParser(argparse.ArgumentParser):
-    """A parser whose ``--help`` shows the options that matter, and whose ``--help-all`` shows every one by section.
-
-    It says in one line what is wrong with a command, and prints what was typed as text.
-
-    ``renamed`` has names of options in another program, and those that do the same here.
-    """
+    """A parser whose ``--help`` shows the options that matter, and ``--help-all`` all. ``renamed``: others' names."""
 
     def __init__(self, *, example: str = "", renamed: Renamed | None = None, **details: Any) -> None:  # noqa: ANN401
         super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **details)

@@ -25,10 +25,7 @@ def collect_some(works: pl.LazyFrame) -> Iterator[pl.DataFrame]:
 
 
 def signed_log_edges(low: float, high: float, n_outer: int) -> tuple[float, np.ndarray]:
-    """Cut -1 .. 1 into bins that are even on a signed log axis, and linear (seven bins) between the cut-offs.
-
-    Returns:
-        Where the linear part ends, and the edges, ascending; ``n_outer`` of them on either side.
+    """Cut -1 .. 1 into bins: ``n_outer`` even on a log axis on either side, seven linear ones between the cut-offs.
 
     Example:
         >>> linear, edges = signed_log_edges(-0.1, 0.1, 2)
@@ -71,20 +68,10 @@ def draw_classes(
 
 
 def count_works(n: int) -> str:
-    """Write a number of works.
-
-    Example:
-        >>> count_works(1), count_works(2_000)
-        ('1 work', '2,000 works')
-    """
+    """Write a number of works."""
     return counted(n, "work")
 
 
 def write_share(share: float, _: object = None) -> str:
-    """Write a share as a tick says it.
-
-    Example:
-        >>> write_share(0.5), write_share(0.025)
-        ('50%', '2.5%')
-    """
+    """Write a share as a tick says it: 2.5%."""
     return f"{round(100 * share, 6):g}%"

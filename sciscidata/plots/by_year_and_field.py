@@ -268,10 +268,7 @@ def _estimate(
 
 
 def _choose_span(counts: Mapping[int, int], few: int) -> tuple[int, int]:
-    """Return the first and the last year with enough works; all years where none has enough.
-
-    Mistaken dates, early and late, are left out: one of them would leave a sliver for all other years.
-    """
+    """Return the first and the last year with enough works, or any: mistaken dates would leave others a sliver."""
     last = find_last_year(counts)
     first = find_last_year({-year: n for year, n in counts.items()})  # the same rule, seen from the other end
     if last is None or first is None:

@@ -36,13 +36,10 @@ _LETTERS: Final = {"one": 26, "two": 52}  # of a line of a name
 
 
 def add_up(rows: pl.LazyFrame, keys: Sequence[str], values: Sequence[str], *, work: str = "") -> pl.DataFrame:
-    """Add up columns of numbers in each group, in one pass that holds no row.
+    """Add up columns in each group, in one pass that holds no row; ``keys`` ascend.
 
-    With ``work``, rows of the same work in this column are not independent, and another pass adds up each work.
-
-    Returns:
-        ``keys``, ascending, and ``n`` rows with a value. For each value v: ``n_v``, ``n_works_v``, ``mean_v``, and
-        ``squares_v``, the sum over works of the square of what they differ by.
+    For each value v: ``n_v``, ``n_works_v``, ``mean_v`` and ``squares_v``, the sum over works of the square of what
+    they differ by. Rows of one ``work`` (a column) are not independent: another pass adds up each work.
 
     Example:
         >>> rows = pl.LazyFrame({"year": [1, 1, 2], "cd": [0.5, 0.25, None], "work": [7, 7, 8]})
@@ -191,22 +188,14 @@ def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, marker: str = 
 
 
 def name_hollow(is_hollow: bool) -> str:
-    """Say at the end of a title what hollow dots are.
-
-    Example:
-        >>> name_hollow(True)
-        ' Hollow: fewer than 30 works.'
-    """
+    """Say at the end of a title what hollow dots are."""
     return f" Hollow: fewer than {FEW} works." if is_hollow else ""
 
 
 def draw_numbers(
     axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, label: str = ""
 ) -> None:
-    """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap.
-
-    ``label`` names the line in a legend that a user adds.
-    """
+    """Draw estimates over numbers, such as years: a line, named ``label``, joins neighbours that are sure, no gaps."""
     from matplotlib.ticker import MaxNLocator
 
     if places.size:
@@ -246,13 +235,7 @@ def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
 def read_values(
     frame: AnyFrame, keys: Sequence[str], values: Mapping[str, tuple[str, str]], *others: pl.Expr, stage: str
 ) -> pl.LazyFrame:
-    """Read ``keys``, and by new names values as numbers: a column and "mean", or a label and "share"; "" is null.
-
-    Example:
-        >>> works = pl.DataFrame({"year": [2000], "disruption_label": ["neutral"]})
-        >>> read_values(works, ["year"], {"label": ("disruptive", "share")}, stage="plot_by_year").collect().rows()
-        [(2000, 0.0)]
-    """
+    """Read ``keys``, and by new names values as numbers: a column and "mean", or a label and "share"; "" is null."""
     rows = to_lazy(frame, "the frame", stage)
     schema, columns, made = rows.collect_schema(), [*keys], dict[str, pl.Expr]()
     for name, (value, stat) in values.items():

@@ -108,15 +108,10 @@ class Picture:
 def drawing(
     look: Look, *, heights_mm: Sequence[float], ratios: Sequence[float] = (), stacked: bool = False, share: str = ""
 ) -> Generator[Picture]:
-    """Give panels to draw in; then write the title, and the file if one is asked for.
+    """Give panels to draw in, of some heights; then write the title, and the file if one is asked for.
 
-    Panels lie side by side across two columns (``ratios`` of their widths), unless ``stacked``, and one below the other
-    in one column. ``heights_mm`` holds the height of each panel; side by side the first one counts. ``share`` names the
-    axis that all panels have in common.
-
-    Raises:
-        ConfigError: a keyword is unknown or wrong.
-        StorageError: the file cannot be written.
+    Panels lie side by side across two columns (``ratios`` of their widths), or ``stacked`` in one column. ``share``
+    names the axis that all panels have in common.
     """
     from matplotlib import rc_context
 
@@ -251,10 +246,5 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
 
 
 def fit_text(text: str, n_letters: int) -> str:
-    r"""Break a long name into lines.
-
-    Example:
-        >>> fit_text("Biochemistry, Genetics and Molecular Biology", 26)
-        'Biochemistry, Genetics and\nMolecular Biology'
-    """
+    """Break a long name into lines."""
     return textwrap.fill(plain(text), n_letters)

@@ -277,11 +277,7 @@ def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[
 
 
 def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
-    """Count the works in each hexagon, batch by batch, so that no work is kept.
-
-    Returns:
-        The centres of the hexagons in which a work lies, (n, 2); the works in each; and the number of all works.
-    """
+    """Return centres (n, 2) of hexagons with works, their counts, and the number of all; no work is kept in memory."""
     from matplotlib.figure import Figure
 
     left, right, low, high = grid["extent"]
