@@ -11,12 +11,7 @@ ONE_ROW_EACH: Final = ".sort(pl.all()).unique('work_id', keep='first', maintain_
 
 
 def how_to_install(*extras: str) -> str:
-    """Say how to install extras of this project.
-
-    Example:
-        >>> how_to_install("rl", "sft")
-        "pip install 'sciscidata[rl,sft]', or in a copy of the repository python3 scripts/install.py rl sft"
-    """
+    """Say how to install extras of this project."""
     return (
         f"pip install 'sciscidata[{','.join(extras)}]', "
         f"or in a copy of the repository python3 scripts/install.py {' '.join(extras)}"

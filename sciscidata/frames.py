@@ -21,14 +21,7 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
     """Return a frame of any library as a lazy frame of Polars.
 
     Of pandas only ``columns`` are converted (None: all), since a column may hold anything. An index with a name becomes
-    a column. ``name`` and ``stage`` begin the SchemaMismatchError.
-
-    Example:
-        >>> to_lazy({"work_id": [1]}, "works", "demo")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.SchemaMismatchError: demo: works is of type dict, needs a frame: of Polars, pandas, Arrow,
-        DuckDB, or one with __arrow_c_stream__. Make one: pl.DataFrame(...).
+    a column.
     """
     if isinstance(frame, pl.LazyFrame | pl.DataFrame):
         return frame.lazy()

@@ -163,10 +163,8 @@ def require_columns(
 ) -> pl.LazyFrame:
     """Check the columns that a stage reads, before any row, and return the frame as a lazy one.
 
-    It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). Extra columns are
-    allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``, the function that
-    needs it, are for the SchemaMismatchError. It names every column that is missing or has another dtype, and the cast
-    that mends it.
+    It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). ``columns`` of None are
+    all of ``schema``. The SchemaMismatchError names every column that is missing or has another dtype, and its cast.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})
@@ -203,11 +201,7 @@ def require_columns(
 
 
 class Corpus(NamedTuple):
-    """The result of every source, the same for the stages after it.
-
-    ``works`` is WORKS and ``citations`` is CITATIONS, both lazy. ``provenance`` states in JSON types what was read:
-    kind, inputs with their SHA-256, rows, skipped records. It goes into the manifest of a release.
-    """
+    """The result of every source: WORKS, CITATIONS, and in JSON types what was read, for the manifest of a release."""
 
     works: pl.LazyFrame
     citations: pl.LazyFrame

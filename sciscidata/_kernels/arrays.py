@@ -17,14 +17,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 def read_only(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
-    """View an array, or a mapped file, as an array that cannot be written.
-
-    A loop is compiled for each kind of its arrays. So what it only reads always comes to it like this.
-
-    Example:
-        >>> read_only(np.arange(3)).flags.writeable
-        False
-    """
+    """View an array, or a mapped file, as read-only: kernels are compiled for each kind, so they get one kind."""
     if type(array) is np.ndarray and not array.flags.writeable:
         return array
     view = array.view(np.ndarray)

@@ -31,9 +31,9 @@ _FAST = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
 def kernel(function: Callable[..., Any]) -> Any:
     """Compile a function on its first call, and keep the machine code on disk for later runs.
 
-    numba keeps it beside the source, or in the user's cache folder. Where it can write to neither (a read-only
-    installation without a home), every run compiles again, which takes seconds. So loops avoid what compiles slowly:
-    NumPy's sort, sums and slices that are assigned to cost up to two seconds each, a plain loop next to nothing.
+    Where numba can write neither beside the source nor to the user's cache, every run compiles again, which takes
+    seconds. So loops avoid what compiles slowly: NumPy's sort, sums and slices that are assigned to cost up to two
+    seconds each, a plain loop next to nothing.
     """
     try:
         return njit(cache=True, **_FAST)(function)
@@ -48,10 +48,7 @@ def helper(function: Callable[..., Any]) -> Any:
 
 
 class _Compiling(event.Listener):
-    """Says once what a run waits for, and stops garbage collection meanwhile, which takes a fifth of the time.
-
-    A kernel read from disk makes no event. numba compiles one function at a time, with those that it calls inside it.
-    """
+    """Says once what a run waits for, and stops garbage collection meanwhile, which takes a fifth of the time."""
 
     was_told = False
     depth, collects = 0, False

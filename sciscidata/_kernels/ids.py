@@ -122,10 +122,7 @@ def _may_be_odd(data, start, end, letter):
 
 @kernel
 def number_texts(data, offsets, letter, are_plain):
-    """Number every text, an empty one by -1; see ``records.ids.number_ids``.
-
-    Unless they ``are_plain``, -2 stands for a text that may have to be written in another form first.
-    """
+    """Number every text as ``records.ids.number_ids``; -1: empty, -2 unless ``are_plain``: to be rewritten first."""
     numbers = np.empty(offsets.size - 1, np.int64)
     for i in range(numbers.size):
         start, end = offsets[i], offsets[i + 1]

@@ -31,14 +31,7 @@ _LOW_HALF = np.uint64(2**32 - 1)
 
 
 def stream_key(seed: int, stream: str) -> np.uint64:
-    """Return the key of one named stream: streams of one seed, and seeds of one stream, are unrelated.
-
-    ``stream`` is a name that no other use of the seed has, for example ``"synthetic/venue"``.
-
-    Example:
-        >>> hex(stream_key(0, "demo"))
-        '0xffa497c060a13b98'
-    """
+    """Return the key of one named stream: streams of one seed, and seeds of one stream, are unrelated."""
     digest = hashlib.sha256(f"{seed}:{stream}".encode()).digest()
     return np.uint64(int.from_bytes(digest[:8], "little"))
 
@@ -55,8 +48,8 @@ def mix64(z: UInt64Array) -> UInt64Array:
 def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any]]) -> UInt64Array:
     """Return number ``counter`` of the stream ``key``: 64 uniform bits, of the shape to which both broadcast.
 
-    The key is from ``stream_key``, or is a draw: ``draw(draw(key, work), 3)`` is the fourth number of a work. Counters
-    are 0 to 2^63 - 1; outside a kernel an array, which NumPy multiplies modulo 2^64 without a warning.
+    A draw is a key, too: ``draw(draw(key, work), 3)`` is the fourth number of a work. Counters are 0 to 2^63 - 1;
+    outside a kernel an array, which NumPy multiplies modulo 2^64 without a warning.
 
     Example:
         >>> [hex(bits) for bits in draw(stream_key(0, "demo"), np.arange(2))]
@@ -69,46 +62,26 @@ def draw(key: np.uint64 | UInt64Array, counter: int | npt.NDArray[np.integer[Any
 
 @register_jitable
 def below(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
-    """Turn 64 uniform bits into an int64 in 0..n-1 (1 <= n <= 2^32), with a bias up to n / 2^32.
-
-    Example:
-        >>> below(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 6)
-        array([0, 3, 5])
-    """
+    """Turn 64 uniform bits into an int64 in 0..n-1 (1 <= n <= 2^32), with a bias up to n / 2^32."""
     return np.int64(((bits >> _32) * np.uint64(n)) >> _32)  # pyright: ignore[reportReturnType]
 
 
 @register_jitable
 def below_evenly(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
-    """Do as ``below``, with a bias of n / 2^64 at most: for an ``n`` of hundreds of millions.
-
-    Example:
-        >>> below_evenly(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 2**32)
-        array([         0, 2147483648, 4294967295])
-    """
+    """Do as ``below``, with a bias of n / 2^64 at most: for an ``n`` of hundreds of millions."""
     low = ((bits & _LOW_HALF) * np.uint64(n)) >> _32
     return np.int64(((bits >> _32) * np.uint64(n) + low) >> _32)  # pyright: ignore[reportReturnType]
 
 
 @register_jitable
 def below_skewed(bits: UInt64Array, n: int | Int64Array) -> Int64Array:
-    """Turn 64 uniform bits u into floor(n u^2), an int64 in 0..n-1: rank r is drawn in proportion to r^-1/2.
-
-    Example:
-        >>> below_skewed(np.array([0, 2**63, 2**64 - 1], dtype=np.uint64), 100)
-        array([ 0, 25, 99])
-    """
+    """Turn 64 uniform bits u into floor(n u^2), an int64 in 0..n-1: rank r is drawn in proportion to r^-1/2."""
     uniform = bits >> _32
     return np.int64((((uniform * uniform) >> _32) * np.uint64(n)) >> _32)  # pyright: ignore[reportReturnType]
 
 
 def scatter(key: np.uint64, values: Int64Array, bits: int) -> Int64Array:
-    """Permute 0..2^bits-1 (``bits`` 2 to 62) by a keyed bijection: distinct values stay distinct, and lose their order.
-
-    Example:
-        >>> sorted(scatter(stream_key(0, "demo"), np.arange(8), 3).tolist())
-        [0, 1, 2, 3, 4, 5, 6, 7]
-    """
+    """Permute 0..2^bits-1 (``bits`` 2 to 62) by a keyed bijection: values stay distinct, and lose their order."""
     mask = np.uint64((1 << bits) - 1)
     half = np.uint64((bits + 1) // 2)
     x = values.astype(np.uint64)

@@ -28,19 +28,12 @@ def map_in_order(
     n_held: int | None = None,
     stop: Event | None = None,
 ) -> Generator[Result]:
-    """Yield ``work(item)`` for every item, in order.
+    """Yield ``work(item)``, done in threads, for every item, in order.
 
     When the work on an item fails, no further item is begun. The results before it are yielded, and then its error is
-    raised. No thread is left behind, whether all items are done, one failed, or the caller breaks off (Ctrl-C).
-
-    ``work`` runs in a thread, and gains only where it releases the GIL. ``items`` are taken as needed, in the caller's
-    thread. At most ``n_held`` items (2 per thread by default) are begun and not yet yielded. Give more where the work
-    on one item may take as long as that on many others. ``stop`` is set on an error and at the end. Work that waits for
-    long looks at it, and raises StoppedError.
-
-    Example:
-        >>> list(map_in_order(lambda n: n * n, [3, 1, 2], n_threads=2))
-        [9, 1, 4]
+    raised. No thread is left behind. ``items`` are taken as needed, in the caller's thread; at most ``n_held`` (2 per
+    thread) are begun and not yet yielded. Give more where one item may take as long as many others. ``stop`` is set on
+    an error and at the end. Work that waits for long looks at it, and raises StoppedError.
     """
     stop = stop or Event()
     n_held = n_held or _HELD_PER_THREAD * n_threads
@@ -83,9 +76,8 @@ def run_all(work: Callable[[Item], object], items: Iterable[Item], n_threads: in
 
 
 def read_ahead(items: Iterable[Item], n_ahead: int = 2) -> Generator[Item]:
-    """Give the same items in the same order, while one thread reads the next ``n_ahead`` ones.
+    """Give the same items in the same order, while one thread reads the next ones, which releases the GIL.
 
-    It gains time where reading releases the GIL, as pyarrow does. Nothing is read before the first item is asked for.
     A caller that stops early waits for the item being read: then what the items come from can be closed.
     """
     source = iter(items)

@@ -23,15 +23,7 @@ _GROUP: Final = ("group", "column")
 
 
 def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
-    """Find ``drop_nulls().quantile(share, interpolation="lower")``, in memory that does not grow with rows.
-
-    ``numbers`` is one column, Float64, unordered; null and NaN do not count. The query runs as in
-    ``counted_quantiles``. The result is one of the numbers, None if there is none.
-
-    Example:
-        >>> lower_quantile(pl.LazyFrame({"z": [3.0, None, -1.0, 2.0, float("nan"), 8.0]}), 0.5)
-        2.0
-    """
+    """Find ``quantile(share, "lower")`` of a column without null and NaN, in memory that does not grow with rows."""
     found = counted_quantiles(numbers.select(pl.lit(0).alias("all"), pl.first().alias("number")), "all", [share])
     return found["lower"].item() if found.height else None
 
@@ -39,17 +31,9 @@ def lower_quantile(numbers: pl.LazyFrame, share: float) -> float | None:
 def counted_quantiles(rows: pl.LazyFrame, by: str, shares: Sequence[float]) -> pl.DataFrame:
     """Find quantiles of columns within groups, in memory that grows only with the number of groups.
 
-    ``rows`` holds the column ``by``, without null, and columns of numbers, read as Float64; unordered. Null and NaN do
-    not count. The query runs twice, or more often where a million numbers are equal or nearly equal.
-
-    The result has ``by``, ``column``, ``share`` (0 to 1), ``n`` (numbers in the group), ``lower``, ``upper`` and
-    ``quantile``. ``lower`` and ``upper`` are the neighbours of the quantile, which is interpolated linearly between
-    them as Polars does. It is sorted by group, column as in ``rows``, and share. Minus zero counts as zero.
-
-    Example:
-        >>> rows = pl.LazyFrame({"year": [1990, 1990, 1991], "z": [4.0, 1.0, 7.0]})
-        >>> counted_quantiles(rows, "year", [0.5]).select("year", "lower", "upper", "quantile").rows()
-        [(1990, 1.0, 4.0, 2.5), (1991, 7.0, 7.0, 7.0)]
+    ``by`` is without null; of the numbers, null and NaN do not count, and minus zero is zero. The query runs twice, or
+    more often where a million numbers are nearly equal. ``quantile`` is interpolated linearly between its neighbours
+    ``lower`` and ``upper``. Sorted by group, column as in ``rows``, and share.
     """
     names = [name for name in rows.collect_schema().names() if name != by]
     keys = _keyed(rows, by, names)

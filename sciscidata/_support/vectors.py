@@ -14,9 +14,6 @@ from sciscidata.errors import SchemaMismatchError
 def require_vectors(works: pl.LazyFrame, *columns: str, stage: str) -> pl.LazyFrame:
     """Return ``work_id`` and columns of vectors, Array or List of numbers; Float32 stays, all others become Float64.
 
-    Raises:
-        SchemaMismatchError: when called, if a column is missing or has another dtype.
-
     Example:
         >>> require_vectors(pl.LazyFrame({"work_id": [1], "past": ["0.5 1"]}), "past", stage="demo")
         Traceback (most recent call last):
@@ -46,16 +43,7 @@ def _inner(dtype: pl.DataType) -> Any:  # noqa: ANN401
 
 
 def matrix_of(vectors: pl.Series, *, stage: str) -> AnyArray:
-    """Return lists of numbers as a matrix. A missing or empty list is a row of NaN, a missing number is NaN.
-
-    Raises:
-        SchemaMismatchError: the lists differ in length.
-
-    Example:
-        >>> matrix_of(pl.Series("vector", [[1.0, 2.0], None]), stage="demo")
-        array([[ 1.,  2.],
-               [nan, nan]])
-    """
+    """Return lists of numbers as a matrix. A missing or empty list is a row of NaN, a missing number is NaN."""
     sizes = vectors.list.len().fill_null(0)
     lengths = sizes.filter(sizes > 0).unique().sort().to_list()
     if len(lengths) > 1:
@@ -71,13 +59,7 @@ def matrix_of(vectors: pl.Series, *, stage: str) -> AnyArray:
 
 
 def to_length_1(matrix: AnyArray) -> Float64Array:
-    """Scale every row to length 1. A row that has no direction becomes NaN: all 0, or a number missing or infinite.
-
-    Example:
-        >>> to_length_1(np.array([[3.0, 4.0], [0.0, 0.0]]))
-        array([[0.6, 0.8],
-               [nan, nan]])
-    """
+    """Scale every row to length 1. A row without direction (all 0, or a number missing or infinite) becomes NaN."""
     rows = matrix.astype(np.float64)
     with np.errstate(divide="ignore", invalid="ignore"):
         rows /= np.abs(rows).max(axis=-1, keepdims=True)  # so that no square overflows or vanishes

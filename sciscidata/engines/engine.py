@@ -33,8 +33,7 @@ class Engine:
     def do_all(self, tasks: Sequence[Task], home: Path, *, what: str, unit: str) -> list[dict[str, Any]]:
         """Have tasks done whose files lie in ``home``, a folder that all workers see; return their facts, in order.
 
-        A task whose receipt is there is not done again. The first error ends it; what was finished by then stays.
-        ``what`` and ``unit`` are those of the progress bar, which counts the cost of the tasks.
+        A task with a receipt is not done again. The first error ends it; what was finished by then stays.
         """
         home.mkdir(parents=True, exist_ok=True)
         _write_list(tasks, home)
@@ -129,10 +128,7 @@ def _write_list(tasks: Sequence[Task], home: Path) -> None:
 
 
 def read_list(home: str | Path) -> list[Task]:
-    """Read the tasks of a stage from the folder that holds their files.
-
-    Raises InputNotFoundError if it is no such folder.
-    """
+    """Read the tasks of a stage from the folder that holds their files."""
     try:
         return msgspec.json.decode(read_whole(Path(home) / _LIST), type=list[Task])
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:

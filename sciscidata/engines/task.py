@@ -32,12 +32,10 @@ _declared: dict[str, Callable[..., dict[str, Any] | None]] = {}
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """A piece of a stage.
+    """A piece of a stage: ``work`` ("module:name", declared by ``task``) is called with ``advance`` and ``arguments``.
 
-    ``name`` is what bars, logs and errors call it. ``work`` is the function, ``"module:name"``, declared by ``task``;
-    it is called with ``advance`` and ``arguments`` (JSON). With ``out`` the function also gets ``out``, a hidden path.
-    What it writes there gets the name ``out`` when it is whole, and a receipt beside it. ``cost`` is its share of the
-    bar.
+    What it writes to the hidden path ``out`` gets its name when it is whole, and a receipt beside it. ``cost`` is its
+    share of the bar.
     """
 
     name: str
@@ -69,12 +67,7 @@ def task(function: Callable[..., dict[str, Any] | None]) -> Callable[..., dict[s
 
 
 def name_of(function: Callable[..., Any]) -> str:
-    """Return how a task names a function.
-
-    Example:
-        >>> name_of(name_of)
-        'sciscidata.engines.task:name_of'
-    """
+    """Return how a task names a function."""
     return f"{function.__module__}:{function.__qualname__}"
 
 
@@ -151,10 +144,7 @@ def hash_array(array: npt.NDArray[Any]) -> str:
 
 
 def hand_over(array: npt.NDArray[Any], path: Path) -> str:
-    """Write an array, too long for the arguments of a task, for ``np.load``; return its file.
-
-    The name has its SHA-256, so that no task takes one for another.
-    """
+    """Write an array, too long for a task's arguments, for ``np.load``; its SHA-256 is in the name of the file."""
     path = path.with_stem(f"{path.stem}-{hash_array(array)[:16]}")
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -39,10 +39,7 @@ class Access(NamedTuple):
 
 
 def find_access(url: str, address_variable: str, token_variable: str, *, needed: bool = True) -> Access:
-    """Find the address of a hub, and the token, in the environment.
-
-    A ConfigError says that the token is missing, or would be sent in the open.
-    """
+    """Find the address of a hub, and the token, in the environment; a ConfigError if it would be sent in the open."""
     url = os.environ.get(address_variable, "").strip().rstrip("/") or url
     token = os.environ.get(token_variable, "").strip() or None
     if token is None and needed:
@@ -72,12 +69,7 @@ def check_answer(answer: httpx.Response) -> httpx.Response:
 
 
 def keep_trying(act: Callable[[], _Result], access: Access, what: str) -> _Result:
-    """Do something until it works, at most eight times.
-
-    A HubError says why it did not, a ConfigError what is refused.
-
-    ``act`` may be done twice without harm: a hub may have acted although its answer was lost.
-    """
+    """Do what may be done twice without harm until it works, at most eight times: a hub may act and lose its answer."""
 
     def tell(error: BaseException, attempt: int, _: float) -> None:
         logger.info("%s failed to %s (%s); attempt %d", access.url, what, access.mask(error), attempt)

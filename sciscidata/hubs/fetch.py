@@ -24,29 +24,13 @@ _CACHE: Final = "releases"
 def fetch(source: str, *, out: str | Path | None = None) -> Path:
     """Fetch a release and verify it. A run that was stopped goes on with the files that arrived.
 
-    Only the files that the manifest lists are fetched, and the documents; anything else in the repository stays there.
-    A token for a private one comes from HF_TOKEN, another server from HF_ENDPOINT.
+    Only the files that the manifest lists are fetched, and the documents. A token for a private one comes from
+    HF_TOKEN, another server from HF_ENDPOINT.
 
     Args:
         source: hf:OWNER/NAME, or hf:OWNER/NAME@REVISION with a branch, a tag or a commit. Without a commit, the same
             address may give another release tomorrow: a warning names the commit.
         out: the folder of the release; None: one of the user's cache, by name and commit, which is used again.
-
-    Returns:
-        The folder.
-
-    Raises:
-        ConfigError: the address is none, or the hub refuses it.
-        HubError: the hub kept failing.
-        VerificationError: a file is damaged, or the release differs from its manifest; nothing is put in place.
-        ReleaseExistsError: another release lies at ``out``.
-
-    Example:
-        >>> fetch("ada/slices")
-        Traceback (most recent call last):
-        ...
-        sciscidata.errors.ConfigError: 'ada/slices' names no data set on the hub. Write hf:OWNER/NAME, or
-        hf:OWNER/NAME@REVISION.
     """
     name, revision = read_hub_name(source)
     is_pinned = read_hub_name(source).is_pinned

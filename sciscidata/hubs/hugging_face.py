@@ -35,12 +35,7 @@ class HubName(NamedTuple):
 
 
 def read_hub_name(address: str) -> HubName:
-    """Read ``hf:owner/name`` or ``hf:owner/name@revision``; a ConfigError for anything else.
-
-    Example:
-        >>> read_hub_name("hf:ada/slices@v1")
-        HubName(name='ada/slices', revision='v1')
-    """
+    """Read ``hf:owner/name`` or ``hf:owner/name@revision``; a ConfigError for anything else."""
     match = _NAME.fullmatch(address)
     if match is None or ".." in address:
         raise ConfigError(f"{address!r} names no data set on the hub. Write hf:OWNER/NAME, or hf:OWNER/NAME@REVISION.")
@@ -48,10 +43,7 @@ def read_hub_name(address: str) -> HubName:
 
 
 class Hub:
-    """A connection to the Hugging Face Hub by huggingface_hub; every call is repeated after a fault.
-
-    A ConfigError says that huggingface_hub is not installed.
-    """
+    """A connection to the Hugging Face Hub by huggingface_hub; every call is repeated after a fault."""
 
     def __init__(self, access: Access) -> None:
         import_extra("huggingface_hub", "hub", "the Hugging Face Hub")
@@ -66,10 +58,7 @@ class Hub:
         self._api = HfApi(endpoint=access.url, token=access.token or False)
 
     def send(self, name: str, files: Mapping[str, Path | bytes], message: str, *, private: bool) -> str:
-        """Make the repository if need be, send its files in one commit, and return the commit.
-
-        Large files that the hub has already are not sent again, and without a change there is no new commit.
-        """
+        """Make the repository if need be, send changed files in one commit, and return the commit."""
         from huggingface_hub import CommitOperationAdd
 
         def act() -> str:

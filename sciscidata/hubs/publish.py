@@ -30,10 +30,7 @@ _AddDocuments: TypeAlias = Callable[[Publication], dict[str, Path | bytes]]
 
 
 class Published(NamedTuple):
-    """What went where: the files and their bytes; ``place`` is an address or a folder, ``doi`` what Zenodo reserved.
-
-    ``revision`` is the commit on the Hugging Face Hub. ``is_final`` is False for a dry run and for a draft on Zenodo.
-    """
+    """What went where: a ``revision`` is of the Hugging Face Hub, a ``doi`` of Zenodo; a draft there is not final."""
 
     to: str
     files: Mapping[str, int]
@@ -56,11 +53,10 @@ def publish(
 ) -> Published:
     """Verify a release and send it to a hub, with its documents made for that place. Run it again after a failure.
 
-    Documents that were edited are sent as they are; the others name the creators, the day, the address and the DOI.
-    Documents of an earlier publication are made anew. A DOI of it stays, but on Zenodo, which gives a new one and links
-    it with the earlier one. The release itself is not changed. Beside it, ``.NAME.published.json`` notes the day and
-    the deposition: no token is in it. Tokens come from HF_TOKEN and ZENODO_TOKEN. HF_ENDPOINT and ZENODO_URL name other
-    servers.
+    Documents that were edited are sent as they are; the others name the creators, the day, the address and the DOI. A
+    DOI of an earlier publication stays, but on Zenodo, which gives a new one and links them. The release itself is not
+    changed. Beside it, ``.NAME.published.json`` notes the day and the deposition: no token is in it. Tokens come from
+    HF_TOKEN and ZENODO_TOKEN. HF_ENDPOINT and ZENODO_URL name other servers.
 
     Args:
         release: its folder.
@@ -72,24 +68,6 @@ def publish(
         sandbox: use Zenodo's sandbox.
         final: publish on Zenodo for good; else it stays a draft with a reserved DOI.
         dry_run: say what would go where, and send nothing.
-
-    Returns:
-        What was sent, or would be.
-
-    Raises:
-        VerificationError: the release differs from its manifest.
-        ConfigError: a name, a token or a creator is missing, the hub refuses the request, or an edited CITATION.cff has
-            another DOI than the one that Zenodo gives.
-        HubError: the hub kept failing.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata import BuildConfig, SplitConfig, SyntheticConfig, build
-        >>> with TemporaryDirectory() as home:
-        ...     split, source = SplitConfig(n_train=30, n_test=6), SyntheticConfig(n_works=2_000)
-        ...     made = build(BuildConfig(source=source, out=Path(home, "slice"), split=split, cache_dir=Path(home)))
-        ...     publish(made.folder, to=f"{home}/copy").files["CITATION.cff"] > 0
-        True
     """
     _check_no_effect(to, creators, licence=licence, private=private, sandbox=sandbox, final=final)
     whole = verify_release(release)

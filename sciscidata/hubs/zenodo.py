@@ -55,10 +55,7 @@ class Zenodo:
         self._http.close()
 
     def find_or_create(self, number: int | None, key: str) -> Deposition:
-        """Return the deposition ``number``, else the draft whose notes hold ``key``, else a new one with that key.
-
-        A lost answer, or a killed run, so leaves no second deposition.
-        """
+        """Return deposition ``number``, else the draft with ``key``, else a new one: a lost answer leaves no second."""
 
         def act() -> Deposition:
             if number is not None:

@@ -35,10 +35,7 @@ class Answer(NamedTuple):
 
 
 class TryAgainError(Exception):
-    """The same request may succeed later: after ``wait_s``, if the server asks for that. ``answer`` may be a part.
-
-    ``is_lost``: the server may have answered, and charged for it, but nothing arrived.
-    """
+    """The same request may succeed after ``wait_s``; if it ``is_lost``, the server may have charged for it."""
 
     def __init__(
         self,
@@ -68,12 +65,9 @@ def without_timing(answer: Answer) -> Answer:
 
 
 def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any]:
-    """Return the JSON object of a good answer.
+    """Return the JSON object of a good answer; a TryAgainError is passing, any other error final.
 
-    ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``. A TryAgainError
-    means too many requests, an error of the server, or a body that is not JSON. The other errors are final: a spent
-    daily budget, a wrong or missing key (ApiKeyError), a work that does not exist (NotFoundError), or any other refusal
-    (ApiError).
+    ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``.
     """
     status = answer.status
     if status == 200:

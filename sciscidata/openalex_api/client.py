@@ -30,15 +30,11 @@ _log = logging.getLogger(__name__)
 
 
 class OpenAlexClient:
-    """A client of the OpenAlex API that pays for each answer once.
+    """A client of the OpenAlex API that pays for each answer once: it is stored before it is returned.
 
-    It stores every good answer before it returns it. A run may end early (an error, a spent budget, kill -9). The next
-    run with the same store continues it. Passing errors are retried after growing waits: too many requests, HTTP 5xx,
-    lost connections, broken JSON, answers that fail their check. Threads may share a client; equal simultaneous
-    requests become one call. The owner of ``store`` closes it. Tests replace ``sleep`` and ``clock``.
-
-    A ConfigError means that the environment's proxies or certificates cannot be used. A StorageError means that the
-    store cannot be read.
+    The next run with the same store continues one that ended early. Passing errors are retried after growing waits: too
+    many requests, HTTP 5xx, lost connections, broken JSON, answers that fail their check. Threads may share a client;
+    equal simultaneous requests become one call. The owner of ``store`` closes it.
     """
 
     def __init__(
@@ -80,10 +76,7 @@ class OpenAlexClient:
         return self._bill.n_calls
 
     def watch(self, callback: Callable[[float], None] | None) -> None:
-        """Call ``callback`` with ``cost_usd`` after every call over the network; None removes it.
-
-        Only one thread calls it at a time. It must be quick and must not raise.
-        """
+        """Call ``callback`` with ``cost_usd`` after every call, one at a time. It must be quick and must not raise."""
         self._bill.watch(callback)
 
     def summary(self) -> StoreSummary:
@@ -104,13 +97,9 @@ class OpenAlexClient:
     def fetch(self, request: Request, check: Check | None = None) -> dict[str, Any]:
         """Return the answer to one request, a JSON object.
 
-        An answer that fails ``check`` is requested again and not stored. A stored answer that fails it (it may come
-        from a weaker check) is requested again and replaced. A work that OpenAlex does not have (any more) is a
-        NotFoundError.
-
-        An OfflineError means that the store has no good answer. DailyBudgetError and CostLimitError are a clean stop:
-        every paid answer is stored. An ApiError (of a key: ApiKeyError) means that OpenAlex refused the request, or
-        kept failing.
+        An answer that fails ``check``, also a stored one, is requested again. A work that OpenAlex does not have is a
+        NotFoundError, a store without a good answer an OfflineError. DailyBudgetError and CostLimitError are a clean
+        stop: every paid answer is stored. An ApiError means that OpenAlex refused the request, or kept failing.
         """
         content = self._answer(request, check, threading.Event())
         self._answered.add(request.key)
@@ -119,9 +108,8 @@ class OpenAlexClient:
     def fetch_all(self, requests: Iterable[Request], check: Check | None = None) -> Generator[dict[str, Any]]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
-        Requests are taken from the iterable as needed, two per thread ahead. When one fails, running calls end and are
-        stored. The answers before it are yielded, and then its error is raised. Calls are also stored when the caller
-        stops early or is interrupted.
+        Requests are taken as needed, two per thread ahead. Running calls end and are stored, also when one fails (its
+        error comes in its turn) or the caller stops early.
         """
         stop = threading.Event()
 

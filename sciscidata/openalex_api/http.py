@@ -30,9 +30,8 @@ _SHORTEST_SECRET: Final = 12  # OpenAlex's keys have 22 letters; a shorter word 
 class Connection:
     """Open connections for the threads of a client, at most one per thread.
 
-    It uses HTTP/1.1, because httpx's synchronous HTTP/2 mixes up streams of several threads
-    (github.com/encode/httpx/issues/3324). A lost answer is paid for twice. At 25 requests a second one connection per
-    thread is fast enough. A ConfigError means that the environment's proxies or certificates cannot be used.
+    HTTP/1.1, because httpx's synchronous HTTP/2 mixes up streams of several threads
+    (github.com/encode/httpx/issues/3324), and a lost answer is paid for twice.
     """
 
     def __init__(self, config: ApiConfig, clock: Callable[[], float] = time.monotonic) -> None:
@@ -76,9 +75,7 @@ class Connection:
     def get(self, target: str) -> Answer:
         """Request a path with its query, follow redirects on the same host, and return the whole answer.
 
-        A TryAgainError means no connection, no answer in time, or a broken answer. It holds the head with the cost, if
-        that arrived. An ApiError means a redirect to another host or in circles, or an impossible proxy. It also means
-        an answer that repeats the key.
+        A TryAgainError means no connection, no answer in time, or a broken answer; it holds the cost, if that arrived.
         """
         if self._config.email:  # not part of the request's key
             target += f"{'&' if '?' in target else '?'}{httpx.QueryParams(mailto=self._config.email)}"

@@ -19,11 +19,7 @@ _SHOWN_CHARACTERS: Final = 160
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A path (from "/" on) and its parameters (in any order), unquoted, without the server and without who asks.
-
-    Requests with equal ``key`` are the same request. ``str()`` cuts the key short, for messages. A ConfigError means an
-    impossible path, a parameter that says who asks (see ApiConfig), or too long a key.
-    """
+    """A path and its unquoted parameters, without who asks. ``key`` decides what is equal; ``str`` is for messages."""
 
     path: str
     params: tuple[tuple[str, str], ...] = ()
@@ -64,16 +60,7 @@ class Request:
 
 
 def works_request(work: str | int | None = None, /, **params: str | int | bool | None) -> Request:
-    """Make a request for a list of works, or for one work: the number after W, ``"W42"`` or ``"doi:10.1000/1"``.
-
-    ``params`` have OpenAlex's names; a value of None leaves a parameter out.
-
-    Example:
-        >>> works_request(filter="cites:W1", group_by="publication_year").key
-        '/works?filter=cites%3AW1&group_by=publication_year'
-        >>> works_request(42, select="id").key
-        '/works/W42?select=id'
-    """
+    """Make a request for a list of works, or for one work: the number after W, ``"W42"`` or ``"doi:10.1000/1"``."""
     path = "/works" if work is None else f"/works/{f'W{work}' if isinstance(work, int) else work}"
     texts = {name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in params.items()}
     return Request(path, tuple((name, text) for name, text in texts.items() if params[name] is not None))

@@ -68,8 +68,7 @@ def ask_until_answered(
 ) -> dict[str, Any]:
     """Retry until there is a good answer, or raise ApiError after the last attempt.
 
-    A wait is what the server asks for plus growing jitter, up to a cap. ``ask`` is one attempt; it raises TryAgainError
-    if a retry may help. A server that never answered gets three attempts, because the network or the address is wrong.
+    A server that never answered gets three attempts, because the network or the address is wrong.
     """
 
     def allowed() -> int:
@@ -141,8 +140,8 @@ class Bill:
     def settle(self, price_usd: float, answer: Answer | None, *, is_lost: bool = False) -> float:
         """Replace a reserved price by the real cost, and return that.
 
-        A good answer that states no cost takes the reserved price. An error or a missing answer is free. The server may
-        have charged for an answer that was lost on the way. So its price still counts against the limit.
+        A good answer that states no cost takes the reserved price; an error is free. A lost answer may have been
+        charged: its price still counts against the limit.
         """
         stated = read_cost(answer) if answer else None
         at_list_price = price_usd if answer and answer.status == 200 else 0.0

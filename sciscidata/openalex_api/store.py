@@ -68,11 +68,7 @@ class ResponseStore:
 
     Threads and processes may share a store (SQLite's write-ahead log; a writer waits up to 30 s for another). After
     kill -9 an answer is in the store whole or not at all. A power cut may lose the last answers, never the store.
-
-    A key names a request, without a secret. A store keeps the answers of each server apart. Those of the server that
-    answered first lie under the key alone, those of others under the address and the key. Any use may raise
-    StorageError: the disk is full or the folder cannot be written. Or the file is damaged, has a newer format, or is
-    locked by another process.
+    Answers of the server that answered first lie under the key alone, those of others under the address and the key.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -131,10 +127,7 @@ class ResponseStore:
             self._database.close()
 
     def get(self, key: str, server: str | None = None) -> bytes | None:
-        """Return the answer of a server to a request (None: of the first), or None if it is not stored.
-
-        An altered one is a StorageError.
-        """
+        """Return the answer of a server (None: the first), or None if there is none; an altered one: StorageError."""
         with self._transaction() as database:
             row = database.execute(f"{_ROWS} WHERE key = ?", (_prefix(database, server) + key,)).fetchone()
         if row is None:
@@ -163,10 +156,10 @@ class ResponseStore:
             return found.fetchone() is not None
 
     def put(self, key: str, body: bytes, cost_usd: float, *, server: str | None = None, replace: bool = False) -> bytes:
-        """Store an answer, and return the stored one.
+        """Store an answer, and return the stored one: the first to a request stays, so that every run sees the same.
 
-        The first answer to a request stays, so that every run sees the same, even if two processes asked. ``replace``
-        is for an answer that turned out to be wrong. ``server`` is who answered; None: the first server of the store.
+        ``replace`` is for an answer that turned out to be wrong. ``server`` is who answered; None: the first server of
+        the store.
         """
         digest = _sha256(body)
         compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
@@ -185,10 +178,7 @@ class ResponseStore:
         return body if is_kept else (self.get(key, server) or body)
 
     def summary(self, keys: Collection[str] | None = None, server: str | None = None) -> StoreSummary:
-        """Sum up the answers of a server to ``keys`` (all must be there), or to all requests.
-
-        The sum does not depend on which server the store knew first. An altered answer is a StorageError.
-        """
+        """Sum up the answers of a server to ``keys`` (all must be there), or all; an altered one: StorageError."""
         with self._transaction() as database:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
             prefix = _prefix(database, server)

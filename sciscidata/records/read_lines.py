@@ -41,15 +41,9 @@ DEFAULT_LIMITS: Final = ReadLimits()
 def whole_lines(
     pieces: Iterable[bytes], limits: ReadLimits, least: int = 0, spare: bytes = b""
 ) -> Iterator[bytes | CorruptRecordError]:
-    r"""Cut pieces of text into blocks of whole lines, without the last line end; an error stands for a too long line.
+    """Cut text into blocks of ``least`` bytes of whole lines, without the last end; an error stands for a long line.
 
-    A block has ``least`` bytes or more, but for the last and those before a too long line. It is not longer than the
-    longest line, ``least`` and one piece. ``spare`` is put behind each. A CorruptRecordError that ``pieces`` raises
-    comes behind the last whole line.
-
-    Example:
-        >>> list(whole_lines([b"1\n2\n", b"3", b"3\n4"], DEFAULT_LIMITS))
-        [b'1\n2', b'33', b'4']
+    ``spare`` is put behind each block. A CorruptRecordError of ``pieces`` comes behind the last whole line.
     """
     parts: list[bytes] = []
     n_held = n_open = 0  # bytes: of all parts, and behind their last line end

@@ -103,10 +103,7 @@ def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> No
 
 
 def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: str = "storage_options") -> None:
-    """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded.
-
-    ``name`` is that of the option that holds ``folder``, and ``field`` that of its options, for the message.
-    """
+    """Refuse a store that would get credentials unencrypted, and a URL with a password, which would be recorded."""
     if not is_url(folder):
         return
     scheme, rest = folder.split("://", 1)
@@ -196,8 +193,7 @@ class Store:
     """A bucket. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
 
     Waits grow exponentially with jitter up to half a minute; what a store asks for in ``Retry-After`` is not read.
-    Every method that reads raises an InputNotFoundError for what is not there, not allowed, or not reached. One that
-    writes raises a StorageError.
+    Methods that read raise an InputNotFoundError, those that write a StorageError.
     """
 
     def __init__(self, url: str, access: Access) -> None:
@@ -295,10 +291,9 @@ class Store:
         advance: Callable[[float], None],
         pace: SharedPace | None = None,
     ) -> None:
-        """Download an object into a file. Bytes that the file has already are not asked for again.
+        """Download an object into a file, from its end on. ``advance`` gets bytes, those of an earlier run too.
 
-        ``advance`` gets the bytes, those of an earlier run too. A CorruptRecordError (its message is only the reason)
-        means that the object is another one by now.
+        A CorruptRecordError (its message is only the reason) means that the object is another one by now.
         """
         import obstore
         from obstore.exceptions import PreconditionError
@@ -351,10 +346,7 @@ class Store:
         return self._keep_trying(act, f"{self.bucket}/{key}", "looked at")
 
     def check_writable(self, key: str) -> None:
-        """Raise a StorageError if nothing can be written where no object is: no bucket, or no permission.
-
-        The store is asked to replace an object by a version that none has. It refuses, after it has looked at these.
-        """
+        """Raise a StorageError if nothing can be written: ask to replace a version that no object has."""
         import obstore
         from obstore.exceptions import PreconditionError
 
@@ -370,10 +362,7 @@ class Store:
         self._keep_trying(act, self.bucket, "written")
 
     def upload(self, file: Path, key: str, attributes: Mapping[str, str], replaced: Found | None) -> bool:
-        """Upload a file, whole or not at all; return False if the store holds something else than ``replaced`` by then.
-
-        A file of more than 32 MB goes in parts.
-        """
+        """Upload a file, whole or not at all; False if the store holds something else than ``replaced`` by then."""
         import obstore
         from obstore.exceptions import BaseError
 
@@ -448,10 +437,9 @@ def _reason(error: BaseException) -> str:
 
 
 class SharedPace:
-    """At most so many bytes a second in all processes that share a file.
+    """At most so many bytes a second in all processes that share a file, which holds the next moment to ask.
 
-    The file holds the moment from which the next bytes may be asked for, in seconds since 1970. On a disk without locks
-    each process keeps the pace on its own.
+    On a disk without locks each process keeps the pace on its own.
     """
 
     def __init__(self, file: Path, mb_per_second: float) -> None:

@@ -40,15 +40,6 @@ def keep_trying(
 
     A wait is what the error asks for (``wait_s``) plus growing jitter, up to a cap. ``tell`` gets the error, the number
     of the next attempt, and the wait before it.
-
-    Example:
-        >>> answers = iter([OSError("cut"), "good"])
-        >>> def ask():
-        ...     if isinstance(answer := next(answers), OSError):
-        ...         raise answer
-        ...     return answer
-        >>> keep_trying(ask, lambda error: "cut" in str(error), lambda _: 3, first_wait_s=0.0, longest_wait_s=1.0)
-        'good'
     """
     import tenacity  # slow to load, and not needed at the start of a command
 

@@ -26,10 +26,7 @@ _SHORT: Final = re.compile(
 
 
 def check_limits(n_processors: int | None = None) -> None:
-    """Raise a MemoryLimitError where the packages cannot load: Rust and C++ would abort or wait forever.
-
-    Each of ``n_processors`` has a thread; None counts those of this machine.
-    """
+    """Raise a MemoryLimitError where the packages cannot load: Rust and C++ would abort or wait forever."""
     try:
         import resource
     except ImportError:  # Windows

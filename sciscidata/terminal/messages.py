@@ -26,16 +26,9 @@ _COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def printable(text: object, *, lines: bool = False) -> str:
-    r"""Replace control characters, line reversals and line ends by their codes.
+    r"""Replace control characters, line reversals and line ends by their codes; ``lines`` keeps ``\n``.
 
     Every text goes through here before it is printed. Names, titles and messages may come from a file or a server.
-    ``lines`` keeps ``\n``, for a text whose lines are ours.
-
-    Example:
-        >>> print(printable("thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it"))
-        thesis\x1b]52;c;cm0gLXJm\x07\nverified: all of it
-        >>> printable("a\nb\r", lines=True), printable("Séance, 夢\u202e")
-        ('a\nb\\r', 'Séance, 夢\\u202e')
     """
 
     def show(found: re.Match[str]) -> str:
@@ -45,23 +38,13 @@ def printable(text: object, *, lines: bool = False) -> str:
 
 
 def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a table as lines: each column is as wide as its longest cell, two spaces apart.
-
-    Example:
-        >>> align_columns([["", "share"], ["neutral", "0.5"]])
-        ['         share', 'neutral  0.5']
-    """
+    """Return a table as lines: each column is as wide as its longest cell, two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
 
 
 def counted(n: int, one: str, many: str = "") -> str:
-    """Write a number and what it counts: ``many`` for any number but 1, by default ``one`` with an s.
-
-    Example:
-        >>> counted(1, "id occurs", "ids occur"), counted(1_000, "work")
-        ('1 id occurs', '1,000 works')
-    """
+    """Write a number and what it counts: ``many`` for any number but 1, by default ``one`` with an s."""
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
@@ -134,8 +117,7 @@ class TextRecord(logging.LogRecord):
 def open_terminal() -> None:
     """Make streams, logs, warnings and tracebacks of this process print safe text only. For commands.
 
-    A closed stream (``>&-``) is opened again, so that the next opened file does not take its place. Then standard
-    output cannot be written, and standard error is lost.
+    A closed stream (``>&-``) is opened again, so that the next opened file does not take its place.
     """
     _reopen()
     for stream in (sys.stdout, sys.stderr):
@@ -206,10 +188,7 @@ def show_cursor() -> None:
 
 
 def end_well(run: Callable[[Sequence[str]], int], words: Sequence[str]) -> int:
-    """Run a command, flush its output, and return its exit status: 1 with a message if the output fails.
-
-    The SystemExit of a parser that refuses the words passes through.
-    """
+    """Run a command, flush its output, and return its exit status: 1 with a message if the output fails."""
     try:
         status = run(words)
     except SystemExit as end:

@@ -11,12 +11,7 @@ _ROOT: Final = str(Path(__file__).resolve().parents[2])
 
 
 def python_command(*words: str, python: str | Path = sys.executable) -> list[str]:
-    """Return the command that starts Python; ``-m`` alone would look for modules in the current folder first.
-
-    Example:
-        >>> python_command("-m", "pip", python="bin/python")
-        ['bin/python', '-P', '-m', 'pip']
-    """
+    """Return the command that starts Python; ``-m`` alone would look for modules in the current folder first."""
     return [str(python), "-P", *words]
 
 

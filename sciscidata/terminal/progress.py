@@ -47,8 +47,7 @@ class Advance(Protocol):
 def progress_bar(description: str, total: float | None = None, *, unit: str = "") -> Generator[Advance]:
     """Show a bar while the block runs, on a terminal or in a notebook; yield the function that advances it.
 
-    ``description`` is the work, in the imperative; ``unit`` the things counted, for example ``"works"``. A ``total`` of
-    None or 0 shows a count without a bar, which would look full.
+    Without a ``total`` a count is shown: a bar would look full.
     """
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -76,10 +75,7 @@ def progress_bar(description: str, total: float | None = None, *, unit: str = ""
 
 
 class _NotebookLine:
-    """One line of text below a cell, changed twice a second at most.
-
-    rich would leave an empty widget for every bar.
-    """
+    """One line of text below a cell, changed twice a second at most; rich would leave an empty widget for every bar."""
 
     def __init__(self, description: str, total: float | None, unit: str) -> None:
         self._what, self._total, self._unit = printable(description), total, unit
