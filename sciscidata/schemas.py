@@ -163,8 +163,10 @@ def require_columns(
 ) -> pl.LazyFrame:
     """Check the columns that a stage reads, before any row, and return the frame as a lazy one.
 
-    It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). ``columns`` of None are
-    all of ``schema``. The SchemaMismatchError names every column that is missing or has another dtype, and its cast.
+    It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). Extra columns are
+    allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``, the function that
+    needs it, are for the SchemaMismatchError. It names every column that is missing or has another dtype, and the cast
+    that mends it.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})

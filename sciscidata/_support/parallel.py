@@ -76,7 +76,7 @@ def run_all(work: Callable[[Item], object], items: Iterable[Item], n_threads: in
 
 
 def read_ahead(items: Iterable[Item], n_ahead: int = 2) -> Generator[Item]:
-    """Give the same items in the same order, while one thread reads the next ones, which releases the GIL.
+    """Give the same items in order, while one thread reads the next ones; gains where reading releases the GIL.
 
     A caller that stops early waits for the item being read: then what the items come from can be closed.
     """

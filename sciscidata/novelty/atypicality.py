@@ -158,8 +158,6 @@ def join_atypicality(
     config: NoveltyConfig | None,
     *,
     background: str | Path | None = None,
-    cache_dir: str | Path | None = None,
-    concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
     """Join ATYPICALITY to the scores of works, lazily and in their order; null if ``config`` is None."""
     names = [name for name in ATYPICALITY if name != "work_id"]
@@ -167,13 +165,10 @@ def join_atypicality(
     scored = scored.drop(names, strict=False)
     if config is None:
         return scored.with_columns(pl.lit(None, dtype=ATYPICALITY[name]).alias(name) for name in names)
-    atypicality = compute_atypicality(
-        works, citations, config, background=background, cache_dir=cache_dir, concentrations=concentrations
-    )
+    atypicality = compute_atypicality(works, citations, config, background=background)
 
     def join() -> pl.DataFrame:
-        # One after the other: the second finds the graph that the first has built and left in the cache.
-        left = scored.collect()
+        left = scored.collect()  # one after the other: each builds a graph
         right = atypicality.collect().drop(ORIGINAL_ID, strict=False)  # the scores have it
         return left.join(right, on="work_id", how="left", maintain_order="left")
 

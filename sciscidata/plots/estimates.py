@@ -188,14 +188,22 @@ def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, marker: str = 
 
 
 def name_hollow(is_hollow: bool) -> str:
-    """Say at the end of a title what hollow dots are."""
+    """Say at the end of a title what hollow dots are.
+
+    Example:
+        >>> name_hollow(True)
+        ' Hollow: fewer than 30 works.'
+    """
     return f" Hollow: fewer than {FEW} works." if is_hollow else ""
 
 
 def draw_numbers(
     axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, label: str = ""
 ) -> None:
-    """Draw estimates over numbers, such as years: a line, named ``label``, joins neighbours that are sure, no gaps."""
+    """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap.
+
+    ``label`` names the line in a legend that a user adds.
+    """
     from matplotlib.ticker import MaxNLocator
 
     if places.size:

@@ -119,9 +119,9 @@ def too_long(limits: ReadLimits) -> CorruptRecordError:
     )
 
 
-def split_lines(block: bytes, at: int = 0) -> Iterator[bytes]:
-    """Give the lines of a block, from byte ``at`` on, one by one, and blank lines in a row together."""
-    size = len(block)
+def split_lines(block: bytes) -> Iterator[bytes]:
+    """Give the lines of a block one by one, and blank lines in a row together."""
+    at, size = 0, len(block)
     while at <= size:
         end = block.find(b"\n", at)
         end = size if end < 0 else end

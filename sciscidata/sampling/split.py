@@ -190,13 +190,13 @@ def group_of_keys(keys: pl.Series, config: SplitConfig) -> pl.Series:
     return keys.to_frame("key").select(group.alias("split"))["split"]
 
 
-def draw_order(key: str = "split_key", group: str = "split") -> pl.Expr:
+def draw_order() -> pl.Expr:
     """Return the number by which works of a group are drawn, lowest first: the key, for dev its distance from the top.
 
     So a larger dev split holds all works of a smaller one.
     """
-    downwards = pl.lit(_KEYS - 1, pl.UInt64) - pl.col(key)
-    return pl.when(pl.col(group) == "dev").then(downwards).otherwise(pl.col(key))
+    key = pl.col("split_key")
+    return pl.when(pl.col("split") == "dev").then(pl.lit(_KEYS - 1, pl.UInt64) - key).otherwise(key)
 
 
 def divide_pool(keyed: pl.DataFrame, config: SplitConfig) -> pl.Series:

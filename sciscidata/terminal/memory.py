@@ -25,14 +25,14 @@ _SHORT: Final = re.compile(
 )
 
 
-def check_limits(n_processors: int | None = None) -> None:
+def check_limits() -> None:
     """Raise a MemoryLimitError where the packages cannot load: Rust and C++ would abort or wait forever."""
     try:
         import resource
     except ImportError:  # Windows
         return
     # Measured on four processors: on more, a sufficient limit must not be refused.
-    n_processors = min(n_processors or os.cpu_count() or 1, _MEASURED_PROCESSORS)
+    n_processors = min(os.cpu_count() or 1, _MEASURED_PROCESSORS)
     for name, what, command, base, each in _LEAST:
         limit = resource.getrlimit(getattr(resource, name))[0]
         needed = (base + each * n_processors) * 1_000_000

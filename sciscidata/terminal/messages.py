@@ -80,9 +80,7 @@ def find_close(word: str, known: Iterable[str], renamed: Renamed = _NOTHING) -> 
     return named[close[0]] if close else None
 
 
-def find_unknown(
-    names: Iterable[str], known: Collection[str], *, where: str, what: str = "", renamed: Renamed = _NOTHING
-) -> str:
+def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:
     """Say which name is not known, where, and what to write instead; "" if all are known.
 
     Example:
@@ -93,7 +91,7 @@ def find_unknown(
     """
     for name in names:
         if name not in known:
-            remedy = suggest(name, known, renamed) or f" It has {', '.join(known)}."
+            remedy = suggest(name, known) or f" It has {', '.join(known)}."
             return f"{where} has no {f'{what} ' if what else ''}{name!r}.{remedy}"
     return ""
 
