@@ -55,6 +55,11 @@ class Option:
         return bool(self.hint.kinds) and self.hint.kinds[0] in (int, float)
 
     @property
+    def none_words(self) -> str:
+        """What errors say instead of ``or None``: nothing where None is the default, which needs no word."""
+        return f", or {_NO_LIMIT[0]}" if self.is_number and self.default is not None else ""
+
+    @property
     def _item(self) -> Hint | None:
         """What one word of several has to be, None where there is one word only."""
         kind = self.hint.kinds[0] if self.hint.kinds else None
@@ -116,7 +121,7 @@ class Option:
         except ValueError:
             if self._item is not None and str in self._item.kinds:
                 return text
-            words = f"{self.hint}".replace(", or None", f", or {_NO_LIMIT[0]}")
+            words = f"{self.hint}".replace(", or None", self.none_words)
             raise argparse.ArgumentTypeError(f"is {text!r}, needs {words}") from None
 
     def add_to(self, group: Any) -> argparse.Action:  # noqa: ANN401 (argparse's own type is private)
@@ -212,7 +217,7 @@ def translate(message: str, options: Iterable[Option], in_file: Collection[tuple
         option, value = known.get(found[1]), found[2]
         if option is None or (value is None and "." not in found[1]):
             return found[0]
-        none.append(f", or {_NO_LIMIT[0]}" if option.is_number else "")
+        none.append(option.none_words)
         words = " ".join(re.findall(r"[^\s'\"(),]+", value or ""))
         if (option.section, option.name) in in_file:
             where = f"[{option.section}] {option.name}" if option.section else option.name

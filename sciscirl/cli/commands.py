@@ -188,7 +188,8 @@ def call_words(name: str, words: Sequence[str]) -> None:
     said = {word.removeprefix("--").partition("=")[0].replace("-", "_"): word for word in words}
     refuse_without_effect(name, said)
     command = COMMANDS[name]
-    values = read_words(make_parser(command, f"sciscirl {name}", SHOWN.get(name, "").split()), command, words)
+    shown = SHOWN.get(name, "").split()
+    values = read_words(make_parser(command, f"sciscirl {name}", shown), command, words, next(iter(shown), None))
     call(command, _fetch_release(_find_models(values)))
 
 

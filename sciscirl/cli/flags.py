@@ -138,9 +138,17 @@ def add_options(parser: OptionParser, command: Command, shown: Sequence[str] = (
     )
 
 
-def read_words(parser: OptionParser, command: Command, words: Sequence[str]) -> dict[str, Any]:
-    """Read the values that are given as ``--name value``, ``--name=value`` or ``name=value``, by name of the option."""
-    found = parser.parse_args([*_as_flags(words, list_options(command))])
+def read_words(
+    parser: OptionParser, command: Command, words: Sequence[str], first: str | None = None
+) -> dict[str, Any]:
+    """Read the values that are given as ``--name value``, ``--name=value`` or ``name=value``, by name of the option.
+
+    ``first`` names the option that a word alone was most likely meant for.
+    """
+    found, strange = parser.parse_known_args([*_as_flags(words, list_options(command))])
+    if strange:
+        near = f" Did you mean {first}={strange[0]}?" if first else ""
+        parser.error(f"{strange[0]!r} is no option.{near}")
     return {key.rpartition(".")[2]: value for key, value in vars(found).items()}
 
 

@@ -21,7 +21,7 @@ from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.storage import hash_file
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
-from sciscirl.envs.env import LabelGroupBuilder, build_messages
+from sciscirl.envs.env import LabelGroupBuilder, build_messages, count_tokens
 from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAction
@@ -39,13 +39,12 @@ from sciscirl.task.papers import (
     Target,
     choose_eval_split,
     class_of,
-    hide_fields,
     list_labels,
     read_part,
     read_split,
     size_held_out,
 )
-from sciscirl.task.prompts import PromptTemplate, render_record
+from sciscirl.task.prompts import PromptTemplate, count_least
 from sciscirl.task.rewards import RewardTable
 from sciscirl.task.rules import TaskRules, Weight
 
@@ -134,11 +133,18 @@ class Epochs(Sequence[Paper]):
 
 
 def check_fit(papers: Iterable[Paper], rules: TaskRules, renderer: Renderer) -> None:
-    """Check before a run that every paper fits into its prompt, at least without its abstract (PromptError)."""
-    for paper in papers.papers if isinstance(papers, Epochs) else papers:
-        # A token has at least one byte, so for most papers no token has to be counted.
-        if len(render_record(hide_fields(paper.view, ["abstract"])).encode()) > rules.max_paper_tokens:
-            build_messages(paper, rules, renderer)
+    """Check before a run that every paper fits into its prompt, at least without its abstract.
+
+    PromptError if not: it names the cap under which all of them fit.
+    """
+    every = papers.papers if isinstance(papers, Epochs) else papers
+    # A token has at least one byte, so for most papers no token has to be counted.
+    long = [
+        paper for paper in every if count_least(paper.view, lambda text: len(text.encode())) > rules.max_paper_tokens
+    ]
+    if long:
+        count = partial(count_tokens, renderer)
+        build_messages(max(long, key=lambda paper: count_least(rules.see(paper.view), count)), rules, renderer)
 
 
 @dataclass(eq=False)

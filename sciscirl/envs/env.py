@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Final
 
 import tinker
@@ -199,11 +199,12 @@ def build_messages(paper: Paper, rules: TaskRules, renderer: Renderer) -> list[M
 
 def show_view(paper: Paper, rules: TaskRules, renderer: Renderer) -> View:
     """Return what the model sees of a paper: without what is hidden, and cut to ``rules.max_paper_tokens``."""
-    return cap_view(
-        rules.see(paper.view),
-        rules.max_paper_tokens,
-        lambda text: len(renderer.tokenizer.encode(text, add_special_tokens=False)),
-    )
+    return cap_view(rules.see(paper.view), rules.max_paper_tokens, partial(count_tokens, renderer))
+
+
+def count_tokens(renderer: Renderer, text: str) -> int:
+    """Count the tokens of a text, without those that a tokenizer adds at its ends."""
+    return len(renderer.tokenizer.encode(text, add_special_tokens=False))
 
 
 def read_action(action: Action, renderer: Renderer) -> tuple[str, bool]:

@@ -38,6 +38,7 @@ from sciscirl.task.papers import (
     Target,
     TargetName,
     View,
+    change_view,
     hide_fields,
     list_labels,
 )
@@ -220,31 +221,36 @@ def cap_view(view: View, n_tokens: int, count_tokens: Callable[[str], int]) -> V
         >>> cap_view(view, 12, count_tokens=lambda text: len(text.split())).abstract
         'one two …'
     """
-    if isinstance(view, PairView):
-        n_each = (n_tokens - _AROUND_PAIR) // 2
-        return PairView(*(_cap(one, n_each, count_tokens) for one in (view.A, view.B)))
-    return _cap(view, n_tokens, count_tokens)
+    n_each = (n_tokens - _AROUND_PAIR) // 2 if isinstance(view, PairView) else n_tokens
 
-
-def _cap(view: PaperView, n_tokens: int, count_tokens: Callable[[str], int]) -> PaperView:
     def fits(candidate: PaperView) -> bool:
-        return count_tokens(render_record(candidate)) <= n_tokens
+        return count_tokens(render_record(candidate)) <= n_each
 
-    if fits(view):
-        return view
-    abstract = view.abstract or ""
-    ends = [match.end() for match in _PIECE.finditer(abstract)]
-    # Bisection finds the longest cut that fits, since a longer text has more tokens. That cut was itself counted, so
-    # the cap always holds. A tokenizer that is not quite monotonous costs a word at worst.
-    n_fit = bisect_left(ends, True, key=lambda end: not fits(replace(view, abstract=abstract[:end] + _CUT)))
-    capped = replace(view, abstract=abstract[: ends[n_fit - 1]] + _CUT if n_fit else view.abstract and "")
-    if n_fit == 0 and not fits(capped):
-        needed = count_tokens(render_record(capped))
-        raise PromptError(
-            f"a paper's record has {needed:,} tokens without its abstract, the cap is {n_tokens:,}. Raise the cap; "
-            f"the title begins {(view.title or '')[:60]!r}."
-        )
-    return capped
+    def cap(one: PaperView) -> PaperView:
+        if fits(one):
+            return one
+        abstract = one.abstract or ""
+        ends = [match.end() for match in _PIECE.finditer(abstract)]
+        # Bisection finds the longest cut that fits, since a longer text has more tokens. That cut was itself counted,
+        # so the cap always holds. A tokenizer that is not quite monotonous costs a word at worst.
+        n_fit = bisect_left(ends, True, key=lambda end: not fits(replace(one, abstract=abstract[:end] + _CUT)))
+        capped = replace(one, abstract=abstract[: ends[n_fit - 1]] + _CUT if n_fit else one.abstract and "")
+        if n_fit == 0 and not fits(capped):
+            needed = count_least(view, count_tokens)
+            raise PromptError(
+                f"max_paper_tokens={n_tokens} is too few: without its abstract, the record of a paper whose title "
+                f"begins {(one.title or '')[:60]!r} needs {needed}. Set max_paper_tokens={needed}."
+            )
+        return capped
+
+    return change_view(view, cap)
+
+
+def count_least(view: View, count_tokens: Callable[[str], int]) -> int:
+    """Return the lowest cap under which ``cap_view`` can show a paper, or two."""
+    parts = [view.A, view.B] if isinstance(view, PairView) else [view]
+    records = [render_record(replace(one, abstract=one.abstract and "")) for one in parts]
+    return len(parts) * max(map(count_tokens, records)) + _AROUND_PAIR * (len(parts) - 1)
 
 
 def _render_example(example: MiniExample, contract: ContractName, target: TargetName, hide: Sequence[str]) -> str:

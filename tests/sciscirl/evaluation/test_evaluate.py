@@ -355,7 +355,7 @@ def test_a_slice_that_was_altered_is_not_judged_on(asking, tmp_path):
 
 def test_a_paper_that_does_not_fit_is_found_before_anything_is_asked(asking, tmp_path):
     folder = make_slice(tmp_path / "slice", 18, 9, long_title="test: 8", n_words=500)
-    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 1,024\. Raise the cap"):
+    with pytest.raises(PromptError, match=r"^max_paper_tokens=1024 is too few: "):
         asking(release=folder)
 
 

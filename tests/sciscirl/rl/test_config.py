@@ -164,8 +164,10 @@ def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long
     folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
     fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
     assert "tokens: a prompt has" in render_dry_run(resolve_run(fits))
-    with pytest.raises(PromptError, match=r"tokens without its abstract, the cap is 400\. Raise the cap"):
+    with pytest.raises(PromptError, match=r"^max_paper_tokens=400 is too few: ") as refused:
         render_dry_run(resolve_run(does_not))
+    least = int(str(refused.value).rpartition("=")[2].rstrip("."))  # under which all fit
+    assert "tokens: a prompt has" in render_dry_run(resolve_run(replace(does_not, max_paper_tokens=least)))
 
 
 def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_step(options, toy_renderer):

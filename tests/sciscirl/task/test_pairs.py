@@ -136,8 +136,12 @@ def test_each_paper_of_a_pair_has_half_of_the_cap(pairs):
     capped = cap_view(view, 300, len)
     assert len(render_record(view)) > 300 >= len(render_record(capped))
     assert (capped.A.title, capped.B.title) == (view.A.title, view.B.title)
-    with pytest.raises(PromptError):
+    with pytest.raises(PromptError) as refused:
         cap_view(view, 60, len)
+    least = int(str(refused.value).rpartition("=")[2].rstrip("."))
+    assert len(render_record(cap_view(view, least, len))) <= least
+    with pytest.raises(PromptError):
+        cap_view(view, least - 2, len)  # half of it each
 
 
 def test_prompts_of_ones_own_show_both_papers_or_are_refused(pairs):

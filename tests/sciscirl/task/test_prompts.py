@@ -188,7 +188,7 @@ def test_the_wording_of_every_prompt_is_the_one_on_record():
 def test_a_capped_view_fits_keeps_the_rest_and_begins_as_the_abstract_does(view, cap, count):
     bare = count(render_record(replace(view, abstract=view.abstract and "")))
     if count(render_record(view)) > cap and bare > cap:
-        with pytest.raises(PromptError, match=rf"has {bare} tokens without its abstract, the cap is {cap}\. Raise"):
+        with pytest.raises(PromptError, match=rf"max_paper_tokens={cap} is too few: .* Set max_paper_tokens={bare}\."):
             cap_view(view, cap, count)
         return
     capped = cap_view(view, cap, count)
