@@ -26,6 +26,7 @@ from sciscidata.plots.estimates import (
     find_limits,
     free_colours,
     name_column,
+    name_hollow,
     name_rows,
     read_values,
     sums_of,
@@ -115,6 +116,7 @@ def plot_by(
     by: str | None = None,
     stat: Stat = "mean",
     few: int = FEW,
+    complete_until: int | None = None,
     **look: Unpack[Look],
 ) -> Figure:
     """Plot a statistic of any score by any group, with intervals at 95 %: ``measure_by``, drawn.
@@ -130,6 +132,8 @@ def plot_by(
         by: a column of at most seven groups, each with a colour.
         stat: as in ``measure_by``.
         few: a group with fewer works is shown as unsure.
+        complete_until: where ``x`` is the year: the last one whose citation window is complete. Later years are shown
+            as unsure. None: all are complete.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
@@ -152,6 +156,9 @@ def plot_by(
     if places.len() > most:
         how = "Keep the most frequent" if is_names else f'Make classes, for example with pl.col("{x}").qcut(10)'
         raise ConfigError(f"x={x!r} has {places.len():,} groups, a picture has room for {most}. {how}.")
+    if complete_until is not None and is_names:
+        raise ConfigError(f"complete_until={complete_until} needs years, x={x!r} has names. Leave it out.")
+    after = complete_until if complete_until is not None and (places > complete_until).any() else None
     lines = [measured] if by is None else measured.sort(by, x).partition_by(by, maintain_order=True)
     if len(lines) > len(LINES):
         raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(LINES)} colours. Keep fewer.")
@@ -180,7 +187,7 @@ def plot_by(
                 offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
                 draw_names(axes, names, one, limits, rows + offset)
             else:
-                draw_numbers(axes, part[x].to_numpy(), one, limits, label=label)
+                draw_numbers(axes, part[x].to_numpy(), one, limits, label=label, after=after)
         if not is_names:
             axes.set_xlabel(name_column(x))
             if measured.height:
@@ -197,8 +204,7 @@ def plot_by(
         n_rows = int(measured["n"].sum())
         within = f" and {name_column(by)}" if by else ""
         picture.title = f"{count_works(n_rows)} by {name_column(x)}{within}: {named} with 95% interval."
-        if any((one.n < few).any() for one in series):
-            picture.title += f" Hollow: fewer than {few} works."
+        picture.title += name_hollow(any((one.n < few).any() for one in series), few, after)
     return picture.figure
 
 

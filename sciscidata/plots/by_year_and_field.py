@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import ConfigError
@@ -25,6 +24,7 @@ from sciscidata.plots.estimates import (
     find_limits,
     free_colours,
     name_column,
+    name_hollow,
     name_rows,
     read_values,
     widen,
@@ -89,21 +89,17 @@ def plot_by_year(
     first, last = _choose_span(counts, few)
     groups = groups.filter(pl.col(_YEAR).is_between(first, last))
     years = groups[_YEAR].to_numpy()
-    is_complete = np.full(years.size, True) if complete_until is None else years <= complete_until
-    series = _estimate(groups, label, score, few, is_complete)
+    after = complete_until if complete_until is not None and last > complete_until else None
+    series = _estimate(groups, label, score, few)
     with drawing(look, heights_mm=(58,) * len(series)) as picture:
         for axes, one in zip(picture.panels, series, strict=True):
             coloured = one._replace(colour=free_colours(axes, one.colour)[0])
-            draw_numbers(axes, years, coloured, find_limits([one]), label=name_data(look.get("data")))
+            draw_numbers(axes, years, coloured, find_limits([one]), label=name_data(look.get("data")), after=after)
             axes.set_xlabel("year of publication")
             if years.size:
                 widen(axes, "x", years[0] - 0.8, years[-1] + 0.8)
-            if complete_until is not None and not is_complete.all():
-                axes.axvline(complete_until + 0.5, color=INK, lw=0.6, ls=":")
         picture.title = _describe_groups(picture, series, "year of publication", int(groups["n"].sum()))
-        hollow = [f"fewer than {few} works"] if any((one.n < few).any() for one in series) else []
-        hollow += [] if is_complete.all() else [f"no complete citation window (after {complete_until})"]
-        picture.title += f" Hollow: {' or '.join(hollow)}." if hollow else ""
+        picture.title += name_hollow(any((one.n < few).any() for one in series), few, after)
         outside = {
             f"before {first}": sum(n for year, n in counts.items() if year < first),
             f"after {last}": sum(n for year, n in counts.items() if year > last),
@@ -158,8 +154,7 @@ def plot_by_field(
             draw_names(axes, names, one, find_limits([one]), np.arange(len(names)))
         shown = int(groups["n"].sum())
         picture.title = _describe_groups(picture, series, "field", shown)
-        if not all(one.sure.all() for one in series):
-            picture.title += f" Hollow: fewer than {few} works."
+        picture.title += name_hollow(not all(one.sure.all() for one in series), few)
         picture.title += describe_hidden({"without a field": n_works - named, "in smaller fields": named - shown})
     return picture.figure
 
@@ -252,17 +247,15 @@ def _add_up(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> 
     return add_up(rows.drop_nulls(by) if by == _YEAR else rows, [by], ["label", "score"])
 
 
-def _estimate(
-    groups: pl.DataFrame, label: str, score: str, few: int, is_complete: npt.NDArray[np.bool_] | bool = True
-) -> list[Series]:
+def _estimate(groups: pl.DataFrame, label: str, score: str, few: int) -> list[Series]:
     """Make the panels that are asked for."""
     series: list[Series] = []
     if label:
         shares = estimate(groups, "label", is_share=True)
-        series.append(Series(f"share {label}", COLOURS.get(label, INK), True, *shares, few, is_complete))
+        series.append(Series(f"share {label}", COLOURS.get(label, INK), True, *shares, few))
     if score:
         means = estimate(groups, "score", is_share=False)
-        of_score = Series(f"mean {name_column(score)}", LINES[0], False, *means, few, is_complete, find_bounds(score))
+        of_score = Series(f"mean {name_column(score)}", LINES[0], False, *means, few, bounds=find_bounds(score))
         series.append(of_score)
     return series
 

@@ -187,25 +187,36 @@ def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, marker: str = 
     return not sure.all()
 
 
-def name_hollow(is_hollow: bool) -> str:
+def name_hollow(is_few: bool, few: int = FEW, after: int | None = None) -> str:
     """Say at the end of a title what hollow dots are.
 
     Example:
-        >>> name_hollow(True)
-        ' Hollow: fewer than 30 works.'
+        >>> name_hollow(True), name_hollow(False, after=2016)
+        (' Hollow: fewer than 30 works.', ' Hollow: no complete citation window (after 2016).')
     """
-    return f" Hollow: fewer than {FEW} works." if is_hollow else ""
+    hollow = [f"fewer than {few} works"] if is_few else []
+    hollow += [] if after is None else [f"no complete citation window (after {after})"]
+    return f" Hollow: {' or '.join(hollow)}." if hollow else ""
 
 
 def draw_numbers(
-    axes: Axes, places: npt.NDArray[Any], one: Series, limits: tuple[float, float], *, label: str = ""
+    axes: Axes,
+    places: npt.NDArray[Any],
+    one: Series,
+    limits: tuple[float, float],
+    *,
+    label: str = "",
+    after: int | None = None,
 ) -> None:
     """Draw estimates over numbers, such as years: a line joins neighbours that are sure, and no gap.
 
-    ``label`` names the line in a legend that a user adds.
+    ``label`` names the line in a legend that a user adds. Years ``after`` this one have no complete citation window.
     """
     from matplotlib.ticker import MaxNLocator
 
+    if after is not None:
+        one = one._replace(is_complete=places <= after)
+        axes.axvline(after + 0.5, color=INK, lw=0.6, ls=":")
     if places.size:
         steps = np.diff(places, append=places[-1])
         gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1

@@ -80,6 +80,16 @@ def test_groups_of_few_works_are_hollow_and_have_no_end_that_is_not_known():
     assert "Hollow: fewer than 30 works." in axes.figure.get_label()
 
 
+def test_years_whose_citation_window_is_not_over_are_hollow_in_each_group():
+    years = PAPERS.filter(pl.col("team_size") <= 3).with_columns(year=2014 + pl.col("team_size"))
+    (axes,) = plot_by(years, "year", by="is_top", complete_until=2016).axes
+    hollow = [float(x) for line in axes.lines if line.get_markerfacecolor() == "white" for x in line.get_xdata()]
+    assert hollow == [2017.0, 2017.0]
+    assert "Hollow: no complete citation window (after 2016)." in axes.figure.get_label()
+    with pytest.raises(ConfigError, match="complete_until=2016 needs years, x='primary_field' has names"):
+        plot_by(years, "primary_field", complete_until=2016)
+
+
 def test_names_stand_by_value_and_each_group_of_the_second_column_has_a_colour():
     figure = plot_by(PAPERS.to_pandas(), "primary_field", stat="median", by="is_top", data="papers")
     (axes,) = figure.axes
