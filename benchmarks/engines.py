@@ -65,13 +65,13 @@ def dask_cluster(home: Path) -> Generator[Path]:
 
 def overhead(n_tasks: int) -> None:
     """Time tasks that are refused at once, and the smallest that write a file, on two workers."""
+    from benchmarks import slurm_cluster
     from sciscidata.disruption.index import cache_cd_index
     from sciscidata.engines.engine import engine, read_list
     from sciscidata.engines.task import Task
     from sciscidata.errors import ResumableError
     from sciscidata.graph.graph import build_graph
     from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
-    from tests.engines import slurm_cluster
 
     empty = [Task(name=str(n), work="no:task", arguments={"n": n}) for n in range(n_tasks)]
     print(f"{n_tasks} tasks on 2 workers, load {os.getloadavg()[0]:.1f}")

@@ -8,7 +8,6 @@ A test gets an answer whatever a command does: a panic, a signal and a hang end 
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 import re
@@ -91,7 +90,7 @@ class Commands:
         return self._ask(None, [str(one) for one in arguments], picture)
 
     def call(self, function: Callable[..., Any], *arguments: object) -> Outcome:
-        """Call a function of this module; ``value`` is what it gives."""
+        """Call a function of some module there; ``value`` is what it gives."""
         return self._ask(function, [str(one) for one in arguments], None)
 
     def _ask(self, *question: Any) -> Outcome:
@@ -111,77 +110,6 @@ class Commands:
             status = self._process.exitcode if self._process.exitcode < 0 else _CRASHED
         self.close()
         return Outcome(status, err="the process ended")
-
-
-# What the process can be asked besides commands
-
-
-def rows_of(path: str) -> str:
-    """Hash the rows of a Parquet file, or of several in a folder."""
-    import polars as pl
-
-    paths = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
-    return _hash_of(pl.concat([pl.read_parquet(file, glob=False) for file in paths]))
-
-
-def facts_of(path: str) -> dict[str, Any]:
-    """Read what a file of scores says of itself, but for what follows from the report of its corpus as a whole."""
-    from sciscidata.corpus.scores import read_score_facts
-
-    return {name: fact for name, fact in read_score_facts(path).items() if name not in ("corpus_sha256", "background")}
-
-
-def sides_of(folder: str) -> list[str]:
-    """Hash both splits of a release, as a notebook reads them."""
-    from sciscidata import read_release
-
-    release = read_release(folder)
-    return [_hash_of(release.train), _hash_of(release.test)]
-
-
-def corpus_rows(folder: str) -> list[str]:
-    """Hash the tables of a corpus, as a notebook reads them."""
-    from sciscidata import scan_corpus
-
-    works, citations, _ = scan_corpus(folder)
-    return [_hash_of(works.collect()), _hash_of(citations.collect())]
-
-
-def background_rows(path: str) -> list[Any]:
-    """Hash a background, as a notebook reads it."""
-    from sciscidata.novelty.background import read_background
-
-    table = read_background(path)
-    return [_hash_of(table.scan().collect()), _hash_of(table.counts), table.null_model]
-
-
-def pulled(home: str, base_url: str) -> list[Any]:
-    """Pull a few works into a store of answers; without an address, from what the store holds already."""
-    from sciscidata.disruption.index import CDConfig
-    from sciscidata.label_thresholds import LabelThresholds
-    from sciscidata.novelty.config import NoveltyConfig
-    from sciscidata.openalex_api.client import OpenAlexClient
-    from sciscidata.openalex_api.config import ApiConfig
-    from sciscidata.openalex_api.store import ResponseStore
-    from sciscidata.sampling.filter import EligibilityConfig
-    from sciscidata.sampling.open_quotas import Demand
-    from sciscidata.sampling.split import SplitConfig
-    from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
-    from sciscidata.sources.openalex.source import pull_openalex
-
-    cd, eligibility = CDConfig(), EligibilityConfig(last_year=2024)
-    demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=12, n_test=3), cd.window_years)
-    address = {"base_url": base_url, "requests_per_second": 1e6} if base_url else {"offline": True}
-    with ResponseStore(Path(home)) as store, OpenAlexClient(ApiConfig(**address), store) as client:  # type: ignore[arg-type]
-        candidates = Candidates.count(client, OpenAlexConfig(candidates_per_round=60), cd, eligibility)
-        works, citations, scores, *_ = pull_openalex(client, candidates, cd, demand, NoveltyConfig())
-        return [*map(_hash_of, (works, citations, scores)), client.summary().sha256]
-
-
-def _hash_of(frame: Any) -> str:
-    digest = hashlib.sha256(repr(frame.schema).encode())
-    digest.update(frame.write_ndjson().encode())
-    return f"{frame.height}:{digest.hexdigest()[:32]}"
 
 
 # The process

@@ -19,6 +19,7 @@ import polars as pl
 import pytest
 
 import sciscidata as ssd
+from benchmarks import slurm_cluster
 from benchmarks.make_snapshot import export_record, write_manifest, write_part
 from sciscidata.cli.main import main
 from sciscidata.disruption.config import CDConfig
@@ -29,7 +30,6 @@ from sciscidata.errors import ConfigError, InputNotFoundError, ResumableError, S
 from sciscidata.schemas import CD_SWEEP
 from sciscidata.stages import write_cd_sweep, write_null_cd_index
 from tests.conftest import REPOSITORY
-from tests.engines import slurm_cluster
 
 PATIENCE_S = 240
 

@@ -29,7 +29,7 @@ from sciscidata.release.manifest import DOCUMENTS, hash_manifest
 from sciscidata.release.verify import verify
 from tests.release.test_release import write
 from tests.servers.hub_server import HubServer
-from tests.servers.serving import Handler, Server, serving
+from tests.servers.serving import Handler, Server
 
 #: Of what huggingface_hub calls to send a large file.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -63,7 +63,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[HubServ
     monkeypatch.setattr(hub_http, "time", fast)
     monkeypatch.setattr("huggingface_hub.file_download.time", fast)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
-    with serving(HubServer(TOKEN)) as server:
+    with HubServer(TOKEN) as server:
         for name, value in {
             "HF_ENDPOINT": server.url,
             "ZENODO_URL": server.url,
@@ -271,7 +271,7 @@ def test_a_commit_that_is_none_becomes_no_folder(release: Path, server: HubServe
 
 def test_the_token_goes_to_no_other_host(release: Path, server: HubServer, tmp_path: Path) -> None:
     publish(release, to=NAME)
-    with serving(HubServer(TOKEN)) as other:
+    with HubServer(TOKEN) as other:
         other.commits, server.leads_to = server.commits, other.url.replace("127.0.0.1", "localhost")
         with pytest.raises(HubError, match=r"failed to give out manifest\.json"):
             fetch(NAME, out=tmp_path / "fetched")
@@ -299,7 +299,7 @@ def test_an_odd_answer_of_zenodo_is_a_named_error(
     release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch, text: bytes
 ) -> None:
     handler = type("Odd", (_OddAnswers,), {"text": text})
-    with serving(Server(handler)) as odd:
+    with Server(handler) as odd:
         url = odd.url
         monkeypatch.setenv("ZENODO_URL", url)
         with pytest.raises(HubError, match=r"failed to find or make|described a deposition without"):

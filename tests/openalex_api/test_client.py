@@ -46,7 +46,7 @@ from sciscidata.openalex_api.retries_and_limits import Pacer
 from sciscidata.openalex_api.store import ResponseStore
 from tests.conftest import example_lines
 from tests.servers.openalex_server import OpenAlexServer
-from tests.servers.serving import Handler, Server, serving
+from tests.servers.serving import Handler, Server
 
 KEY = "aSecretKeyOf22Letters0"
 COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
@@ -118,7 +118,7 @@ class ScriptedServer(Server):
 
 @pytest.fixture(name="server")
 def server_fixture() -> Iterator[ScriptedServer]:
-    with serving(ScriptedServer()) as server:
+    with ScriptedServer() as server:
         yield server
 
 
@@ -330,7 +330,7 @@ def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, sto
 
 
 def test_a_refused_redirect_names_scheme_host_and_port_and_no_password(server, store):
-    with serving(ScriptedServer()) as other:
+    with ScriptedServer() as other:
         for place, told in (
             (f"{other.url}/works/W2", f"{server.url}) redirects to {other.url};"),
             (server.url.replace("http", "https"), f"redirects to {server.url.replace('http', 'https')};"),
@@ -744,7 +744,7 @@ statuses = st.sampled_from(
 
 @pytest.fixture(scope="module", name="any_server")
 def any_server_fixture() -> Iterator[ScriptedServer]:
-    with serving(ScriptedServer()) as server:
+    with ScriptedServer() as server:
         yield server
 
 
@@ -800,7 +800,7 @@ def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(tmp_
         """At its end it has heard all that was asked, which may lie in a socket when the asker is dead."""
         server = ScriptedServer()
         server.script, server.daemon_threads = script, False  # it waits for its threads
-        with serving(server):
+        with server:
             yield server
 
     store_folder = tmp_path / "store"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import gzip
+import hashlib
 import io
 import json
 import os
@@ -27,8 +28,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.make_snapshot import export_record, synthetic_records, write_deleted, write_manifest, write_part
-from tests import commands as ask
-from tests.commands import Commands, Outcome
+from tests.commands import LIMIT_S, Commands, Outcome
 from tests.servers.openalex_server import OpenAlexServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
@@ -37,13 +37,84 @@ N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "120"))
 _FROM_YEAR = 2014  # a file per year and measure: few of them, so that many damages take little time
 
 
+# What the process can be asked besides commands
+
+
+def rows_of(path: str) -> str:
+    """Hash the rows of a Parquet file, or of several in a folder."""
+    import polars as pl
+
+    paths = sorted(Path(path).glob("*.parquet")) if Path(path).is_dir() else [Path(path)]
+    return _hash_of(pl.concat([pl.read_parquet(file, glob=False) for file in paths]))
+
+
+def facts_of(path: str) -> dict[str, Any]:
+    """Read what a file of scores says of itself, but for what follows from the report of its corpus as a whole."""
+    from sciscidata.corpus.scores import read_score_facts
+
+    return {name: fact for name, fact in read_score_facts(path).items() if name not in ("corpus_sha256", "background")}
+
+
+def sides_of(folder: str) -> list[str]:
+    """Hash both splits of a release, as a notebook reads them."""
+    from sciscidata import read_release
+
+    release = read_release(folder)
+    return [_hash_of(release.train), _hash_of(release.test)]
+
+
+def corpus_rows(folder: str) -> list[str]:
+    """Hash the tables of a corpus, as a notebook reads them."""
+    from sciscidata import scan_corpus
+
+    works, citations, _ = scan_corpus(folder)
+    return [_hash_of(works.collect()), _hash_of(citations.collect())]
+
+
+def background_rows(path: str) -> list[Any]:
+    """Hash a background, as a notebook reads it."""
+    from sciscidata.novelty.background import read_background
+
+    table = read_background(path)
+    return [_hash_of(table.scan().collect()), _hash_of(table.counts), table.null_model]
+
+
+def pulled(home: str, base_url: str) -> list[Any]:
+    """Pull a few works into a store of answers; without an address, from what the store holds already."""
+    from sciscidata.disruption.index import CDConfig
+    from sciscidata.label_thresholds import LabelThresholds
+    from sciscidata.novelty.config import NoveltyConfig
+    from sciscidata.openalex_api.client import OpenAlexClient
+    from sciscidata.openalex_api.config import ApiConfig
+    from sciscidata.openalex_api.store import ResponseStore
+    from sciscidata.sampling.filter import EligibilityConfig
+    from sciscidata.sampling.open_quotas import Demand
+    from sciscidata.sampling.split import SplitConfig
+    from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
+    from sciscidata.sources.openalex.source import pull_openalex
+
+    cd, eligibility = CDConfig(), EligibilityConfig(last_year=2024)
+    demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=12, n_test=3), cd.window_years)
+    address = {"base_url": base_url, "requests_per_second": 1e6} if base_url else {"offline": True}
+    with ResponseStore(Path(home)) as store, OpenAlexClient(ApiConfig(**address), store) as client:  # type: ignore[arg-type]
+        candidates = Candidates.count(client, OpenAlexConfig(candidates_per_round=60), cd, eligibility)
+        works, citations, scores, *_ = pull_openalex(client, candidates, cd, demand, NoveltyConfig())
+        return [*map(_hash_of, (works, citations, scores)), client.summary().sha256]
+
+
+def _hash_of(frame: Any) -> str:
+    digest = hashlib.sha256(repr(frame.schema).encode())
+    digest.update(frame.write_ndjson().encode())
+    return f"{frame.height}:{digest.hexdigest()[:32]}"
+
+
 # What there is to damage
 
 
 class Reader(NamedTuple):
     """What reads a file, and what shows that it read the right thing.
 
-    ``arguments`` of a command, or of a function of tests.commands. ``makes`` is removed before; ``shows`` are pairs of
+    ``arguments`` of a command, or of a function above. ``makes`` is removed before; ``shows`` are pairs of
     how and where: the text that was printed, the value that was given, rows, facts, bytes, or all files of a folder.
     ``reads`` says which files it is tried on; ``alone``: a file that is whole in itself, so that another whole one in
     its place is no damage. What is ``slow`` is tried on two damages to every kind of file.
@@ -177,7 +248,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
 
     def pull(commands: Commands, home: Path, seed: int) -> None:
         with OpenAlexServer(_records(400, seed)) as server:
-            _must(commands.call(ask.pulled, home / "openalex", server.base_url))
+            _must(commands.call(pulled, home / "openalex", server.base_url))
 
     def records(commands: Commands, home: Path, seed: int) -> None:
         home.mkdir()
@@ -195,7 +266,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
         "cd": _cd._replace(reads=structure), "novelty": _novelty._replace(reads=structure),
         "graph": _graph._replace(reads=structure), "background": _background._replace(reads=structure),
         "export": _export._replace(reads=all_tables), "build": _build._replace(reads=all_tables, slow=True),
-        "notebook": Reader((ask.corpus_rows, "{W}/corpus"), (("value", ""),), reads=all_tables), **_looks("corpus"),
+        "notebook": Reader((corpus_rows, "{W}/corpus"), (("value", ""),), reads=all_tables), **_looks("corpus"),
     }  # fmt: skip
     corpus_files = r"corpus/(?!cache/).*"
     return {
@@ -241,14 +312,14 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
             readers={
                 "novelty": _novelty._replace(arguments=(*_NOVELTY, *with_pairs), alone=True),
                 "export": _export._replace(arguments=(*_EXPORT, *with_pairs), alone=True),
-                "notebook": Reader((ask.background_rows, "{W}/pairs.parquet"), (("value", ""),), alone=True),
+                "notebook": Reader((background_rows, "{W}/pairs.parquet"), (("value", ""),), alone=True),
                 **_looks("pairs.parquet", alone=True),
             },
             damaged=r"pairs\.parquet", share=24,
         ),
         "release": Scenario(
             make=corpus(_BUILD),
-            readers={"notebook": Reader((ask.sides_of, "{W}/slice"), (("value", ""),)), **_looks("slice")},
+            readers={"notebook": Reader((sides_of, "{W}/slice"), (("value", ""),)), **_looks("slice")},
             damaged=r"slice/.*(?<!png)", share=30,
         ),
         "export": Scenario(
@@ -265,7 +336,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
             damaged=r"records.jsonl.gz", share=5, has_other=False,
         ),
         "answers": Scenario(
-            make=pull, readers={"pull": Reader((ask.pulled, "{W}/openalex", ""), (("value", ""),))},
+            make=pull, readers={"pull": Reader((pulled, "{W}/openalex", ""), (("value", ""),))},
             damaged=r"openalex/.*", share=14, has_other=False,
         ),
         "half an ingest of a world": Scenario(
@@ -428,7 +499,7 @@ class Workplace:
             outcome, place.expected[name] = place.read(reader)
             if not name.startswith("verify"):  # which did not always know files of every kind
                 assert outcome.verdict == "done", (name, outcome)
-        commands.limit_s = ask.LIMIT_S
+        commands.limit_s = LIMIT_S
         return place
 
     def restore(self) -> None:
@@ -528,11 +599,11 @@ class Workplace:
         if how == "value":
             return outcome.value
         if how == "bytes":
-            return ask.hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
+            return hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "missing"
         if how == "files":
             names = sorted(one for one in path.rglob("*") if one.is_file() and not one.name.startswith("."))
-            return {one.relative_to(path).as_posix(): ask.hashlib.sha256(one.read_bytes()).hexdigest() for one in names}
-        function = {"rows": ask.rows_of, "facts": ask.facts_of, "background": ask.background_rows}[how]
+            return {one.relative_to(path).as_posix(): hashlib.sha256(one.read_bytes()).hexdigest() for one in names}
+        function = {"rows": rows_of, "facts": facts_of, "background": background_rows}[how]
         found = self.commands.call(function, path)
         return found.value if found.verdict == "done" else f"unreadable: {found.verdict}"
 

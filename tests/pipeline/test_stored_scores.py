@@ -26,7 +26,6 @@ from sciscidata.storage.paths import hash_file
 from tests.conftest import REPOSITORY
 from tests.servers.faulty_proxy import FAULTS, FaultyProxy
 from tests.servers.moto_server import KEYS, s3_server
-from tests.servers.serving import serving
 
 OUT = "s3://scores/field/cd.parquet"
 NAME = "field/cd.parquet"
@@ -64,7 +63,7 @@ def nothing_set(monkeypatch):
 
 
 def failing(url):
-    return serving(FaultyProxy(url, faults=(*FAULTS, "lost", "lost")))
+    return FaultyProxy(url, faults=(*FAULTS, "lost", "lost"))
 
 
 @pytest.fixture

@@ -72,17 +72,17 @@ def changed(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dic
 def test_no_wrong_entry_of_a_manifest_ends_in_a_traceback(original: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(original, tmp_path / "slice"))
     manifest = read_manifest(original)
-    accepted, n_refused = [], 0
+    accepted, n_refused, draw = [], 0, random.Random(32)
     for place in [place for place in places_of(manifest) if place and place != ("manifest_sha256",)]:
-        for value in WRONG:
+        for value in draw.sample(WRONG, 6):
             reseal(folder, changed(manifest, place, value))
             try:
                 read_manifest(folder)
                 accepted.append((place, value))
             except VerificationError:
                 n_refused += 1
-    assert n_refused > 1_000
-    for place, value in random.Random(32).sample(accepted, N_TRIED):  # what reads them all is the same
+    assert n_refused > 500
+    for place, value in draw.sample(accepted, N_TRIED):  # what reads them all is the same
         reseal(folder, changed(manifest, place, value))
         for act in (verify, print_path, lambda path: publish(path, to=str(tmp_path / "copy"), dry_run=True)):
             try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import signal
 import socket
@@ -16,13 +15,12 @@ from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from string import Template
 from urllib.parse import urlsplit
 
 from filelock import FileLock, Timeout
 
 from tests.conftest import REPOSITORY
-from tests.ports import choose_port
+from tests.servers.serving import choose_port
 
 _SECONDS_TO_STOP = 300
 SECONDS_TO_RUN = 3600  # a bound on what hangs, also on a busy machine: the SDK itself would wait for two hours
@@ -100,15 +98,6 @@ def run_script(script: str, *words: str, environment=os.environ, check: bool = T
     done = Script(command(script, *words), environment=environment, cwd=cwd).finish()
     assert not check or done.returncode == 0, done.stdout + done.stderr
     return done
-
-
-def page_commands(server: TinkerServer) -> list[list[str]]:
-    """What the page of the local server says to type, as script and words, its variables filled in."""
-    page = (REPOSITORY / "docs" / "rl" / "local_server.md").read_text("utf-8")
-    block = re.search(r"paste the four lines.*?```bash\n(.*?)```", page, re.DOTALL)[1].replace("\\\n", "")
-    lines = [shlex.split(Template(line).substitute(server.environment)) for line in block.splitlines()]
-    assert {line[0] for line in lines} == {".venv/bin/python"}
-    return [[line[1].removeprefix("scripts/"), *line[2:]] for line in lines]
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from tests.servers.serving import Handler, Server, serving
+from tests.servers.serving import Handler, Server
 
 KEY = "tml-right"
 
@@ -33,5 +33,5 @@ def serve_models(models: list[dict[str, object]], *, goodbye: int = 200) -> Gene
 
         do_GET = do_POST = answer
 
-    with serving(Server(Models)) as server:
+    with Server(Models) as server:
         yield server.url

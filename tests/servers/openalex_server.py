@@ -150,8 +150,7 @@ class Works:
             name, _, value = clause.partition(":")
             parts = value.removeprefix("!").split("|")
             if name not in self._rows or len(parts) > MAX_VALUES or any(part.startswith("!") for part in parts):
-                message = f"The filter {name} is not served here, or has more than {MAX_VALUES} values."
-                raise Refused(message)
+                raise Refused(f"The filter {name} is not served here, or has more than {MAX_VALUES} values.")
             found = set[int]().union(*(self._holding(name, part) for part in parts))
             rows = rows - found if value.startswith("!") else rows & found
         return rows
@@ -162,8 +161,7 @@ class Works:
         if name.endswith(("_year", "_count")):
             bounds = re.fullmatch(r"(>?)(\d+)|(\d*)-(\d*)", value)
             if not bounds:
-                message = f"Value for param {name} must be a number."
-                raise Refused(message)
+                raise Refused(f"Value for param {name} must be a number.")
             above, number, low, high = bounds.groups()
             first, last = (int(number) + bool(above), math.inf if above else int(number)) if number else (
                 int(low or 0), int(high) if high else math.inf)  # fmt: skip
@@ -171,8 +169,7 @@ class Works:
         if name in ("openalex", "cites", "primary_location.source.id"):
             identifier = short_id(value)
             if identifier is None:
-                message = f"'{value}' is not a valid OpenAlex ID."
-                raise Refused(message)
+                raise Refused(f"'{value}' is not a valid OpenAlex ID.")
             return rows.get(identifier, set())
         return rows.get(value.rpartition("/")[2].lower(), set())
 
@@ -193,8 +190,7 @@ class Works:
         group_by = asked.get("group_by")
         page, per_page = int(asked.get("page", 1)), int(asked.get("per_page", MAX_PER_PAGE if group_by else 25))
         if not 1 <= per_page <= MAX_PER_PAGE or page < 1 or page * per_page > MAX_ROWS:
-            message = f"A page has 1 to {MAX_PER_PAGE} results, and {MAX_ROWS} results are the last."
-            raise Refused(message)
+            raise Refused(f"A page has 1 to {MAX_PER_PAGE} results, and {MAX_ROWS} results are the last.")
         rows = self.matching(asked.get("filter", ""))
         meta = {"count": len(rows), "db_response_time_ms": 3, "page": page, "per_page": per_page}
         if group_by:
@@ -216,8 +212,7 @@ class Works:
     def _by_year(self, group_by: str, rows: set[int]) -> list[dict[str, Any]]:
         name, _, option = group_by.partition(":")
         if name != "publication_year" or option not in ("", "include_unknown"):
-            message = f"group_by={group_by} is not served here."
-            raise Refused(message)
+            raise Refused(f"group_by={group_by} is not served here.")
         counts = {year: len(held & rows) for year, held in self._rows[name].items() if option or year is not None}
         groups = [{"key": "-111" if year is None else str(year), "count": n} for year, n in counts.items() if n]
         named = [group | {"key_display_name": group["key"].replace("-111", "unknown")} for group in groups]
@@ -238,8 +233,7 @@ def _checked(params: Params) -> dict[str, str]:
         ("not a valid select field", not {*_FIELDS} >= {*fields}),
     ):
         if is_so:
-            message = f"{problem}: {', '.join(name for name, _ in params)}"
-            raise Refused(message)
+            raise Refused(f"{problem}: {', '.join(name for name, _ in params)}")
     return asked
 
 
@@ -310,14 +304,6 @@ class OpenAlexServer(Server):
         """Requests that were answered in full more than once, and how often."""
         delivered = Counter(entry.request for entry in self.log[:] if entry.delivered)
         return {request: n for request, n in delivered.items() if n > 1}
-
-    def __enter__(self) -> OpenAlexServer:
-        threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.shutdown()
-        self.server_close()
 
     def respond(self, path: str, params: Params, headers: Message, request: str) -> tuple[Answer, str | None, int]:
         """Return the answer to a GET, the fault dealt to it, and its price."""

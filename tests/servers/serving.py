@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import json
+import random
+import socket
 import threading
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from socketserver import BaseServer
-from typing import Any, TypeVar
-
-AnyServer = TypeVar("AnyServer", bound=BaseServer)
+from typing import Any, Self
 
 
-@contextmanager
-def serving(server: AnyServer) -> Generator[AnyServer]:
-    """Serve until the end of the block, then close."""
-    with server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
+def choose_port() -> int:
+    """Return a free port that no other program is given meanwhile: systems hand out ports above these only."""
+    while True:
+        port = random.SystemRandom().randrange(15_000, 30_000)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 class Server(ThreadingHTTPServer):
-    """A server on a port of its own; 0 takes a free one."""
+    """A server on a port of its own; 0 takes a free one. It serves to the end of its ``with`` block."""
 
     daemon_threads = True
     request_queue_size = 128
@@ -35,6 +30,14 @@ class Server(ThreadingHTTPServer):
     def __init__(self, handler: type[BaseHTTPRequestHandler], port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self.server_close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of connections that a client drops."""

@@ -323,18 +323,19 @@ def test_rounds_and_limits_of_candidates_are_kept(server, answers, tmp_path, cha
 
 
 def test_a_cost_limit_stops_before_the_money_is_spent_and_the_slice_can_be_had_in_parts(server, tmp_path, caplog):
-    limited = config(server, tmp_path, api=api(server, max_cost_usd=0.01), split=SplitConfig(n_train=18, n_test=6))
+    few = {"source": OpenAlexConfig(**YEARS, candidates_per_round=300), "split": SplitConfig(n_train=9, n_test=3)}
+    limited = config(server, tmp_path, api=api(server, max_cost_usd=0.005), **few)
     runs = 0
     while not limited.out.exists():
         before = server.credits
         runs += 1
         with contextlib.suppress(CostLimitError):
             build(limited)
-        assert server.credits - before <= 100
+        assert server.credits - before <= 50
         assert runs < 30
     assert runs >= 3
-    assert "this is more than ApiConfig.max_cost_usd=0.01" in caplog.text
-    whole = config(server, tmp_path, out=tmp_path / "whole", cache_dir=tmp_path / "other", split=limited.split)
+    assert "this is more than ApiConfig.max_cost_usd=0.005" in caplog.text
+    whole = config(server, tmp_path, out=tmp_path / "whole", cache_dir=tmp_path / "other", **few)
     assert hashes(build(whole).folder) == hashes(limited.out)
 
 
@@ -503,7 +504,8 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
     clean, chaos = tmp_path / "clean", tmp_path / "chaos"
     clean.mkdir()
     chaos.mkdir()
-    assert run_here(server.base_url, clean) == 0
+    few = ("--n-train", "9", "--n-test", "3", "--candidates-per-round", "150", "--overwrite")
+    assert run_here(server.base_url, clean, *few) == 0
     moments = random.Random(1)
     killed = runs = 0
     settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
@@ -512,7 +514,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
             n_asked = len(faulty.log)
             runs += 1
             if killed < 5:
-                process = run_script(faulty.base_url, chaos, "--overwrite")
+                process = run_script(faulty.base_url, chaos, *few)
                 goal = n_asked + moments.randrange(1, 25)
                 while process.poll() is None and len(faulty.log) < goal:
                     time.sleep(0.002)
@@ -520,7 +522,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
                 status = process.wait(timeout=600)
                 killed += status == -9
             else:
-                status = run_here(faulty.base_url, chaos, "--overwrite")
+                status = run_here(faulty.base_url, chaos, *few)
                 if status == 0:
                     break
             assert status in (-9, 0, 1, 75)

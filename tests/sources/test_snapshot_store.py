@@ -21,7 +21,6 @@ from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, 
 from tests.conftest import REPOSITORY
 from tests.servers.faulty_proxy import FaultyProxy
 from tests.servers.moto_server import KEYS, s3_server
-from tests.servers.serving import serving
 
 N_PARTS = 8
 
@@ -84,7 +83,7 @@ def test_a_killed_run_over_a_failing_store_has_the_bytes_of_the_folder_and_asks_
     out = tmp_path / "out"
     words = [*("ingest", "--snapshot", "s3://openalex", "--edition", "jsonl", "--n-workers", "2")]
     command = [sys.executable, "-m", "sciscidata", *words, "--out", str(out), "--max-mb-per-second", "2"]
-    with serving(FaultyProxy(s3[0])) as proxy:
+    with FaultyProxy(s3[0]) as proxy:
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), *sys.path]))}
         environment |= {"AWS_ENDPOINT_URL": proxy.url, **{name.upper(): value for name, value in KEYS.items()}}
         run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
@@ -125,7 +124,7 @@ def test_a_download_continues_where_it_was_cut_and_a_changed_object_is_seen(
     url, _ = s3
     key = "data/jsonl/works/updated_date=2026-06-01/part_0000.gz"
     whole, counted = (folder / "openalex" / key).read_bytes(), []
-    with serving(FaultyProxy(url, share=0)) as proxy:
+    with FaultyProxy(url, share=0) as proxy:
         store = open_store(proxy.url)
         found = store.list_below("data/jsonl/works")[key]
         (tmp_path / "copy").write_bytes(whole[:700])
@@ -139,7 +138,7 @@ def test_a_download_continues_where_it_was_cut_and_a_changed_object_is_seen(
             store.download(changed, tmp_path / "other", counted.append)
         assert not (tmp_path / "other").read_bytes()
     monkeypatch.setattr(object_store, "_REQUEST_BYTES", 100)
-    with serving(FaultyProxy(url)) as proxy:
+    with FaultyProxy(url) as proxy:
         open_store(proxy.url).download(found, tmp_path / "pieces", counted.append)
         assert (tmp_path / "pieces").read_bytes() == whole
         assert len(proxy.asked) - proxy.n_faults >= len(whole) // 100
@@ -152,7 +151,7 @@ def test_a_part_that_is_replaced_in_the_store_is_read_anew_and_no_other(folder, 
     for name in ("updated_date=2026-06-01/part_0000", "updated_date=2026-06-02/part_0000"):
         content = (folder / f"openalex/data/jsonl/works/{name}.gz").read_bytes()  # without a manifest
         client.put_object(Bucket="mine", Key=f"mirror/{name}.gz", Body=content, ACL="public-read")
-    with serving(FaultyProxy(url, share=0)) as proxy:
+    with FaultyProxy(url, share=0) as proxy:
         options = {"allow_missing_manifest": True, "store_options": {"endpoint": proxy.url, "region": "us-east-1"}}
         assert read("s3://mine/mirror", tmp_path / "out", **options).provenance["works"] == 400
         client.put_object(Bucket="mine", Key=key, Body=b"{}", ACL="public-read")
@@ -189,7 +188,7 @@ def test_what_is_wrong_with_a_store_is_one_clear_error(s3, tmp_path, no_credenti
 
 
 def test_a_store_that_refuses_names_the_remedy_and_no_key(s3, tmp_path, no_credentials, monkeypatch):
-    with serving(FaultyProxy(s3[0], share=1, faults=["403"])) as store:
+    with FaultyProxy(s3[0], share=1, faults=["403"]) as store:
         options = {"endpoint": store.url, "max_retries": 0}
         monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIAIOSFODNN7EXAMPLE")
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wJalrXUtnFEMI")

@@ -19,7 +19,7 @@ from sciscirl.metrics.predictions import read_predictions
 from tests.conftest import REPOSITORY
 from tests.docs.test_examples import blocks_of
 from tests.sciscirl.toy import LABELS, make_slice, say
-from tests.servers.serving import Handler, Server, serving
+from tests.servers.serving import Handler, Server
 
 WORDS = dict(zip(("assay", "review", "survey"), LABELS, strict=True))
 #: Shows each command instead of running it, its words in quotes.
@@ -70,7 +70,7 @@ def chat_server(answer):
             status, choice = answer(body["messages"][1]["content"])
             self.send(status, {"choices": [choice]} if status == 200 else {"error": "no such model"})
 
-    with serving(Server(Asked)) as server:
+    with Server(Asked) as server:
         yield f"{server.url}/v1", asked
 
 

@@ -16,7 +16,7 @@ from sciscirl.runs.server_checks import check_server, find_server, list_models, 
 from sciscirl.sft.tinker_backend import train_on_tinker
 from tests.sciscirl.tinker_stub import KEY, serve_models
 from tests.sciscirl.toy import RENDERER
-from tests.servers.serving import Handler, Server, serving
+from tests.servers.serving import Handler, Server
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,7 @@ def open_with(url: str) -> None:
     ids=["find", "list", "open", "check", "sample"],
 )
 def test_every_door_to_a_server_refuses_an_open_address_before_it_is_asked(ask, monkeypatch):
-    with serving(Recorder()) as server:
+    with Recorder() as server:
         for host in ("2130706433", "0.0.0.0", "[::ffff:127.0.0.1]", "user:word@127.0.0.1"):
             url = f"http://{host}:{server.server_port}"
             with pytest.raises(ConfigError, match=r"^base_url is http://.*: the key would be sent") as caught:
@@ -98,7 +98,7 @@ def test_training_judging_and_sweeping_write_nothing_for_an_open_address(options
 
 
 def test_a_server_that_redirects_elsewhere_gets_no_key_and_neither_does_the_other_one():
-    with serving(Recorder()) as other, serving(Recorder(other.url)) as server:
+    with Recorder() as other, Recorder(other.url) as server:
         with pytest.raises(SciSciRLError, match=rf"^{server.url} redirects to {other.url}; the key is not sent there"):
             check_server("a/b", server.url)
         assert [(path, "x-api-key" in headers) for path, headers in server.seen] == [("/api/v1/healthz", False)]

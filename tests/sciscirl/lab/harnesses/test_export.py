@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import os
@@ -26,8 +27,7 @@ from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import read_split
 from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import write_slice
-from tests.servers.chat_server import ChatServer, answer_to
-from tests.servers.serving import serving
+from tests.servers.serving import Handler, Server
 
 N_TEST = 9
 #: The tools are those of this day, with all that they need.
@@ -86,6 +86,35 @@ def test_what_cannot_be_exported_is_refused(
     assert len(rows_of(tmp_path / "b" / "sciscirl_exp4" / "test.jsonl")) == 3
 
 
+def answer_to(question: str) -> str:
+    """Say neutral to every question but some, whose answer keeps no contract."""
+    is_broken = hashlib.sha256(question.strip().encode()).digest()[0] % 3 == 0
+    return "It is neutral." if is_broken else '{"disruption_label": "neutral", "confidence": 0.6}'
+
+
+class ChatServer(Server):
+    """A model behind OpenAI's chat API: the same answer to the same question, and sometimes no JSON."""
+
+    def __init__(self) -> None:
+        super().__init__(ChatHandler)
+        self.url += "/v1"
+        self.asked: list[dict[str, Any]] = []  # whole requests
+
+
+class ChatHandler(Handler):
+    server: ChatServer
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = json.loads(self.body())
+        self.server.asked.append(body)
+        reply = {"role": "assistant", "content": answer_to(body["messages"][-1]["content"])}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2}
+        whole = {"id": "1", "object": "chat.completion", "created": 0, "model": body["model"], "usage": usage}
+        whole["choices"] = [{"index": 0, "message": reply, "finish_reason": "stop"}]
+        self.send(200, whole, {"Content-Type": "application/json"})
+
+
 def expected(exported: Path) -> dict[str, float]:
     """The means that a harness has to find: each answer follows from its question."""
     folder = exported / "sciscirl_exp4"
@@ -98,7 +127,7 @@ def expected(exported: Path) -> dict[str, float]:
 
 @pytest.fixture
 def model() -> Generator[ChatServer]:
-    with serving(ChatServer()) as server:
+    with ChatServer() as server:
         yield server
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import shlex
 import shutil
 import statistics
 import subprocess
@@ -12,6 +13,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from string import Template
 
 import pytest
 
@@ -19,7 +21,8 @@ from sciscirl.evaluation.evaluate import evaluate_predictions
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import find_commit, locked_folder, read_rows
-from tests.sciscirl.tinker_server import SECONDS_TO_RUN, Script, page_commands, served
+from tests.conftest import REPOSITORY
+from tests.sciscirl.tinker_server import SECONDS_TO_RUN, Script, TinkerServer, served
 
 pytestmark = pytest.mark.slow
 
@@ -86,6 +89,15 @@ class Tour:
     options: dict[str, str]
     n_taken: int
     shown: list[str]
+
+
+def page_commands(server: TinkerServer) -> list[list[str]]:
+    """What the page of the local server says to type, as script and words, its variables filled in."""
+    page = (REPOSITORY / "docs" / "rl" / "local_server.md").read_text("utf-8")
+    block = re.search(r"paste the four lines.*?```bash\n(.*?)```", page, re.DOTALL)[1].replace("\\\n", "")
+    lines = [shlex.split(Template(line).substitute(server.environment)) for line in block.splitlines()]
+    assert {line[0] for line in lines} == {".venv/bin/python"}
+    return [[line[1].removeprefix("scripts/"), *line[2:]] for line in lines]
 
 
 @pytest.fixture(scope="module")

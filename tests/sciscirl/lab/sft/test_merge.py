@@ -22,7 +22,7 @@ from tests.sciscirl.made_runs import SLICE, make_predictions, make_run
 from tests.sciscirl.runs.test_model_code import REMEDY, Stranger, change
 from tests.sciscirl.tinker_stub import KEY
 from tests.sciscirl.toy import RENDERER, make_tokenizer
-from tests.servers.serving import Handler, Server, serving
+from tests.servers.serving import Handler, Server
 
 RANK, ALPHA = 2, 32
 NAME = "model.layers.0.self_attn.q_proj"
@@ -81,7 +81,7 @@ def archives(content: bytes, elsewhere: str | None = None):
 
     server = Server(Archives)
     server.asked = []
-    with serving(server):
+    with server:
         yield server
 
 

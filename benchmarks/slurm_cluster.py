@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.ports import choose_port
+from tests.servers.serving import choose_port
 
 _CONF = """
 ClusterName=one
