@@ -83,13 +83,7 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
     return tuple(signs)
 
 
-def explain_doubt(
-    metrics: Mapping[str, float],
-    contract: str,
-    config: CollapseConfig = CollapseConfig(),
-    *,
-    is_taught: bool = False,
-) -> str | None:
+def explain_doubt(metrics: Mapping[str, float], contract: str, *, is_taught: bool = False) -> str | None:
     """Say why one evaluation, whose metrics have no prefix, shows little about classes; None: it is fine.
 
     ``is_taught``: gold answers have taught the model, so the advice is not to begin with them.
@@ -108,9 +102,9 @@ def explain_doubt(
         return f"{n_json:,} of {n:,} answers were JSON; {ask}"
     if n_valid < _FEW * n:
         return f"{n_json:,} of {n:,} answers were JSON, but only {n_valid:,} kept the contract; {ask}"
-    if n_valid < config.n_valid_min and not find_signs(metrics, config):
-        return f"{n_valid:,} valid answers are too few to tell class collapse: {config.n_valid_min} are needed."
-    return None
+    needed = CollapseConfig().n_valid_min
+    is_clear = n_valid >= needed or find_signs(metrics)
+    return None if is_clear else f"{n_valid:,} valid answers are too few to tell class collapse: {needed} are needed."
 
 
 class CollapseAlarm:

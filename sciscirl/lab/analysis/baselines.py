@@ -210,9 +210,7 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
         }
 
 
-def run_baselines(
-    release: Path, asked: pl.DataFrame, settings: Mapping[str, Any], *, seed: int = 0
-) -> dict[str, pl.DataFrame]:
+def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
     """Let every baseline judge the papers of predictions, ``asked``, by the ``settings`` of their ``run.json``."""
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     if part == "train":
@@ -231,7 +229,7 @@ def run_baselines(
         )
     train = read_part(release, "train", n_held_out=n_held_out if part == "held_out" else 0, **asked_for)
     judged = [papers[paper] for paper in ids]
-    return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
+    return {name: run_baseline(name, train, judged, rules=rules) for name in BASELINES}
 
 
 def _text(view: PaperView) -> str:
