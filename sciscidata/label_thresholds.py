@@ -328,7 +328,7 @@ def _uzzi_halves(rule: LabelThresholds, cut: float | None = None) -> tuple[pl.Ex
 
 
 def _compare_with_margin(scores: pl.Series, margin: float) -> pl.Series:
-    """Return 1, 0 or -1, as novelty differs from the margin. As printed: in binary, 0.5 - 0.35 is more than 0.15."""
+    """Return 1, 0 or -1: how novelty less conventionality meets the margin, as printed: 0.5 - 0.35 is 0.15."""
     novelty, conventionality = (scores.struct.field(name).to_numpy() for name in scores.struct.fields)
     with np.errstate(invalid="ignore"):  # infinity minus infinity is unknown
         excess = novelty - conventionality

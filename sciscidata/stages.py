@@ -253,20 +253,6 @@ def write_null_cd_index(
 
     Returns:
         ``out``: NULL_CD_INDEX, sorted by work_id. Its metadata name the corpus, the convention and the null model.
-
-    Raises:
-        ConfigError: before anything is read, if an argument is wrong.
-        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_cd_index``.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
-        >>> with TemporaryDirectory() as home:
-        ...     world = Path(home) / "world"
-        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
-        ...     file = write_null_cd_index(world, Path(home) / "null.parquet", n_draws=3, cache_dir=home)
-        ...     pl.read_parquet(file)["n_defined"].max()
-        3
     """
     config = checked_config(config, CDConfig)
     null_options: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
@@ -364,20 +350,6 @@ def write_cd_sweep(
     Returns:
         ``out``: CD_SWEEP, with ``n_draws`` also null_mean, null_std and z (Float64). There is a row for each work,
         convention and window, sorted by work_id, then in the order in which they were given.
-
-    Raises:
-        ConfigError: before anything is read, if an argument is wrong, or a convention knows no such window.
-        InputNotFoundError, EmptyInputError, ReleaseExistsError, StorageError: as ``write_cd_index``.
-
-    Example:
-        >>> from tempfile import TemporaryDirectory
-        >>> from sciscidata.sources.synthetic.source import SyntheticConfig
-        >>> with TemporaryDirectory() as home:
-        ...     world = Path(home) / "world"
-        ...     _ = ingest(SyntheticConfig(n_works=500), world, cache_dir=home)
-        ...     file = write_cd_sweep(world, Path(home) / "sweep.parquet", windows=(3, None), cache_dir=home)
-        ...     pl.read_parquet(file)["window"].to_list()[:3], (Path(home) / "sweep.png").exists()
-        (['3', 'all', '3'], True)
     """
     from sciscidata.plots.disruption import plot_cd_sweep
 

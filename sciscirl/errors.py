@@ -52,11 +52,7 @@ class RunFolderError(SciSciRLError, ValueError):
 
 
 class CollapseError(SciSciRLError, RuntimeError):
-    """A model in training gives the same label to nearly every paper, and the run was set to stop then.
-
-    ``metrics`` are those of the answers that show the collapse. ``step`` is the training step before which the model
-    was evaluated, or None if unknown. ``exit_code`` is the command's; what the run has written so far is kept.
-    """
+    """A model in training gives the same label to nearly every paper; ``step`` is that before which this was found."""
 
     exit_code: Final = 3
 

@@ -384,11 +384,7 @@ NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
 
 
 def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
-    """Refuse options that only another command reads.
-
-    Raises:
-        SciSciRLError: an option has no effect in this command.
-    """
+    """Refuse options that only another command reads."""
     for name in options:
         if reason := NO_EFFECT.get(command, {}).get(name):
             raise SciSciRLError(f"{name} has no effect in sciscirl {command}: {reason}. Leave it out.")
@@ -397,13 +393,7 @@ def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
 def resolve_preset(
     options: TaskOptions, preset: Preset | None = None, names: Mapping[str, str] = MappingProxyType({})
 ) -> Preset:
-    """Return the preset that options name, with the options over it.
-
-    ``preset`` stands for the named one. ``names`` says what some options are called in a preset.
-
-    Raises:
-        SciSciRLError: no preset has that name, or an option is impossible or has no effect.
-    """
+    """Return the preset that options name, or ``preset``, with options over it; ``names`` maps some to its fields."""
     given: dict[str, Any] = {
         names.get(one.name, one.name): value
         for one in fields(options)
@@ -441,7 +431,7 @@ class Run(Generic[_Options]):
 
 
 def resolve_run(options: _Options) -> Run[_Options]:
-    """Resolve the options of a training run (SciSciRLError if one is impossible or has no effect).
+    """Resolve the options of a training run; its folder is ``runs/PRESET``, or ``runs/sft-BACKEND-PRESET``.
 
     Example:
         >>> resolve_run(TrainOptions(preset="two_keys")).folder.as_posix()

@@ -197,12 +197,8 @@ def find_preset(name: str) -> Preset:
 def read_preset_file(path: Path) -> Preset:
     """Read a preset of one's own: a TOML file with ``base`` and what differs from it.
 
-    ``[reward]`` holds the numbers of a reward, over those of its ``base``. ``[prompt]`` holds the texts ``system`` and
-    ``user`` of a PromptTemplate, ``[adversarial]`` the fields of AdversarialRules. ``name`` is that of the file, unless
-    it is given.
-
-    Raises:
-        SciSciRLError: the file cannot be read, or it has an unknown name or an impossible value.
+    ``[reward]`` holds numbers of a reward, ``[prompt]`` the texts ``system`` and ``user``, ``[adversarial]``
+    AdversarialRules.
     """
     content = _read_toml(path)
     try:
@@ -284,10 +280,7 @@ _ADVERSARIAL_NAMES: Final = tuple(one.name for one in fields(AdversarialRules))
 
 
 def lay_over(preset: Preset, changes: Mapping[str, Any]) -> Preset:
-    """Return a preset with changes by name, one of CHANGES each.
-
-    Raises:
-        SciSciRLError: a value is impossible, or a change would have no effect.
+    """Return a preset with changes by name, one of CHANGES each; one without effect is an error.
 
     Example:
         >>> changed = lay_over(find_preset("exp4"), {"reward": "soft", "reward_wrong": -0.1, "batch_size": 4})
@@ -418,11 +411,7 @@ def describe_rules(rules: TaskRules) -> dict[str, object]:
 
 
 def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
-    """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's.
-
-    Raises:
-        SciSciRLError: the settings do not describe rules.
-    """
+    """Return the rules that ``describe_rules`` described, of a run or an evaluation. The others are the preset's."""
     preset = PRESETS.get(settings.get("name") or settings.get("preset") or "")
     base = preset.rules if preset else TaskRules()
     rules: dict[str, Any] = {key: settings[key] for key in _OF_RULES if key in settings}
@@ -447,11 +436,7 @@ def recall_rules(settings: Mapping[str, Any]) -> TaskRules:
 
 
 def recall_preset(settings: Mapping[str, Any]) -> Preset:
-    """Return the preset that ``describe`` described, for one of one's own too. What is not stated is the preset's.
-
-    Raises:
-        SciSciRLError: the settings do not describe a preset.
-    """
+    """Return the preset that ``describe`` described, for one of one's own too. What is not stated is the preset's."""
     name = check_value("name", settings.get("name"), str, SciSciRLError)
     preset = PRESETS.get(name) or Preset(name=name, change="", rules=TaskRules())
     own = {key: value for key in (*_OF_PRESET, "base") if (value := settings.get(key)) is not None}

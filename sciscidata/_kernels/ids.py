@@ -122,7 +122,7 @@ def _may_be_odd(data, start, end, letter):
 
 @kernel
 def number_texts(data, offsets, letter, are_plain):
-    """Number every text as ``records.ids.number_ids``; -1: empty, -2 unless ``are_plain``: to be rewritten first."""
+    """Number texts like ``number_ids``; -1 is an empty one, -2 one that is not plain yet, unless they ``are_plain``."""
     numbers = np.empty(offsets.size - 1, np.int64)
     for i in range(numbers.size):
         start, end = offsets[i], offsets[i + 1]

@@ -12,7 +12,13 @@ import pyarrow.compute as pc
 
 
 def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """Return the bytes of a String Series, where each string begins, and the end of the last one; null is empty."""
+    """Return the bytes of a String Series, where each string begins, and the end of the last one.
+
+    Example:
+        >>> data, offsets = string_buffers(pl.Series(["On", None, "dams"]))
+        >>> data[offsets[0] : offsets[-1]].tobytes(), offsets.tolist()
+        (b'Ondams', [0, 2, 2, 6])
+    """
     # The oldest Arrow layout is one run of bytes with 64-bit offsets.
     array: Any = strings.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
     if array.null_count:  # a null may stand over the text that was there before

@@ -66,7 +66,7 @@ def build_main() -> int:
 
 
 def _interrupt(*_: object) -> None:
-    """Raise KeyboardInterrupt for the first Ctrl-C only: Polars raises its own, and clearing must go on meanwhile."""
+    """Raise KeyboardInterrupt for the first Ctrl-C only: Polars raises its own, and a second cuts clearing short."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     if not isinstance(sys.exception(), KeyboardInterrupt):
         raise KeyboardInterrupt

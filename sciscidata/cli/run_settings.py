@@ -68,7 +68,7 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 
 
 def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
-    """Read settings of a release from its manifest, without paths; ``given``, of flags and files, may name its own."""
+    """Read settings of a release from its manifest, without paths; a source in ``given``, of flags, goes before."""
     manifest = read_old_manifest(path)
     if "expression" in (manifest.get("label") or {}):
         raise ConfigError(

@@ -217,7 +217,7 @@ def own_files(out: Path, folder: str) -> list[Path]:
 
 
 def find_damaged(out: Path, sums: Mapping[str, str]) -> list[str]:
-    """Return the names of files that are missing or differ from their SHA-256; an OSError says nothing of these."""
+    """Return the names of files that are missing or differ from their SHA-256; an unreadable one is an OSError."""
 
     def is_whole(item: tuple[str, str]) -> bool:
         try:

@@ -157,7 +157,7 @@ def diagnose_graph(
     data_date: str | None = None,
     earlier: pl.LazyFrame | None = None,
 ) -> list[Check]:
-    """Make every check from a graph; ``citations`` are read only if it lacks their number, None leaves that out."""
+    """Make every check from a graph; ``citations``, if given, are read only where it lacks their number of rows."""
     ends, edges, counted = _count_ends(graph), edges_of(graph), _count_works(works, graph)
     # Works bring their own references, so where ids are missing in works, it is the cited ones.
     is_cited_known = ends.cited_unknown < _LIMITS["citing_ids"].share * ends.cited
@@ -250,7 +250,7 @@ def _count_rows(citations: pl.LazyFrame) -> tuple[int, int]:
 
 
 def _count_works(works: pl.LazyFrame, graph: CitationGraph | None = None) -> pl.DataFrame:
-    """Count works by year and field: all, with a venue, cited, cited without references, by venue; null if unknown."""
+    """Count works by year and field: all, with a venue, cited, cited without references, citations by venue."""
     columns = works.collect_schema()
     null = pl.lit(None, dtype=pl.Boolean)
     rows = works.select(

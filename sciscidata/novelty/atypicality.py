@@ -323,7 +323,7 @@ class YearScorer:
         self.concentrations: dict[int, float] = {}
 
     def score(self, j: int, look_at: LookAtPairs | None = None) -> pl.DataFrame:
-        """Return ATYPICALITY of the j-th year, in index order, at any time; ``look_at`` sees the z of venue pairs."""
+        """Return ATYPICALITY of the j-th year, in index order; threads may share this. ``look_at`` sees z of pairs."""
         year = int(self.graph.years[j])
         works = slice(int(self.graph.year_offsets[j]), int(self.graph.year_offsets[j + 1]))
         n = works.stop - works.start
@@ -442,7 +442,7 @@ def _warn_once(remark: str) -> None:
 
 
 def add_scores(rows: pl.DataFrame, score: Score) -> pl.DataFrame:
-    """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is, or null."""
+    """Add novelty_score, high where z_p10 is low, and conventionality_score, high where z_median is; null stays."""
     if score == "rank":
 
         def rank(z: pl.Expr) -> pl.Expr:

@@ -183,7 +183,7 @@ def read_texts(docstring: str | None) -> dict[str, str]:
 
 
 def list_options(kind: type, section: str, name_flag: Callable[[str, str, Hint], str]) -> list[Option]:
-    """List options of a configuration class by field, but for configurations and ``python_only``, which is no text."""
+    """List the options of a configuration class by field, without nested configurations and ``python_only`` fields."""
     from sciscidata.options.checks import field_hints
 
     texts, hints = read_texts(kind.__doc__), field_hints(kind)
@@ -263,7 +263,7 @@ class HelpFormatter(argparse.HelpFormatter):
 
 
 class OptionParser(argparse.ArgumentParser):
-    """A parser whose ``--help`` shows the options that matter, and ``--help-all`` all. ``renamed``: others' names."""
+    """A parser with ``--help`` for what matters, and ``--help-all``; ``renamed`` maps names of other programs."""
 
     def __init__(self, *, example: str = "", renamed: Renamed | None = None, **details: Any) -> None:  # noqa: ANN401
         super().__init__(formatter_class=HelpFormatter, allow_abbrev=False, **details)

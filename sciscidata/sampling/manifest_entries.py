@@ -105,7 +105,7 @@ def remark_on_release(manifest: Mapping[str, Any]) -> list[str]:
 def count_works(
     counted: pl.DataFrame, last_year: int | None, *, label: OwnLabel | None = None, data_date: str | None = None
 ) -> dict[str, Any]:
-    """State how many works each filter removed, how many are left, and their years, of numbers (``len``) by these."""
+    """State how many works each filter removed, how many are left, and their years; ``counted`` has rows of these."""
 
     def count(rows: pl.DataFrame) -> dict[str, dict[str, int]]:
         return {

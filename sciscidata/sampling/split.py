@@ -326,7 +326,10 @@ def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bo
 
 
 def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> str:
-    """Write sizes that fit as arguments, or "". Other sizes deal the works anew, so each pair is tried."""
+    """Write sizes that fit as arguments, as large a share of what was wanted; "" if there are none.
+
+    Other sizes deal the works anew to the splits, so each pair is tried.
+    """
     columns = balanced_columns(config, label)
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
     n_classes = len(quota_cells(columns, label))

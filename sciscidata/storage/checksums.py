@@ -19,7 +19,7 @@ _LONGEST: Final = 1 << 30  # most bytes to search: a damaged footer may claim an
 
 
 def seal(path: Path) -> None:
-    """Fill in the SHA-256 of a file in which BLANK_SEAL (once, in JSON or Parquet metadata) has 64 zeros instead."""
+    """Fill in the seal, BLANK_SEAL in JSON or Parquet metadata: the SHA-256 of the file with zeros in its place."""
     with path.open("r+b") as file:
         _seal(file)
 

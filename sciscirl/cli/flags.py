@@ -44,21 +44,9 @@ def _flag(section: str, name: str, hint: Hint) -> str:
 
 
 def list_options(command: Command) -> list[Option]:
-    """List the options of a command.
+    """List the options of a command; parameters before ``*`` have no flag, and a class stands for its fields.
 
-    Its parameters before ``*`` are positional: they have no flag. A class of options among its parameters stands for
-    the fields of the class. All of them may be left out of a ``partial[Class]``. Two classes may share a field.
-
-    Example:
-        >>> def sleep(place: str, *, hours: int = 8) -> None:
-        ...     '''Sleep.
-        ...
-        ...     Args:
-        ...         place: a bed.
-        ...         hours: until you wake up.
-        ...     '''
-        >>> [(option.name, option.flag, option.text) for option in list_options(sleep)]
-        [('place', '', 'a bed.'), ('hours', '--hours', 'until you wake up.')]
+    All of them may be left out of a ``partial[Class]``. Two classes may share a field.
     """
     hints, texts = _hints(command), read_texts(command.__doc__)
     found: dict[str, Option] = {}

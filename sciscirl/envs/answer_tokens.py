@@ -14,7 +14,7 @@ from sciscirl.errors import SciSciRLError
 
 
 def place_answer(question: Sequence[Message], answer: str, renderer: Renderer) -> tuple[list[int], list[int]]:
-    """Return the tokens of a prompt, as for sampling, and of an answer behind it with its turn's end.
+    """Return the tokens of a prompt, and of an answer behind it with its turn's end.
 
     SciSciRLError if the chat format writes anything else there: a model would be asked for, or would learn, that.
     """
@@ -30,10 +30,7 @@ def place_answer(question: Sequence[Message], answer: str, renderer: Renderer) -
 
 
 def find_label_tokens(answer: Sequence[int], columns: Iterable[str], tokenizer: Tokenizer) -> tuple[int, ...]:
-    """Return the places of the tokens that say the labels, with their closing quotes; none under ``probabilities``.
-
-    With its closing quote, no label begins another. A token that also holds something else, such as a comma, counts.
-    """
+    """Return the places of the tokens that say the labels, with their closing quotes; none under ``probabilities``."""
     tokens = list(answer)
     text = str(tokenizer.decode(tokens))
     ends = [len(str(tokenizer.decode(tokens[: n + 1]))) for n in range(len(tokens))]

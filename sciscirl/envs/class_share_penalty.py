@@ -17,12 +17,11 @@ _UNIT: Final = 10**6  # shares are added up as whole millionths, so the order of
 
 
 def batch_term(answer: Answer, excess: Mapping[str, float], table: RewardTable) -> float:
-    """Return what an answer pays for a label that was said too often recently.
+    """Return ``-share_penalty * excess`` of an answer's label; of several, or a forecast, the mean; 0 if it is invalid.
 
-    ``-share_penalty * excess`` of its label; for a forecast the mean over its probabilities, for two labels the mean of
-    both. This is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``. So it pulls the
-    predictions as a whole to the shares of the labels, and not each answer. An invalid answer has no label and pays 0.
-    The excess of a label is its share among recent valid answers, minus its share in the training split.
+    It is the policy gradient of ``-share_penalty / 2 * sum((said share - due share)**2)``: it pulls the predictions as
+    a whole to the shares of the labels. The excess of a label is its share among recent valid answers, minus its share
+    in the training split.
     """
     said = shares_said(answer)
     if not said:
@@ -59,21 +58,10 @@ SHARE_WINDOW: Final = 256
 class ShareTracker:
     """Counts which labels the answers of each batch say, and by how much each label is in excess.
 
-    A batch is judged only by the batches before it. Its groups get their excess as plain numbers when the batch is
-    made. So a reward does not depend on the order in which answers arrive, and groups can be sampled elsewhere. A
-    pickled tracker loses its memory: answers that another process sampled are not counted here. Then the excess stays 0
-    (``count_answers`` shows it).
-
-    Each label is due its share in ``class_counts``. The excess is taken over the last batches that together have
-    ``window`` valid answers, or over all. ``target`` is the task; None where the labels are those of disruption,
-    novelty or both.
-
-    Example:
-        >>> from sciscirl.task.contracts import parse_answer
-        >>> tracker = ShareTracker([("disruptive", 1), ("consolidating", 1), ("neutral", 2)], window=2)
-        >>> tracker.record(0, parse_answer('{"disruption_label": "neutral", "confidence": 1}', "two_keys"))
-        >>> tracker.find_excess(batch=0)["neutral"], tracker.find_excess(batch=1)["neutral"]
-        (0.0, 0.5)
+    A batch is judged only by the batches before it: the last with ``window`` valid answers together. Its groups get
+    their excess as plain numbers when it is made. So the order of answers does not matter, and groups can be sampled
+    elsewhere. A pickled tracker loses its memory: then the excess stays 0 (``count_answers`` shows it). ``target`` of
+    None: labels of disruption, novelty or both.
     """
 
     def __init__(

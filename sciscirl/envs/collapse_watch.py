@@ -18,9 +18,8 @@ from sciscirl.task.papers import Target
 class TrainingWatch:
     """Checks the answers of a run in windows of whole batches, each once, when the batch after it is made.
 
-    It reads the rollouts that the cookbook's loop wrote into the folder ``run``, and keeps no memory. So a run that was
-    killed and resumed is judged as if it had never stopped. Answers that another process sampled count too.
-    SciSciRLError if the action is unknown.
+    It reads the rollouts that the cookbook's loop wrote, and keeps no memory: a resumed run is judged as if it had
+    never stopped. Answers that another process sampled count too.
     """
 
     def __init__(
@@ -39,11 +38,7 @@ class TrainingWatch:
         self.n_batches = -(-self.config.n_papers // batch_size)
 
     def __call__(self, batch: int) -> None:
-        """Check the batches before this one, if they end a window.
-
-        CollapseError if the model has collapsed and the action is ``"stop"``. It has the metrics of the last window,
-        each after ``train/``.
-        """
+        """Check the batches before this one, if they end a window; a CollapseError has the metrics of the last."""
         seal_new(find_rollouts(Path(self.run), batch - 1))
         if self.action == "off" or batch == 0 or batch % self.n_batches:
             return

@@ -57,21 +57,10 @@ _OF_RULES: Final = (
 def order_papers(
     papers: Iterable[Paper], seed: int, epoch: int = 0, *, interleave: bool = False, target: Target = "disruption"
 ) -> list[Paper]:
-    """Sort papers into the order in which an epoch shows them.
+    """Sort papers into the order in which an epoch shows them: by SHA-256 of seed, epoch and id.
 
-    The order is by SHA-256 of seed, epoch and id. It is the same with every version of every library. Adding or
-    removing a paper keeps the order of all others.
-
-    ``interleave`` spreads each class evenly, so that any stretch has the classes in about the proportions of the whole.
-    With equal class counts, the counts in a batch then differ by at most one. A class is a label of the target; in the
-    joint task every pair of labels.
-
-    Example:
-        >>> from sciscirl.task.papers import Gold, PaperView
-        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
-        >>> papers = [Paper(f"W{n}", view, Gold("neutral" if n < 4 else "disruptive", None)) for n in range(8)]
-        >>> [paper.gold.disruption_label[0] for paper in order_papers(papers, seed=0, interleave=True)]
-        ['d', 'n', 'd', 'n', 'd', 'n', 'd', 'n']
+    Adding or removing a paper keeps the order of all others. ``interleave`` spreads each class (in the joint task every
+    pair of labels) evenly: with equal class counts, the counts in a batch differ by at most one.
     """
     ordered = sorted(papers, key=lambda paper: hashlib.sha256(f"{seed}:{epoch}:{paper.openalex_id}".encode()).digest())
     if not interleave:
@@ -88,15 +77,7 @@ def order_papers(
 
 
 class Epochs(Sequence[Paper]):
-    """The same papers epoch after epoch, each in another order; ``n_shown`` in all. An order is made when needed.
-
-    Example:
-        >>> from sciscirl.task.papers import Gold, PaperView
-        >>> view = PaperView("On sleep", "We sleep.", 2001, 3, "Neuroscience")
-        >>> shown = Epochs([Paper(f"W{n}", view, Gold("neutral", None)) for n in range(3)], 3 * 10**12, seed=0)
-        >>> len(shown), [paper.openalex_id for paper in shown[3 * 10**9 - 1 : 3 * 10**9 + 3]]
-        (3000000000000, ['W2', 'W0', 'W1', 'W2'])
-    """
+    """The same papers epoch after epoch, each in another order; ``n_shown`` in all. An order is made when needed."""
 
     def __init__(
         self,
@@ -422,10 +403,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
 
 
 def name_fields(run: Run[RunOptions], eval_split: EvalSplit | None = None) -> dict[str, Any]:
-    """Return the fields of the builder of a run, for both ways to train.
-
-    ``eval_split`` is that of the preset; None: dev if the release has one, else held_out. The option goes before.
-    """
+    """Return the fields of the builder of a run, for both ways to train; options go before the given ``eval_split``."""
     options, preset = run.options, run.preset
     return {
         "release": options.release,

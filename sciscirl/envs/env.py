@@ -208,11 +208,10 @@ def count_tokens(renderer: Renderer, text: str) -> int:
 
 
 def read_action(action: Action, renderer: Renderer) -> tuple[str, bool]:
-    """Decode sampled tokens, and say whether the model ended the text by itself.
+    """Decode sampled tokens without the renderer's frame, and say whether the model ended the text by itself.
 
-    The frame of the renderer is removed, everything that the model wrote is kept. A renderer parses thinking and tool
-    calls out of an answer. They are not allowed here. So if there are any, the text stays as it was sampled, and the
-    contract sees them.
+    Thinking and tool calls, which a renderer parses out of an answer, are not allowed: the contract sees the whole
+    text.
     """
     sampled = str(renderer.tokenizer.decode(action))
     try:
@@ -249,8 +248,8 @@ def _reward_metrics(reward: RewardParts, gold: Mapping[str, str]) -> Metrics:
 def measure_answer(answer: Answer, gold: Mapping[str, str]) -> Metrics:
     """Return the metrics of one answer; the cookbook averages each key over the answers that have it.
 
-    Only answers to neutral papers have the key ``recall/neutral``, so its average is the recall in a batch. In the
-    joint task, metrics of one label have its name before them, as in ``metrics.measure_predictions``.
+    So the average of ``recall/neutral`` is the recall in a batch. In the joint task, names are as in
+    ``measure_predictions``.
     """
     by_label = {short_name(column): _label_metrics(answer, column, label) for column, label in gold.items()}
     metrics: Metrics = {}

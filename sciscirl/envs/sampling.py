@@ -30,13 +30,9 @@ class _Sampling(RolloutStrategy):
 class DynamicSampling(_Sampling):
     """Samples a group again, on the next of its spare papers, while its rewards are all equal.
 
-    The cookbook drops constant groups (``remove_constant_reward_groups``). Its asynchronous mode waits for others. Its
-    synchronous mode trains on what is left, so this strategy fills the batch there. Spare papers are of the same class,
-    so the classes keep their shares. Taking any next paper would favour the classes that the model is unsure about. If
-    the last spare ties too, the cookbook drops the group. Rollouts of papers that were passed over are neither trained
-    on nor logged. ``inner`` collects the answers of one group.
-
-    Source: dynamic sampling, Yu et al. 2025 (DAPO), arXiv:2503.14476.
+    For the cookbook's synchronous mode, which trains on what is left without constant groups. Spare papers are of the
+    same class: any next paper would favour the classes that the model is unsure about. Rollouts of papers that were
+    passed over are neither trained on nor logged. Source: Yu et al. 2025 (DAPO), arXiv:2503.14476.
     """
 
     async def execute(self, env_group_builder: EnvGroupBuilder, policy: TokenCompleter) -> RolloutResult:
@@ -57,8 +53,8 @@ class DynamicSampling(_Sampling):
 class NucleusSampling(_Sampling):
     """Samples from the most probable tokens that together have the share ``top_p``, then as ``inner``.
 
-    The cookbook's loop passes only a temperature to the sampler. A server may state log-probabilities of all tokens.
-    Then the loss corrects for a policy that is not quite the one that sampled.
+    A server may state log-probabilities of all tokens. Then the loss corrects for a policy that is not quite the one
+    that sampled.
     """
 
     top_p: float = 1.0

@@ -466,10 +466,7 @@ def _find_weights(folder: Path, step: int | None) -> str:
 
 
 def measure(predictions: pl.DataFrame, ceiling: Mapping[str, float] | None = None) -> dict[str, float]:
-    """Compute the metrics with their intervals, and the tie rates of rewards if a paper has several answers.
-
-    With the ceiling of the labels, also how far they have come (``relate_to_ceiling``).
-    """
+    """Compute metrics with intervals and the way to the ceiling, and tie rates if a paper has several answers."""
     metrics = measure_predictions(predictions) | bootstrap_intervals(predictions)
     metrics |= relate_to_ceiling(metrics, ceiling, find_target(predictions))
     if not {"openalex_id", "reward"} <= set(predictions.columns):
@@ -483,8 +480,7 @@ def save_evaluation(
 ) -> dict[str, float]:
     """Write predictions, metrics and settings into ``config.out``; return the metrics.
 
-    StorageError if they cannot be written. Predictions may have cost money. So they are then kept in the system's
-    folder for temporary files, unless that is full too. The message says where.
+    Predictions may have cost money: if they cannot be written there, they are kept in a temporary folder.
     """
     facts = describe_run(config.release, settings)
     metrics = measure(predictions, facts["ceiling"])
@@ -518,13 +514,7 @@ _SHOWN: Final = (
 
 
 def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
-    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result.
-
-    Example:
-        >>> print(render_metrics({"majority": {"label_match": 1 / 3, "label_match/low": 0.3, "label_match/high": 0.4}}))
-                     majority
-        label_match  0.3333 [0.3000, 0.4000]
-    """
+    """Draw the main metrics as a table for a terminal: one row for each metric, one column for each result."""
     names = [name for name in dict.fromkeys(chain(*results.values())) if not name.endswith(("/low", "/high"))]
     shown = [name for pattern in _SHOWN for name in names if fnmatchcase(name, pattern)]
     rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]

@@ -44,19 +44,13 @@ _log = logging.getLogger(__name__)
 class LabelEvaluator(RLTestSetEvaluator):
     """Asks a model about every held-out paper, and computes the published metrics and more.
 
-    It is a subclass of the cookbook's evaluator, because the training loop passes the step only to that one. It adds a
-    temperature (0 is greedy) and top_p, and writes all answers down. It sees them together, because a macro-F1 is not a
-    mean over papers.
-
-    ``name`` stands before every metric, and in the names of the files in ``folder``. The alarm checks every evaluation,
-    adds metrics, and may end the run. With ``adversarial`` answers are challenged. With ``scoring``, the model is
-    asked for its probability of each label, and writes nothing. With the ceiling of the labels, metrics say how far
-    they have come. ``predictions`` has one row for each answer of the last
-    evaluation. ``judged`` has step and metrics of the last one that did not end the run, ``prior`` what was divided
-    out. Where ``is_concurrent``, training goes on meanwhile, and a further call waits for the last one first. At
-    ``end_step`` it judges nothing. The cookbook's loop of 0.6.1 asks there, before it has saved the last
-    weights; the run judges them when they are saved. ``is_taught`` says that gold answers have taught the model.
-    ReleaseError if there is no paper, SciSciRLError if no valid answer fits into ``max_tokens``.
+    It is a subclass of the cookbook's evaluator, because the training loop passes the step only to that one. It sees
+    all answers together, because a macro-F1 is not a mean over papers. ``name`` stands before metrics and names of
+    files. The alarm checks every evaluation, and may end the run. With ``scoring``, the model is asked for its
+    probability of each label. ``predictions`` and ``judged`` (step and metrics) are of the last evaluation, ``prior``
+    what was divided out. Where ``is_concurrent``, training goes on meanwhile. At ``end_step`` it judges nothing: the
+    cookbook's loop of 0.6.1 asks there, before it has saved the last weights. ``is_taught``: gold answers have taught
+    the model.
     """
 
     def __init__(
@@ -158,10 +152,9 @@ class LabelEvaluator(RLTestSetEvaluator):
         rollout_summary_export: RolloutSummaryExportConfig | None = None,
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
-        """Judge any completer of tokens. An error of the server is raised, not counted as a wrong answer.
+        """Judge any completer of tokens; an error of the server is raised, not counted as a wrong answer.
 
-        Returns the metrics of ``measure_predictions``, each after the name of this evaluator and a slash. CollapseError
-        if the alarm ends the run; predictions and rollouts are written by then.
+        If the alarm ends the run (CollapseError), predictions and rollouts are written by then.
         """
         if self.scoring is not None:
             predictions, prior = await self.scoring.ask_completer(policy, self.papers, self.rules, self.renderer)
@@ -258,10 +251,9 @@ def make_evaluator(
 
 @asynccontextmanager
 async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path) -> AsyncGenerator[None]:
-    """Warn of the evaluation that is lost if an error ends a run.
+    """Warn of the evaluation that is lost if an error ends a run, and write down a collapse that was found.
 
-    It does not wait for the evaluation. That may need the server or disk that failed, and Ctrl-C must end the run. A
-    collapse that was found but not yet reported is written down.
+    It waits for nothing: that may need the server or disk that failed, and Ctrl-C must end the run.
     """
     try:
         yield

@@ -35,14 +35,7 @@ BRING_MODEL: Final = '# bring the model onto this machine\neval "$(sciscirl mode
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command of the demonstration.
-
-    Attributes:
-        title: what it is for.
-        words: the command as it is typed, its program first.
-        folder: what it writes.
-        resumes: whether a started folder goes on with ``--resume``.
-    """
+    """A command of the demonstration, as it is typed; ``folder`` is what it writes, again if it ``resumes``."""
 
     title: str
     words: tuple[str, ...]
@@ -65,12 +58,7 @@ def plan_demo(
     sft_steps: int | None = None,
     rl_steps: int | None = None,
 ) -> list[Step]:
-    """List the commands: with ``short``, no reinforcement learning.
-
-    Example:
-        >>> [step.folder.name for step in plan_demo(Path("demo"), "models/mine", Path("slices/mine"), short=True)]
-        ['zero_shot', 'sft', 'sft_test', 'comparison', 'report.html']
-    """
+    """List the commands: with ``short``, no reinforcement learning."""
     steps: list[Step] = []
     asked = (*_PROMPT, *(_TITLE_ONLY if short or release is None else ("--max-paper-tokens", "200")))
     # The short form sees fewer papers, in training and on the way: it is to be over in minutes.
@@ -118,10 +106,6 @@ def list_build_words(
     """List the words of a command that draws synthetic papers whose best answers are known.
 
     Their label is the part of science that a paper is from, and wrong for a fifth of them.
-
-    Example:
-        >>> list_build_words(Path("slices/known"), 240, 30, 90)[:4]
-        ('sciscidata', 'build', '--source', 'synthetic')
     """
     fields = (", ".join(f"'{name}'" for name in names) for names in _PARTS.values())
     part = " ".join(f"WHEN primary_field IN ({names}) THEN {number}" for number, names in enumerate(fields))
@@ -178,11 +162,7 @@ def run_demo(
     programs: Mapping[str, Callable[[Sequence[str]], None]],
     show: Callable[[str], None],
 ) -> None:
-    """Run the commands that are not done yet.
-
-    Raises:
-        SciSciRLError: the folder holds another demonstration, or a command failed.
-    """
+    """Run the commands that are not done yet."""
     with locked_folder(out, user="demonstration", option="folder: --out"):
         done = check_demo(steps, out)
         for number, step in enumerate(steps, 1):

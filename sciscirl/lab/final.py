@@ -21,14 +21,10 @@ _log = logging.getLogger(__name__)
 async def judge_finally(
     runs: Sequence[Path], release: Path, *, metric: Criterion = "macro_f1", base_url: str | None = None
 ) -> list[Path]:
-    """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once.
+    """Select a checkpoint of each run by its own evaluations, and judge it by the test split, once, into ``final``.
 
-    The result lies in ``final`` in the folder of the run. If the run has trained on after the selected checkpoint, the
-    last one is judged, too. Its result lies in ``last``. What has a result is not judged again. Evaluations, and runs
-    that were judged by test all along, are passed over. Of the latter, test has chosen the checkpoint.
-
-    Returns the folders of the results. RunFolderError, before any run is judged, if none was judged by dev or held-out
-    papers, or one was trained on another release. SciSciRLError as ``select_checkpoint`` and ``evaluate_model``.
+    The last checkpoint, if it is another one, is judged into ``last``. What has a result is not judged again. Runs that
+    were judged by test all along are passed over: test has chosen their checkpoint.
     """
     chosen_by_others: list[Path] = []
     for run in runs:

@@ -18,10 +18,7 @@ SWEEP_FILE: Final = "sweep.json"
 
 
 def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
-    """Write the facts of a sweep, or make sure that the folder holds the same one (SciSciRLError).
-
-    ``facts`` have ``settings`` in JSON types. Those that are ``free`` may change, and the facts are then written anew.
-    """
+    """Write the facts of a sweep, or make sure that the folder holds the same; ``free`` settings may change."""
     settings: Mapping[str, Any] = facts["settings"]
     if (folder / SWEEP_FILE).exists() and check_sweep(folder, settings, free=free) == settings:
         return

@@ -30,20 +30,7 @@ Table = pl.DataFrame | Iterable[Mapping[str, Any]]
 def bootstrap_intervals(
     predictions: Table, *, n_resamples: int = N_RESAMPLES, level: float = 0.95, seed: int = 0
 ) -> dict[str, float]:
-    """Compute intervals for the metrics that a model is chosen by, as ``NAME/low`` and ``NAME/high``.
-
-    The metrics are ``label_match``, ``macro_f1``, ``balanced_accuracy``, ``min_class_recall``, ``format_strict_ok`` and
-    each defined ``recall/C``. In the joint task they have the names of ``measure_predictions``, and each resample has
-    the same papers for both labels. See :func:`find_intervals` for how. ``level`` is the share of resamples inside.
-    PredictionsError as for :func:`resample_metrics`.
-
-    Example:
-        >>> said = {"confidence": 0.9, "is_json": True, "is_valid": True}
-        >>> rows = [{"gold": "neutral", "label": "disruptive", **said}] * 12
-        >>> intervals = bootstrap_intervals(rows)
-        >>> round(intervals["label_match/low"], 3), round(intervals["label_match/high"], 3)
-        (0.0, 0.242)
-    """
+    """Compute intervals for the metrics that a model is chosen by, as ``NAME/low`` and ``NAME/high``."""
     if not 0 < level < 1:
         raise PredictionsError(f"level is {level}, needs a share between 0 and 1.")
     frame = check_predictions(predictions)
@@ -55,13 +42,10 @@ def bootstrap_intervals(
 def find_intervals(frame: pl.DataFrame, drawn: Mapping[str, Floats], level: float) -> dict[str, tuple[float, float]]:
     """Return an interval for each resampled metric (``drawn``) of one evaluation.
 
-    A share of papers gets Wilson's score interval. It has a width even where no paper, or every paper, is right.
-    Several answers to a paper count as one, so asking again makes no interval narrower. ``min_class_recall`` gets the
-    least ends of the recalls. All else gets the percentiles of the resamples that define it. Where all resamples agree
-    they say nothing about other papers: then there is none.
-
-    Source: Wilson 1927, doi:10.1080/01621459.1927.10502953; Efron & Tibshirani 1993, An Introduction to the Bootstrap,
-    chapter 13.
+    A share of papers gets Wilson's score interval, which has a width even where every paper is right. Several answers
+    to a paper count as one. ``min_class_recall`` gets the least ends of the recalls, all else percentiles. Where all
+    resamples agree there is none: they say nothing about other papers. Source: Wilson 1927,
+    doi:10.1080/01621459.1927.10502953; Efron & Tibshirani 1993, An Introduction to the Bootstrap, chapter 13.
     """
     shares = _find_shares(frame, level)
     found: dict[str, tuple[float, float]] = {}
@@ -118,21 +102,10 @@ def percentile_interval(values: Floats, level: float) -> tuple[float, float] | N
 
 
 def resample_metrics(tables: Sequence[Table], *, n_resamples: int = N_RESAMPLES, seed: int = 0) -> dict[str, Floats]:
-    """Compute metrics of several evaluations of the same papers, all on the same resamples of these papers.
+    """Compute metrics of several evaluations of the same papers in the same order, all on the same resamples of papers.
 
     Papers are drawn with replacement, each with all its answers, from the raw numbers of Philox. NumPy guarantees that
-    this stream never changes, so the same predictions in the same order give the same resamples everywhere. Without
-    ``openalex_id``, each row is a paper.
-
-    Returns an array (tables, resamples) for each name in :func:`bootstrap_intervals`, NaN where a resample leaves the
-    metric undefined. PredictionsError as for :func:`metrics.measure_predictions`. It is also raised if the tables hold
-    other papers, or another order, or an option is out of range.
-
-    Example:
-        >>> said = {"gold": "neutral", "confidence": 0.9, "is_json": True, "is_valid": True}
-        >>> early, late = ([{"label": label, **said}] * 10 for label in ("disruptive", "neutral"))
-        >>> resample_metrics([early, late], n_resamples=3)["label_match"].tolist()
-        [[0.0, 0.0, 0.0], [1.0, 1.0, 1.0]]
+    this stream never changes. Returns arrays (tables, resamples), NaN where a resample leaves the metric undefined.
     """
     if not 1 <= n_resamples <= _RESAMPLES_MAX or not 0 <= seed < _SEED_MAX:
         needed = f"1 to {_RESAMPLES_MAX:,}, 0 or more and less than 2**128"
@@ -160,10 +133,7 @@ def _papers(frame: pl.DataFrame) -> list[object]:
 
 
 def draw_below(stream: np.random.Philox, n: int, size: int) -> Counts:
-    """Draw ``size`` whole numbers from 0 to n - 1.
-
-    They are the upper 32 bits, scaled, and biased by less than n in 4 billion.
-    """
+    """Draw whole numbers from 0 to n - 1: upper 32 bits, scaled, and biased by less than n in 4 billion."""
     return ((stream.random_raw(size) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 

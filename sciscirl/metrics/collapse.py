@@ -41,17 +41,7 @@ class CollapseConfig:
 
 
 def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, float]:
-    """Measure how evenly the labels of one evaluation are spread; each metric has ``prefix`` before its name.
-
-    Returns ``largest_share``, of all answers. If there are valid answers, it also returns the ``entropy`` of their
-    labels, divided by that of equal class counts.
-
-    Example:
-        >>> shares = {"disruptive": 0.5, "consolidating": 0.0, "neutral": 0.25, "invalid": 0.25}
-        >>> spread = measure_spread({f"predicted_share/{label}": share for label, share in shares.items()})
-        >>> spread["largest_share"], round(spread["entropy"], 3)
-        (0.5, 0.579)
-    """
+    """Measure ``largest_share`` of all answers, and the ``entropy`` of valid ones, divided by that of equal counts."""
     shares = _shares(metrics, prefix).values()
     valid = math.fsum(shares)
     spread = {"largest_share": max(shares)}
@@ -64,8 +54,7 @@ def measure_spread(metrics: Mapping[str, float], prefix: str = "") -> dict[str, 
 def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseConfig()) -> tuple[str, ...]:
     """List the signs of collapse in the metrics of one evaluation, which may have prefixes; each label is checked.
 
-    With few valid answers (``n_valid_min``), the only sign is a label with too large a share. The low end of Wilson's
-    interval (95 %) is then above ``share_max``. Without it, see :func:`explain_doubt`.
+    With few valid answers, the only sign is a label whose low end of Wilson's interval (95 %) is above ``share_max``.
 
     Example:
         >>> shares = {"disruptive": 0.9885, "consolidating": 0.007, "neutral": 0.0045}
@@ -94,16 +83,10 @@ def find_signs(metrics: Mapping[str, float], config: CollapseConfig = CollapseCo
     return tuple(signs)
 
 
-def explain_doubt(
-    metrics: Mapping[str, float],
-    contract: str,
-    config: CollapseConfig = CollapseConfig(),
-    *,
-    is_taught: bool = False,
-) -> str | None:
+def explain_doubt(metrics: Mapping[str, float], contract: str, *, is_taught: bool = False) -> str | None:
     """Say why one evaluation, whose metrics have no prefix, shows little about classes; None: it is fine.
 
-    ``is_taught`` says that gold answers have taught the model, so that the advice is not to begin with them.
+    ``is_taught``: gold answers have taught the model, so the advice is not to begin with them.
 
     Example:
         >>> explain_doubt({"n": 12, "parse_ok": 0.0, "invalid": 1.0}, "two_keys")
@@ -119,17 +102,13 @@ def explain_doubt(
         return f"{n_json:,} of {n:,} answers were JSON; {ask}"
     if n_valid < _FEW * n:
         return f"{n_json:,} of {n:,} answers were JSON, but only {n_valid:,} kept the contract; {ask}"
-    if n_valid < config.n_valid_min and not find_signs(metrics, config):
-        return f"{n_valid:,} valid answers are too few to tell class collapse: {config.n_valid_min} are needed."
-    return None
+    needed = CollapseConfig().n_valid_min
+    is_clear = n_valid >= needed or find_signs(metrics)
+    return None if is_clear else f"{n_valid:,} valid answers are too few to tell class collapse: {needed} are needed."
 
 
 class CollapseAlarm:
-    """Watches the evaluations of a run, and warns or stops it, as ``action`` says.
-
-    ``history`` are metrics of earlier evaluations of the run, oldest first. ``watched`` says in the message what the
-    metrics are of. SciSciRLError if the action is unknown.
-    """
+    """Watches evaluations, after those in ``history``, and warns or stops; ``watched`` is what messages call them."""
 
     def __init__(
         self,
@@ -144,11 +123,7 @@ class CollapseAlarm:
         self._signs = [find_signs(metrics, config) for metrics in history]
 
     def __call__(self, metrics: Mapping[str, float], step: int | None = None) -> dict[str, float]:
-        """Check one more evaluation; return further metrics for the log, with the same prefix.
-
-        They are ``collapse/largest_share``, ``collapse/entropy`` and ``collapse/alarm`` (1 or 0). CollapseError, with
-        all metrics of the evaluation, if the model has collapsed and the action is ``"stop"``.
-        """
+        """Check one more evaluation; return ``collapse/...`` for the log. A CollapseError has all its metrics."""
         if self.action == "off":
             return {}
         self._signs.append(find_signs(metrics, self.config))

@@ -137,19 +137,8 @@ def relate_to_ceiling(
 ) -> dict[str, float]:
     """Say how high any predictor of the disruption labels can get, and how far these metrics have come.
 
-    Args:
-        metrics: of ``measure_predictions``, perhaps with intervals.
-        ceiling: ``accuracy`` and ``macro_f1``, as a manifest and ``run.json`` state them; None: not known.
-        target: the task.
-
-    Returns:
-        For ``label_match`` and ``macro_f1``, where the ceiling is known and the task has disruption labels:
-
-        - ``ceiling/METRIC``: the highest expected value.
-        - ``way_to_ceiling/METRIC``: the share of the way from chance to there, with an interval where METRIC has one.
-          Chance is the best guess without a look: the share of the commonest label, and for macro-F1 1 / labels.
-
-        In the joint task each name comes after ``disruption/``.
+    For ``label_match`` and ``macro_f1``, ``ceiling/METRIC`` is the highest expected value, ``way_to_ceiling/METRIC``
+    the share of the way from chance to there. Chance is the share of the commonest label, and for macro-F1 1 / labels.
 
     Example:
         >>> metrics = {"macro_f1": 0.55, "confusion/neutral/neutral": 3.0, "confusion/disruptive/disruptive": 2.0}
@@ -181,15 +170,7 @@ def relate_to_ceiling(
 
 
 def tie_metrics(rewards_by_group: Iterable[Sequence[float]]) -> dict[str, float]:
-    """Measure how often rewards tie within a group, the answers to one prompt. A tie leaves nothing to learn from.
-
-    Over the groups with two answers or more (empty without one):
-
-    - ``reward_tie_group_rate``: share of groups in which a reward repeats.
-    - ``reward_uniform_group_rate``: share in which all are equal.
-    - ``reward_tie_pair_rate``: share of tied pairs among all pairs within groups.
-    - ``reward_unique_fraction_mean``: mean over groups of distinct rewards divided by answers.
-    """
+    """Measure how often rewards tie within a group, the answers to one prompt; a tie leaves nothing to learn from."""
     groups = [list(group) for group in rewards_by_group if len(group) > 1]
     if not groups:
         return {}

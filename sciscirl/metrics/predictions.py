@@ -60,23 +60,15 @@ _OF_ANSWER: Final = ("confidence", "is_json", "is_valid", "has_think", "problem"
 
 
 def column_ends(target: Target) -> dict[str, str]:
-    """Return what the names of a label's columns end with, by label column: nothing if the task has one label.
-
-    Example:
-        >>> column_ends("joint")
-        {'disruption_label': '_disruption', 'novelty_label': '_novelty'}
-    """
+    """Return what the names of a label's columns end with, by label column: nothing if the task has one label."""
     columns = list_labels(target)
     return {column: f"_{short_name(column)}" if len(columns) > 1 else "" for column in columns}
 
 
 def prediction_schema(target: Target) -> pl.Schema:
-    """Return the columns of the predictions of a task: PREDICTIONS if it has one label.
+    """Return the columns of the predictions of a task: PREDICTIONS, in the joint task those of a label twice.
 
-    The joint task has ``gold``, ``label``, ``forecast`` and ``tolerant_label`` once for each label, as
-    ``gold_disruption``, ``gold_novelty`` and so on. It also has ``reward_task_disruption`` and ``reward_task_novelty``,
-    and their mean ``reward_task``. That of an own label has ``task`` too: its name and classes as JSON. So a file of
-    predictions can be measured without its release.
+    That of an own label has ``task``, its name and classes as JSON, so that a file can be measured without its release.
     """
     schema: dict[str, Any] = {}
     for column, dtype in PREDICTIONS.items():
@@ -108,10 +100,7 @@ def make_prediction(
 
 
 def find_target(predictions: pl.DataFrame) -> Target:
-    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels.
-
-    A PredictionsError says that the column ``task`` does not name one own label.
-    """
+    """Return the task of a table of predictions, by its columns and the vocabulary of its gold labels."""
     if TASK in predictions.columns:
         try:
             (stated,) = predictions[TASK].unique(maintain_order=True)
@@ -127,16 +116,7 @@ def find_target(predictions: pl.DataFrame) -> Target:
 
 
 def split_by_label(predictions: pl.DataFrame) -> dict[str, pl.DataFrame]:
-    """Split a table of predictions by label: ``"disruption"``, ``"novelty"``, both for the joint task, or an own one.
-
-    The tables have columns of PREDICTIONS. For a task with one label it is ``predictions`` itself. In the joint task
-    each lacks the columns that are about both labels: the confidences, and the rewards except ``reward_task``.
-
-    Example:
-        >>> rows = pl.DataFrame({"gold_disruption": ["neutral"], "gold_novelty": ["novel"], "is_json": [False]})
-        >>> split_by_label(rows)["novelty"].to_dicts()
-        [{'is_json': False, 'gold': 'novel'}]
-    """
+    """Split a table of predictions by label; in the joint task each lacks the columns that are about both."""
     ends = column_ends(find_target(predictions))
     if len(ends) == 1:
         return {short_name(column): predictions for column in ends}
@@ -236,10 +216,7 @@ def write_predictions(predictions: pl.DataFrame, path: Path) -> None:
 
 
 def read_predictions(path: Path) -> pl.DataFrame:
-    """Read a file of predictions in its order.
-
-    PredictionsError if it is missing or holds no table of predictions; ChangedFileError if it was changed.
-    """
+    """Read a file of predictions in its order; a ChangedFileError says that it was changed."""
     if not path.is_file():
         what = "is a folder" if path.is_dir() else "does not exist"
         raise PredictionsError(f"{path} {what}. Give a predictions file of a run.")

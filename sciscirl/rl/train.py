@@ -273,10 +273,7 @@ async def guarded_run(
     *,
     period_seconds: float = PERIOD_SECONDS,
 ) -> AsyncGenerator[None]:
-    """Show a line for each step, write errors of server and disk in one, and warn of a lost server.
-
-    The SDK itself retries silently for hours.
-    """
+    """Show a line for each step, write errors in one, and warn of a lost server: the SDK retries silently for hours."""
     watch = asyncio.create_task(_watch(resolve_base_url(base_url), period_seconds))
     try:
         with disk_errors(folder), clear_errors(base_url, RESUME_HINT), follow_run(folder, model, project, name):

@@ -35,8 +35,7 @@ _TIMEOUT_SECONDS: Final = 5.0
 def choose_renderer(model_name: str) -> str:
     """Name the chat format of a model, without thinking if possible: the contracts allow nothing before the JSON.
 
-    The cookbook may not know a folder by name. Then it is the format that writes a prompt as the model's own chat
-    template does.
+    Of a folder it is the format that writes a prompt as the model's own chat template does.
     """
     try:
         names = model_info.get_recommended_renderer_names(model_name)
@@ -69,10 +68,7 @@ def list_known_models() -> list[str]:
 
 
 def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
-    """Warn if a chat format that was given by hand writes another prompt than the model's own chat template.
-
-    None is warned of where the cookbook recommends the format for the model, or where the tokenizer has no template.
-    """
+    """Warn if a chat format that was given by hand writes another prompt than the model's own chat template."""
     if renderer_name is None:
         return
     try:
@@ -93,10 +89,7 @@ def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
 
 
 def load_tokenizer(model_name: str) -> Tokenizer:
-    """Load a tokenizer from the Hugging Face hub, its cache, or a folder.
-
-    The cookbook, which runs the code of every folder, gets it by the same way from now on.
-    """
+    """Load a tokenizer from the Hugging Face hub, its cache, or a folder; from now on, so does the cookbook."""
     tokenizer_utils._get_hf_tokenizer = _load  # pyright: ignore[reportPrivateUsage]
     with load_errors("tokenizer of", model_name):
         return get_tokenizer(model_name)
@@ -221,9 +214,7 @@ def _reaches(hub: str) -> bool:
 
 
 class EstimatedTokenizer:
-    """Stands for a tokenizer that is not on this machine.
-
-    A token is a mark, a sign, or some letters of a word.
+    """Stands for a tokenizer that is not on this machine: a token is a mark, a sign, or some letters of a word.
 
     Example:
         >>> tokenizer = EstimatedTokenizer("Qwen/Qwen3-8B")

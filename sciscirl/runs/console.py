@@ -47,8 +47,7 @@ _watch_log = logging.getLogger("sciscirl.runs.alarms")  # not shown by the handl
 def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | None:
     """Write the line of a training step, from its row of metrics; None if the row is of no step.
 
-    ``ties`` is the share of groups in which a reward repeats. ``all equal`` is that of groups with one reward only,
-    which teach nothing. ``dollars`` are those so far.
+    ``ties`` is the share of groups in which a reward repeats, ``all equal`` that of groups which teach nothing.
 
     Example:
         >>> row = {"step": 3, "env/all/reward/total": 0.41, "env/all/format_strict_ok": 0.98, "time/total": 2.5}
@@ -67,9 +66,7 @@ def render_step(row: Mapping[str, Any], dollars: float | None = None) -> str | N
 
 
 def render_evaluation(row: Mapping[str, Any]) -> str | None:
-    """Write the line of an evaluation, from its row of metrics; None if the row has none.
-
-    The way to the ceiling is left out where the best guess is better.
+    """Write the line of an evaluation; None if the row has none. No way to the ceiling where the best guess is better.
 
     Example:
         >>> render_evaluation({"step": 50, "test/label_match": 0.396, "test/format_strict_ok": 1.0})
@@ -145,8 +142,7 @@ class _Follower:
 def follow_run(folder: Path, model: str, project: str | None = None, name: str | None = None) -> Generator[None]:
     """Show a line for each step while the block runs, and one at least every half minute; warn of what is wrong.
 
-    With a ``project``, each row of metrics goes to the trackers that are installed, too. On the console of the
-    cookbook's loops only these lines and warnings are left; ``logs.log`` in the folder has all.
+    Of the cookbook's console only these lines and warnings are left; ``logs.log`` in the folder has all.
     """
     from tinker_cookbook.utils import ml_log
 

@@ -44,12 +44,7 @@ _DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
 def locked_folder(
     folder: Path, *, user: str = "run", option: str = "log_path", error: type[SciSciRLError] = SciSciRLError
 ) -> Generator[None]:
-    """Lock a folder, made if needed, by its file ``.lock``, until the block or the process ends.
-
-    ``error`` is raised if another process holds the folder, it cannot be written, or a link leads out. It is raised for
-    a release, too, which must stay as its manifest describes it. The message names ``user``, what works in it, and
-    ``option``, which names the folder.
-    """
+    """Lock a folder, but no release, by its file ``.lock``, made if needed; messages name ``user`` and ``option``."""
     refuse_release(folder, option, error)
     in_use = f"{folder} is in use by another {user}. Stop it or wait for its end, or choose another {option}."
     with ExitStack() as stack:
@@ -128,13 +123,9 @@ def begin_run(
 ) -> int:
     """Write ``run.json`` into a new folder, or check that the run there is the same one. Return the first step.
 
-    On resuming, metrics and rollouts after the last checkpoint and half-written lines are dropped: those steps are
-    taken again. ``settings`` are everything that decides what the run does, in JSON types. ``steps_per_epoch`` is that
-    of a loop that numbers the steps of each epoch from 0. ``begun_from`` describes the weights that the run starts
-    from, if not the base model's (see ``sciscirl.runs.lineage``). A resumed run keeps the first record. ``find``
-    returns the checkpoint to go on from, or raises; None: the last one. Without a checkpoint the run begins at step 0.
-
-    SciSciRLError as ``plan_run``.
+    On resuming, metrics and rollouts after the last checkpoint (of ``find``) and half-written lines are dropped.
+    ``settings`` are everything that decides what the run does. ``steps_per_epoch`` is of a loop that numbers steps in
+    each epoch from 0. A resumed run keeps its ``begun_from``.
     """
     facts = plan_run(folder, release, settings, resume=resume)
     if facts is not None:
@@ -157,11 +148,7 @@ def begin_run(
 
 
 def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume: bool) -> dict[str, Any] | None:
-    """Describe a run that would begin in a folder; None if the same run is there and goes on. Writes nothing.
-
-    SciSciRLError if the folder is a release, or holds a run and ``resume`` is not set. It is also raised if its
-    settings differ or are missing.
-    """
+    """Describe a run that would begin in a folder; None if the same run is there and goes on. Writes nothing."""
     refuse_release(folder, "log_path")
     facts = describe_run(release, settings)
     path = folder / RUN_FILE
@@ -183,10 +170,7 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
 
 
 def read_facts(folder: Path) -> dict[str, Any]:
-    """Read ``run.json`` of a run, which has its settings and release (RunFolderError if it is missing or damaged).
-
-    Where the cookbook's own loop has trained, its ``config.json`` says the same.
-    """
+    """Read ``run.json`` of a run, with its settings and release, or ``config.json`` of the cookbook's own loop."""
     path = folder / RUN_FILE
     try:
         facts: Any = read_json(path)
@@ -209,11 +193,7 @@ def read_facts(folder: Path) -> dict[str, Any]:
 
 
 def _read_cookbook(folder: Path) -> dict[str, Any] | None:
-    """Read the facts of a run from the cookbook's ``config.json``; None: there is none.
-
-    What is asked is known where its dataset builder is LabelDatasetBuilder, or has one as ``papers``. Else ``target``
-    is None.
-    """
+    """Read the facts of a run from the cookbook's ``config.json``, if any; ``target`` is None without our builder."""
     try:
         config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
         papers: dict[str, Any] = config["dataset_builder"]
@@ -300,12 +280,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def read_lines(path: Path) -> Iterator[str]:
-    """Read the lines of a log of at most LOG_BYTES.
-
-    It raises OSError when called if the log is larger, a pipe or a device.
-
-    ChangedFileError if it was changed since it was sealed.
-    """
+    """Read the lines of a log of at most LOG_BYTES; a ChangedFileError if it was changed since it was sealed."""
     if path.name in LOGS or is_listed(path):
         check_sealed(path, grows=path.name in LOGS)
     return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
@@ -415,12 +390,7 @@ def is_judged(store: TrainingRunStore, step: int | None) -> bool:
 
 
 def read_judgement(row: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metrics of an evaluation in a row of ``metrics.jsonl``, without the name of the split; {} if none.
-
-    Example:
-        >>> read_judgement({"step": 4, "dev/label_match": 0.4, "env/all/label_match": 0.5})
-        {'label_match': 0.4}
-    """
+    """Return the metrics of an evaluation in a row of ``metrics.jsonl``, without the name of the split; {} if none."""
     for split in EVAL_SPLITS:
         if f"{split}/label_match" in row:
             return {name.removeprefix(f"{split}/"): row[name] for name in row if name.startswith(f"{split}/")}

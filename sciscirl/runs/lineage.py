@@ -36,18 +36,8 @@ def find_start(
 ) -> dict[str, Any]:
     """Find the weights that a run starts from, and describe them as ``run.json`` does under ``begun_from``.
 
-    Args:
-        load_checkpoint: the folder of a run on a server, whose last state is taken, or a path on the server.
-        log_path: the folder of the run that starts.
-        preset: of that run; its model and rank must be those of the weights.
-        own: further settings that must be those of the weights, for a run on your own hardware; None: on a server.
-
-    Returns:
-        ``path`` of the weights. A folder has also its name (``name_run``), kind (rl or sft), and ``run_sha256`` of its
-        ``run.json``. It has ``step``, the release's ``manifest_sha256``, and ``begun_from`` of that run, if any.
-
-    Raises:
-        SciSciRLError: there are no such weights, or training cannot start from them.
+    ``load_checkpoint`` is the folder of a run, whose last state is taken, or a path on the server. ``own``: settings
+    that must be those of the weights on your own hardware; None: on a server.
     """
     if own is None and "/sampler_weights/" in load_checkpoint:
         state = load_checkpoint.replace("/sampler_weights/", "/weights/")

@@ -68,12 +68,7 @@ def whole(value: object) -> int:
 
 
 def count_tokens(row: Mapping[str, Any]) -> Usage:
-    """Count the tokens of a training step, from its row of metrics.
-
-    Example:
-        >>> count_tokens({"env/all/total_ob_tokens": 600, "env/all/total_ac_tokens": 20})
-        Usage(prefill=600, sample=20, train=620)
-    """
+    """Count the tokens of a training step, from its row of metrics."""
     names = ("env/all/total_ob_tokens", "env/all/total_ac_tokens", "num_tokens")
     shown, said, learned = (whole(row.get(name)) for name in names)
     return Usage(prefill=shown, sample=said, train=shown + said + learned)

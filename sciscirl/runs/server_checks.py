@@ -36,11 +36,7 @@ _SKYRL_ANSWERS: Final = {
 
 
 def find_server(base_url: str | None = None) -> str:
-    """Return the address of a Tinker server, if a key may be sent there. Sends nothing.
-
-    Every connection passes through here, because each request of the SDK carries the key. ``base_url`` is the server;
-    else ``TINKER_BASE_URL``, else Tinker: so in all functions of this module.
-    """
+    """Return the address of a Tinker server, if a key may be sent there: with each request, the SDK sends one."""
     url = resolve_base_url(base_url)
     name = "base_url" if base_url else "TINKER_BASE_URL"
     check_address(url, name=name, key="the key", secret=os.environ.get("TINKER_API_KEY"))
@@ -114,8 +110,8 @@ def is_tinker(base_url: str | None = None) -> bool:
 def open_service(base_url: str | None = None) -> Generator[tinker.ServiceClient]:
     """Open a client of a server and close its session at the end, which frees its adapter slots immediately.
 
-    ``with tinker.ServiceClient()`` closes the session too, but SDK 0.38 may then wait forever. Its heartbeat task can
-    miss its cancellation (1 of 40). Here closing takes half a minute at most, and a failure is only logged.
+    ``with tinker.ServiceClient()`` of SDK 0.38 may wait forever: its heartbeat task can miss its cancellation (1 of
+    40).
     """
     service = tinker.ServiceClient(base_url=find_server(base_url))
     status: Literal["success", "errored", "interrupted"] = "interrupted"

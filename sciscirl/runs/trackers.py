@@ -35,10 +35,7 @@ def _list_installed() -> list[str]:
 def open_trackers(
     folder: Path, project: str | None, name: str | None
 ) -> Generator[Callable[[Mapping[str, Any]], None]]:
-    """Open the trackers that are installed; yield what sends them a row of ``metrics.jsonl``.
-
-    A tracker that cannot be opened is a SciSciRLError. One that fails later is left out, with a warning.
-    """
+    """Open the trackers that are installed; yield what sends them a row. One that fails later is left out."""
     from tinker_cookbook.utils import ml_log
 
     trackers: list[Logger] = []

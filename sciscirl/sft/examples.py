@@ -46,11 +46,7 @@ class Example:
 
 
 def gold_answer(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> str:
-    """Write the right answer to a paper.
-
-    A release has only labels. So the justification and signals of four keys are the same text for every paper. The
-    confidence is the same number; with probabilities it is that of the right label.
-    """
+    """Write the right answer to a paper; a release has only labels, so words and confidence are the same for all."""
     if not 0 <= confidence <= 1:
         raise SciSciRLError(f"confidence is {confidence!r}, needs a number from 0 to 1.")
     labels = paper.labels(rules.target)
@@ -81,10 +77,9 @@ def write_chances(paper: Paper, rules: TaskRules) -> str:
 
 
 def list_answers(paper: Paper, rules: TaskRules, confidence: float = 1.0) -> list[tuple[str, float]]:
-    """List the answers that a paper teaches, each with its weight.
+    """List the answers that a paper teaches, each with its weight: with ``weight=chances`` one with each label.
 
-    They are the gold answer, or with ``weight=chances`` one with each label. Under ``probabilities`` it is then one
-    answer that states the chances.
+    Under ``probabilities`` it is then one answer that states the chances.
     """
     weights = rules.weigh(paper)
     if rules.weight == "chances" and rules.contract == "probabilities":
@@ -115,10 +110,7 @@ def build_example(
     loss_on: LossOn = "answer",
     number: int = 0,
 ) -> Example:
-    """Put a gold answer after the prompt that evaluations and reinforcement learning show.
-
-    ``number`` says which one of ``list_answers``.
-    """
+    """Put the ``number``-th gold answer after the prompt that evaluations and reinforcement learning show."""
     answer, weight = list_answers(paper, rules, confidence)[number]
     prompt, tokens = place_answer(build_messages(paper, rules, renderer), answer, renderer)
     labels = find_label_tokens(tokens, list_labels(rules.target), renderer.tokenizer)
@@ -139,10 +131,7 @@ def build_example(
 
 @dataclass(eq=False, kw_only=True)
 class GoldExamples(Sequence[Example]):
-    """The examples of papers in training order, each built when used; a paper may come several times.
-
-    Each paper has ``n_each`` examples, one for each answer that it teaches.
-    """
+    """The examples of papers in training order, built when used; ``n_each`` for a paper, which may come again."""
 
     papers: Sequence[Paper]
     rules: TaskRules

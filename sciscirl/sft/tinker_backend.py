@@ -85,8 +85,7 @@ class NumberedEvaluator(SamplingClientEvaluator):
 class CheckpointSaver(TrainingClientEvaluator):
     """Saves a checkpoint before each step that is a multiple of ``every``, as an evaluator of the supervised loop.
 
-    The loop's own checkpoints hold the batch that they name, and those already sent after it. A resumed run would train
-    on these a second time. What an evaluator sees holds exactly the batches before its step.
+    The loop's own checkpoints hold batches already sent ahead, which a resumed run would train on a second time.
     """
 
     def __init__(self, folder: Path, *, first_step: int, every: int, ttl_seconds: int) -> None:
@@ -150,10 +149,9 @@ def make_config(run: Run[TinkerSftOptions], builder: LabelDatasetBuilder, *, fir
 
 @contextmanager
 def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
-    """Log ``label_nll`` beside the loss while the block runs; the cookbook's loop has no place for one's own metric.
+    """Log ``label_nll`` beside the loss while the block runs: the cookbook's loop has no place for one's own metric.
 
-    It is the negative log-probability of the tokens that say the label, in nats. It is summed over the tokens of an
-    answer, and averaged over the answers of a step by their weights.
+    It is the negative log-probability of an answer's tokens that say the label, in nats, averaged by weight.
     """
     loop: Any = train
     measure, set_up = loop.compute_bpb, ml_log.setup_logging
@@ -204,9 +202,7 @@ def measured_labels(columns: Sequence[str], loss_on: LossOn) -> Generator[None]:
 async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
     """Train, with evaluations on the way and one after the last step. Return the folder of the run.
 
-    The folder holds what that of a reinforcement-learning run holds, but for rollouts of training: there are none.
-    SciSciRLError if an option is impossible, or the folder is in use or holds another run. It is also raised if the
-    server is down, refuses the key or does not offer the model. StorageError if the disk fails; the run can be resumed.
+    After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
     builder = make_papers_builder(run)

@@ -48,17 +48,7 @@ _FLAT_OBJECT: Final = re.compile(rf'\{{(?:{_STRING}|[^{{"}}])*+(\}}?)', re.DOTAL
 
 
 def read_json(text: str) -> tuple[Any, JsonProblem]:
-    """Read one JSON value as RFC 8259 has it, where Python is more generous. Every number becomes a float.
-
-    Returns the value and ``""``, or None and the problem. An object with the same key twice counts as JSON without a
-    value.
-
-    Example:
-        >>> read_json('{"a": 1}')
-        ({'a': 1.0}, '')
-        >>> read_json('{"a": NaN}'), read_json('{"a": 1, "a": 1}')
-        ((None, 'not_json'), (None, 'duplicate_key'))
-    """
+    """Read one JSON value as RFC 8259 has it, or None, and the problem, such as a repeated key; numbers are floats."""
     if not is_utf8(text):
         return None, "not_json"
     if _depth(text) > MAX_DEPTH:
@@ -103,8 +93,7 @@ def _depth(text: str) -> int:
 def contract_keys(contract: ContractName, target: Target = "disruption") -> tuple[str, ...]:
     """Return the keys of a contract, in the order in which prompts show them.
 
-    The contracts are named after their keys for a task with one label. In the joint task ``four_keys`` and ``two_keys``
-    have one more label key, and ``probabilities`` has the six label names. An own label has the key of its column.
+    In the joint task ``four_keys`` and ``two_keys`` have one more label key, and ``probabilities`` has six labels.
     """
     columns = list_labels(target)
     if contract == "probabilities":
@@ -201,15 +190,8 @@ def render_answer(
 ) -> str:
     """Write a valid answer, in the one form that prompts show and supervised targets have.
 
-    Under ``probabilities``, ``confidence`` is that of each label, rounded to four digits; the other labels share the
-    rest. There it must be above 1 divided by the number of labels. Else the labels tie and the answer is not valid.
-    ReleaseError if a label is missing or unknown.
-
-    Example:
-        >>> render_answer("neutral", "two_keys", confidence=0.5)
-        '{"disruption_label": "neutral", "confidence": 0.5}'
-        >>> render_answer("neutral", "probabilities", confidence=0.5)
-        '{"disruptive": 0.25, "consolidating": 0.25, "neutral": 0.5}'
+    Under ``probabilities``, ``confidence`` is that of each label, rounded to four digits; the others share the rest.
+    Unless it is above 1 divided by the number of labels, the labels tie and the answer is not valid.
     """
     gold = name_gold(labels, target)
     words = {"label_justification": justification, "evidence_signals": list(signals)}

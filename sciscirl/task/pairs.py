@@ -30,8 +30,7 @@ class Candidate(NamedTuple):
 def match_pairs(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:
     """Return pairs of names, as they are shown: in every other pair the one with the lower rank comes first.
 
-    Candidates come in the order of SHA-256 of their names. Each takes the next one that matches and is free. So the
-    pairs depend on neither the order of rows nor a library's generator.
+    Candidates come in the order of SHA-256 of their names. Each takes the next one that matches and is free.
 
     Example:
         >>> sleep = [Candidate(f"W{n}", n % 2, "Medicine", 2000 + n, 10) for n in range(4)]

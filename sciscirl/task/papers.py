@@ -48,15 +48,7 @@ TARGETS: Final[Mapping[TargetName, tuple[str, ...]]] = MappingProxyType(
 
 
 class OwnTarget(str):
-    """The task that asks for an own label of a release: its name, with the label that it asks for.
-
-    It is the name of the label without its ending. So logs, files and messages can name it like the others.
-
-    Example:
-        >>> target = OwnTarget(OwnLabel(name="impact_label", classes=("top", "rest"), column="impact_label"))
-        >>> target, list_labels(target)
-        ('impact', {'impact_label': ('top', 'rest')})
-    """
+    """The task that asks for an own label of a release, named after the label without its ending, as others are."""
 
     label: OwnLabel
 
@@ -106,23 +98,14 @@ def read_own_target(facts: object) -> OwnTarget:
 
 
 def list_labels(target: Target) -> dict[str, tuple[str, ...]]:
-    """Return the label columns that an answer to a task names, in order, and the labels of each.
-
-    Example:
-        >>> list_labels("novelty")
-        {'novelty_label': ('novel', 'balanced', 'conventional')}
-    """
+    """Return the label columns that an answer to a task names, in order, and the labels of each."""
     if isinstance(target, OwnTarget):
         return {target.label.name: target.label.classes}
     return {column: VOCABULARIES[column] for column in TARGETS[target]}
 
 
 def choose_target(name: str, release_folder: str | Path) -> Target:
-    """Return the task of a name: disruption, novelty, joint, pairs, or the own label of a release.
-
-    An own label is named in full, without its ending, or as ``"label"``. A ReleaseError says that the release has no
-    label of this name.
-    """
+    """Return the task of a name; an own label is named in full, without its ending, or as ``"label"``."""
     if name in TARGETS:
         return cast("TargetName", name)
     if name == PAIRS:
@@ -187,12 +170,7 @@ def change_view(view: View, change: Callable[[PaperView], PaperView]) -> View:
 
 
 def hide_fields(view: View, hidden: Sequence[str]) -> View:
-    """Return what is left to see; a hidden field is None.
-
-    Example:
-        >>> hide_fields(PaperView("On sleep", "We sleep.", 2001, 3, None), ["cited_by_count", "title"])
-        PaperView(title=None, abstract='We sleep.', publication_year=2001, cited_by_count=None, primary_field=None)
-    """
+    """Return what is left to see; a hidden field is None."""
     return change_view(view, lambda one: replace(one, **dict.fromkeys(hidden))) if hidden else view
 
 
@@ -340,10 +318,8 @@ def class_of(paper: Paper, target: Target) -> tuple[str, ...]:
 def take_head(papers: Sequence[Paper], n_papers: int | None, target: Target) -> list[Paper]:
     """Return a stratified sample of this size, in the order given; all papers if it is None or as many.
 
-    Each class has its share of the head, rounded up or down. Within a class, the lowest SHA-256 of the id decide. So
-    the head is the same on every machine, and a larger one contains a smaller one. The first rows of a release are no
-    sample. It is sorted by a key, and a class with many works fills its quota with low ones.
-
+    Each class has its share, rounded up or down; in it the lowest SHA-256 of the id decide, so a larger head contains a
+    smaller one. The first rows of a release are no sample: a class with many works fills its quota with low keys.
     Source: the quota method, Balinski & Young 1975, American Mathematical Monthly 82(7), 701-730.
 
     Example:
@@ -366,8 +342,8 @@ def size_held_out(n_papers: int, batch_size: int) -> int:
 def hold_out(papers: Sequence[Paper], n_held_out: int) -> tuple[list[Paper], list[Paper]]:
     """Divide training papers into those that are trained on and those that are kept out, in the order given.
 
-    Every label of the release has its share. Neither the seed of a run nor its task changes the choice. Two runs that
-    keep out as many are judged by the same papers. A run that starts from another's weights has not seen them.
+    Every label of the release has its share. Neither seed nor task changes the choice, so runs are judged by the same
+    papers, and weights that a run starts from have not seen them.
     """
     kept = _draw(papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: _all_labels(paper.gold))
     parts: tuple[list[Paper], list[Paper]] = ([], [])
@@ -400,8 +376,7 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
 def pair_papers(papers: Sequence[Paper]) -> list[Paper]:
     """Make pairs of papers (``match_pairs``); the label of a pair is the letter of the more disruptive paper.
 
-    Disruption labels are cut-offs of one score, so a label nearer to *disruptive* means a higher score. A paper without
-    field, year, citations or label is in no pair.
+    A paper without field, year, citations or label is in no pair.
     """
     by_id = {paper.openalex_id: paper for paper in papers}
     ranks = {label: rank for rank, label in enumerate(("consolidating", "neutral", "disruptive"))}
@@ -423,11 +398,7 @@ def pair_papers(papers: Sequence[Paper]) -> list[Paper]:
 
 
 def choose_eval_split(release_folder: str | Path) -> EvalSplit:
-    """Return what a run on this release is judged by on its way: its development split, else held-out training papers.
-
-    Raises:
-        ReleaseError: the folder is not a release or cannot be read.
-    """
+    """Return what a run is judged by on its way: its development split, else held-out training papers."""
     return "dev" if "dev" in open_release(release_folder).splits else "held_out"
 
 
@@ -466,20 +437,11 @@ def read_part(
     ids: Path | None = None,
     papers: Sequence[Paper] | None = None,
 ) -> list[Paper]:
-    """Read the papers that a run trains on or is judged by.
+    """Read the papers of a split or ``"held_out"`` that a run trains on or is judged by.
 
-    Args:
-        release_folder: as in ``read_split``.
-        part: a split, or ``"held_out"``.
-        target: the task.
-        n_papers: take a stratified head of this size (``take_head``); None: all.
-        n_held_out: how many training papers the run keeps out (``hold_out``).
-        with_chances: as in ``read_split``.
-        ids: only papers whose ids this file lists, one a line.
-        papers: those of the split, if they were read before.
-
-    Raises:
-        ReleaseError: as ``read_split``, or nothing is held out. Or a listed id is in no split.
+    ``n_papers`` takes a stratified head (``take_head``) of them, ``n_held_out`` keeps out training papers
+    (``hold_out``), and ``ids`` names a file of ids, one a line. ``papers`` are those of the split, if they were read
+    before.
     """
     if papers is None:
         split = "train" if part == "held_out" else part

@@ -22,10 +22,7 @@ _Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$", description="up to 64 let
 
 
 def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, error: type[SciSciRLError]) -> None:
-    """Add an entry, or put it in the place of one that was added before, as a notebook does that runs a cell again.
-
-    ``error`` if its name cannot be one, or is that of an entry of the package.
-    """
+    """Add an entry, or put it in the place of one that was added before, as a notebook does that runs a cell again."""
     check_value(f"the name of a {kind}", name, _Name, error)
     if name in entries and (kind, name) not in _ADDED and entries[name] != value:
         raise error(f"there is another {kind} {name!r}. Choose another name.")
@@ -36,10 +33,7 @@ def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, erro
 
 
 def load_plugin(path: str) -> None:
-    """Run a Python file that calls ``register_preset``, ``register_reward`` or ``register_prompt``, once in a process.
-
-    SciSciRLError if it cannot be read, or fails; the message names the line.
-    """
+    """Run a Python file that registers presets, rewards or prompts, once in a process; errors name the line."""
     file = Path(path)
     try:
         code = read_whole(file, SETTINGS_BYTES)

@@ -225,11 +225,7 @@ NUMBERS: Final = tuple(
 
 
 def find_reward(name: str) -> RewardTable:
-    """Return the reward of a name.
-
-    Raises:
-        RewardError: if no reward has that name.
-    """
+    """Return the reward of a name."""
     if name not in REWARDS:
         raise RewardError(f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)}")
     return REWARDS[name]
@@ -238,10 +234,7 @@ def find_reward(name: str) -> RewardTable:
 def change_reward(
     table: RewardTable, numbers: Mapping[str, Any], name: str | None = None, target: Target | None = None
 ) -> RewardTable:
-    """Return a table with other numbers, checked. Without a name it is named after its changes.
-
-    ``class_weights`` may be a mapping. ``target`` is the task; None where its labels are those of disruption, novelty
-    or both. RewardError if a number is unknown or impossible.
+    """Return a table with other numbers, checked; without a name it is named after its changes.
 
     Example:
         >>> change_reward(REWARDS["strong"], {"wrong": -0.3, "class_weights": {"disruptive": 3}}).name
@@ -300,15 +293,7 @@ def register_reward(
 def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Target | None = None) -> RewardTable:
     """Weight a balanced table by the counts of each label in a training split (``papers.count_labels``).
 
-    ``target`` is the task; None where its labels are those of disruption, novelty or both.
-
-    RewardError if the table is not balanced, or a label has less than 1/MAX_WEIGHT of an even share of the papers. A
-    few papers would then count as much as all others.
-
-    Example:
-        >>> counts = [("disruptive", 10), ("consolidating", 30), ("neutral", 60)]
-        >>> [round(weight, 3) for _, weight in balance(REWARDS["balanced"], counts).gold_weights]
-        [3.333, 1.111, 0.556]
+    RewardError if a label has less than 1/MAX_WEIGHT of an even share: a few papers would count as much as all others.
     """
     known, vocabularies = dict(counts), VOCABULARIES if target is None else list_labels(target)
     weights: list[tuple[str, float]] = []
@@ -402,9 +387,6 @@ def _task_part(answer: Answer, column: str, gold: str, table: RewardTable) -> fl
 
 
 def quadratic_loss(forecast: Mapping[str, float], column: str, gold: str) -> float:
-    """Return half the squared distance of a forecast from the truth.
-
-    It is 0 if certain and right, 1 if certain and wrong.
-    """
+    """Return half the squared distance of a forecast from the truth: 0 if certain and right, 1 if certain and wrong."""
     # The forecast of an own label has its classes and no others.
     return math.fsum((forecast[label] - (label == gold)) ** 2 for label in VOCABULARIES.get(column, forecast)) / 2

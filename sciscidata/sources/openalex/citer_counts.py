@@ -146,7 +146,7 @@ def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T
 
 
 def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
-    """Count the citers of a work by year, and those that also cite its distinct references, itself left out."""
+    """Count the citers of a work by year, and those that also cite a reference; ``references`` lack the work itself."""
     if (cited_by_count or 0) <= _LISTED:
         pages = yield [_list_request(f"cites:W{work_id}", 1)]
         count: int = pages[0]["meta"]["count"]
@@ -286,7 +286,7 @@ class ReferenceRecords:
             self._frames.append(works_frame(received).select(REFERENCE_WORKS.names()))
 
     def counted_in_vain(self, work_id: int, references: Sequence[int]) -> tuple[Years, Years]:
-        """Count by year references that count as citers as they cite themselves: those that cite the work, and all."""
+        """Count by year what the API counts only since it cites itself: what also cites the work, and all of it."""
         listed = frozenset(references)
         self_citers = [self._self_citers[reference] for reference in references if reference in self._self_citers]
         in_vain = [(year, cited) for year, cited in self_citers if listed.isdisjoint(cited)]

@@ -291,7 +291,7 @@ class _Pull:
         return wave, waiting
 
     def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
-        """Request the citers of each work, then those of its references if needed; return works passed over for now."""
+        """Request the citers of each work, then those of its references if needed; return works to look at later."""
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
         waiting: list[tuple[str, Work]] = []

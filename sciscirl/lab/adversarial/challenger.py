@@ -40,14 +40,7 @@ _N_QUOTED: Final = 8  # words
 def object_by_rules(view: PaperView, labels: Mapping[str, str]) -> str:
     """Object to each label with an argument for another one, chosen by SHA-256 of record and labels; quote the paper.
 
-    So a right answer and a wrong one meet the same kind of objection. ``view`` is the paper as the model saw it,
-    ``labels`` are what it answered, by label column.
-
-    Example:
-        >>> view = PaperView("On sleep", "Mice forget.", 2001, 3, None)
-        >>> object_by_rules(view, {"disruption_label": "neutral"})
-        'I would say consolidating rather than neutral: those who cite it would cite the line of work that it extends as
-        well. Your answer does not weigh that the paper says "Mice forget.".'
+    So a right answer and a wrong one meet the same kind of objection.
     """
     key = hashlib.sha256(f"{render_record(view)}\n{json.dumps(dict(labels))}".encode()).digest()
     said: list[str] = []

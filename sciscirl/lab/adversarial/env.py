@@ -57,10 +57,9 @@ class AdversarialEnv(LabelEnv):
         self._challenge = ""
 
     async def step(self, action: Action, *, extra: ActionExtra | None = None) -> StepResult:
-        """Challenge a first answer; score the episode after the second.
+        """Challenge a first answer, without a reward; score the episode after the second.
 
-        The first turn has no reward. The last one has it. Its metrics, which can be averaged, are its parts, the
-        prediction and the effect of the challenge. Its logs are a row of ``adversarial_schema`` without the nulls.
+        The logs of the last turn are a row of ``adversarial_schema`` without the nulls.
         """
         text, answer, end = self._read(action, extra)
         if self._first is None:

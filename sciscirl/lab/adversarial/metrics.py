@@ -19,16 +19,7 @@ PARTS: Final = ("correctness", "reasoning", "adaptation")
 
 
 def adversarial_schema(target: Target) -> pl.Schema:
-    """Return the columns of the predictions of challenged answers.
-
-    The columns of the task (``predictions.prediction_schema``) are about the final answer, so all metrics apply.
-    ``first_label`` is there once for each label, as ``label`` is; ``challenge`` is null if there was none.
-
-    Example:
-        >>> [name for name in adversarial_schema("joint") if name.startswith(("reward", "first"))]
-        ['reward', 'reward_correctness', 'reward_reasoning', 'reward_adaptation', 'first_label_disruption',
-        'first_label_novelty', 'first_is_valid', 'first_problem', 'first_text']
-    """
+    """Return the columns of predictions of challenged answers; those of the task are about the final answer."""
     kept = {name: dtype for name, dtype in prediction_schema(target).items() if not name.startswith("reward_")}
     text = kept.pop("text")
     return pl.Schema(
@@ -62,17 +53,10 @@ def make_adversarial_prediction(
 def flip_metrics(gold: Mapping[str, str], first: Mapping[str, str], final: Mapping[str, str]) -> dict[str, float]:
     """Measure what a challenge did to one answer: 0 or 1 each, to be averaged over answers with the key.
 
-    ``first`` and ``final`` are labels by label column, empty for an answer that is not valid. It is wrong, as
-    everywhere.
-
-    - ``flip/right_to_wrong``, ``flip/wrong_to_right``, ``flip/kept_right``, ``flip/kept_wrong``: shares of all answers,
-      which add up to 1. A joint answer is right if both labels are.
-    - ``flip_rate/right_to_wrong``: among the answers that were right at first. ``flip_rate/wrong_to_right``: among
-      those that were wrong at first. ``flip_rate/changed_while_wrong``: the share with another label in the end, among
-      those that were wrong and valid both times.
-    - ``first/label_match``, ``first/invalid``: of the first answer. In the joint task the mean of both labels, and each
-      as ``first/disruption/label_match`` and so on.
-    - in the joint task, the flips of each label too: ``disruption/flip/right_to_wrong`` and so on.
+    ``flip/...`` are shares of all answers and add up to 1; a joint answer is right if both labels are.
+    ``flip_rate/...`` are among those that were right, or wrong, at first; ``changed_while_wrong`` among those wrong and
+    valid both times. An invalid answer has no labels, and is wrong. ``first/...`` are of the first answer. The joint
+    task has all by label too.
     """
     metrics = _flips(gold, first, final)
     hits = {short_name(column): float(first.get(column) == label) for column, label in gold.items()}

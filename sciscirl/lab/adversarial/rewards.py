@@ -82,9 +82,7 @@ class AdversarialParts:
 def judge_by_rubric(episode: Episode) -> Reasoning:
     """Check the reasoning of a final answer against the rubric, from the texts alone: it knows no gold label.
 
-    An answer meets no criterion if it is not valid, or if its contract has no justification. Words are runs of letters
-    and digits, whatever their case. A telling word has five letters or more. It is neither a label nor one of a few
-    dozen common words.
+    A telling word has five letters or more. It is neither a label nor one of a few dozen common words.
     """
     if not episode.final.is_valid:
         return Reasoning()
@@ -103,12 +101,11 @@ def judge_by_rubric(episode: Episode) -> Reasoning:
 def score_episode(
     episode: Episode, gold: Mapping[str, str], rules: AdversarialRules, n_steps: int | None = None
 ) -> AdversarialParts:
-    """Reward one episode; ``gold`` has the label of each label column.
+    """Reward one episode; ``n_steps`` are the criteria of the rubric that are met, None: as ``judge_by_rubric`` says.
 
-    R_correctness is from -1 to +1. R_reasoning is ``n_steps`` thirds of ``rules.reasoning``; ``n_steps``
-    are the criteria that are met; None: by the rubric. R_adaptation is the mean over the labels of ``revision`` (wrong,
-    then right), ``defence`` (right both times) or 0. It is 0 if the first answer is not valid. A final answer that is
-    not valid earns -1 in all. RewardError if ``n_steps`` is not from 0 to N_STEPS.
+    R_correctness is from -1 to +1, R_reasoning ``n_steps`` thirds of ``rules.reasoning``. R_adaptation is the mean over
+    the labels of ``revision`` (wrong, then right), ``defence`` (right both times) or 0. An invalid final answer earns
+    -1 in all.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
     if awarded not in range(N_STEPS + 1):

@@ -71,11 +71,9 @@ def predict_prior(
 def predict_tfidf(
     train: Sequence[Paper], test: Sequence[Paper], column: str, seed: int = 0, labels: Labels = None
 ) -> Verdicts:
-    """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, citations.
+    """Logistic regression on what a prompt shows: TF-IDF of title and abstract, field, year, log(1 + citations).
 
-    It reads words and pairs of words that at least two training papers have. Year, and citations as log(1 + n), are
-    standardised; field is an indicator. Nothing is tuned. The forecast is the model's probabilities. A pair of papers
-    is the difference of the two, without an intercept.
+    Nothing is tuned. A pair of papers is the difference of the two, without an intercept.
     """
     sides, asked_sides = _sides(train), _sides(test)
     every = [view for side in sides for view in side]
@@ -97,8 +95,7 @@ def predict_metadata(
 ) -> Verdicts:
     """Gradient-boosted trees on what a prompt shows beside the text: year, citations as log(1 + n), field.
 
-    The defaults of scikit-learn; the random state is fixed. The forecast is the model's probabilities. A pair of papers
-    is the difference in year and citations; their fields are the same.
+    The defaults of scikit-learn. A pair of papers is the difference in year and citations; their fields are the same.
     """
     # Imported here, because it takes as long as all else.
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -153,14 +150,10 @@ def run_baseline(
     seed: int = 0,
     rules: TaskRules = TaskRules(),  # noqa: B008 (frozen)
 ) -> pl.DataFrame:
-    """Let a baseline judge the held-out papers, each label column on its own.
+    """Let a baseline judge the held-out papers, each label column on its own, under the ``rules`` of a model.
 
-    ``rules`` are as for a model: what they hide, no baseline sees, and a balanced reward is fitted to ``train``.
-    Returns predictions (``prediction_schema``) in the order of ``test``; every answer is valid and has its forecast.
-    Confidence is the forecast of the label; for two labels the product. The reward is that of the contract: of the
-    forecast under ``probabilities``, else of the label.
-
-    SciSciRLError if there is no training paper, or the classifier finds no words or only one class.
+    Confidence is the forecast of the label; for two labels the product. The reward is of the forecast under
+    ``probabilities``, else of the label.
     """
     if not train:
         raise SciSciRLError("the release has no training papers to learn from. Build one with n_train > 0.")
@@ -217,14 +210,8 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
         }
 
 
-def run_baselines(
-    release: Path, asked: pl.DataFrame, settings: Mapping[str, Any], *, seed: int = 0
-) -> dict[str, pl.DataFrame]:
-    """Let every baseline judge the papers of a run or an evaluation, to stand beside it. Return predictions by name.
-
-    ``asked`` are its predictions, ``settings`` those of its ``run.json``. ReleaseError if the release is missing or was
-    altered, or lacks these papers. SciSciRLError as ``run_baseline``; or the papers are training papers.
-    """
+def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
+    """Let every baseline judge the papers of predictions, ``asked``, by the ``settings`` of their ``run.json``."""
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
     if part == "train":
         raise SciSciRLError(
@@ -242,7 +229,7 @@ def run_baselines(
         )
     train = read_part(release, "train", n_held_out=n_held_out if part == "held_out" else 0, **asked_for)
     judged = [papers[paper] for paper in ids]
-    return {name: run_baseline(name, train, judged, seed=seed, rules=rules) for name in BASELINES}
+    return {name: run_baseline(name, train, judged, rules=rules) for name in BASELINES}
 
 
 def _text(view: PaperView) -> str:

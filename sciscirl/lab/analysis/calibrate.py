@@ -47,13 +47,10 @@ class Calibrated:
 
 
 def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) -> Calibrated:
-    """Fit temperatures on one evaluation and apply them to another one.
+    """Fit temperatures on one evaluation and apply them to another one, of other papers. Labels stay.
 
-    Writes predictions, metrics and ``run.json`` into ``out``, as an evaluation does; None: the folder ``calibrated``
-    in ``evaluation``. Labels stay, so every metric of them does.
-
-    PredictionsError if a folder holds no evaluation, or the two share papers, or are of other models or ways of asking.
-    SciSciRLError if ``out`` holds a result already.
+    Writes predictions, metrics and ``run.json`` into ``out``, as an evaluation does; None: ``calibrated`` in
+    ``evaluation``.
     """
     out = out or evaluation / "calibrated"
     check_unused(out, "out=...")
@@ -111,16 +108,11 @@ _HOTTEST: Final = 100.0
 
 
 def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
-    """Find the temperature of each label that makes the gold labels most probable.
+    """Find the temperature of each label that makes the gold labels most probable; above 1 the model was too sure.
 
-    Probabilities are raised to the power 1 / temperature and divided by their sum. Above 1 the model was too sure,
-    below 1 not sure enough. Where answers have no forecast, the stated confidence is scaled instead, as a choice
-    between being right and being wrong. Its name is ``confidence``. Answers that are not valid have no probabilities,
-    and are left out here, but in no metric.
-
-    Returns temperatures by the name of the label. PredictionsError without any valid answer.
-
-    Source: Guo et al. 2017, arXiv:1706.04599, section 4.2; the minimum is found by ``scipy.optimize.minimize_scalar``.
+    Probabilities are raised to the power 1 / temperature and divided by their sum. Without forecasts, the stated
+    confidence is scaled, as a choice between right and wrong. Invalid answers are left out here, but in no metric.
+    Source: Guo et al. 2017, arXiv:1706.04599, section 4.2.
 
     Example:
         >>> said = {"label": "neutral", "confidence": 0.99, "is_json": True, "is_valid": True}
@@ -150,8 +142,7 @@ def fit_temperatures(predictions: pl.DataFrame) -> dict[str, float]:
 def apply_temperatures(predictions: pl.DataFrame, temperatures: Mapping[str, float]) -> pl.DataFrame:
     """Return predictions with other probabilities; labels and rewards stay.
 
-    The confidence becomes the probability of the label; in the joint task the product of both. PredictionsError if the
-    temperatures are of other labels, or of a confidence instead.
+    The confidence becomes the probability of the label; in the joint task the product of both.
     """
     frame = check_predictions(predictions)
     target = find_target(frame)

@@ -119,12 +119,7 @@ class Comparison:
 
 
 def list_asked(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how a model was asked, from the settings of a run or evaluation; of a baseline, what it missed.
-
-    Example:
-        >>> list_asked({"learning_rate": 4e-5, "style": "plain", "temperature": 1.0, "eval_temperature": 0.0})
-        {'style': 'plain', 'temperature': 0.0, 'hide': [], 'answers': 'sampled', 'prior_correction': ''}
-    """
+    """Return how a model was asked, from the settings of a run or evaluation; of a baseline, what it missed."""
     if not settings:
         return {}
     if "baseline" in settings:
@@ -366,10 +361,8 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
 def mcnemar_exact(only_left: int, only_right: int) -> float:
     """Return the two-sided p-value of McNemar's exact test: twice the smaller binomial tail, at most 1.
 
-    The counts are papers that only one of the models answers right. Computed in whole numbers, which is exact for any
-    counts. SciPy's binomtest agrees within 1e-12, and takes a second to import.
-
-    Source: McNemar 1947, doi:10.1007/BF02295996.
+    In whole numbers, exact for any counts; SciPy's binomtest takes a second to import. Source: McNemar 1947,
+    doi:10.1007/BF02295996.
     """
     n = only_left + only_right
     tail, term = 0, 1

@@ -93,12 +93,7 @@ class Selection:
 
 
 def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
-    """Choose among the evaluated checkpoints of the run in ``folder``.
-
-    The papers that chose a checkpoint flatter it: report its metrics on other papers. RunFolderError if the folder
-    holds no run, no evaluation of that name, or no evaluation whose weights were kept. PredictionsError if a file of
-    predictions is damaged, or the files are not of the same papers.
-    """
+    """Choose among the evaluated checkpoints of a run. Their papers flatter it: report its metrics on others."""
     if not (folder / RUN_FILE).is_file():
         raise RunFolderError(
             f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."

@@ -73,13 +73,7 @@ def refuse_options(run: Run[LocalTrainOptions]) -> None:
 
 
 def name_losses(preset: Preset) -> dict[str, Any]:
-    """Name TRL's loss for that of a preset, with its clip thresholds.
-
-    Example:
-        >>> from sciscirl.presets import find_preset
-        >>> name_losses(find_preset("exp4"))["loss_type"], name_losses(find_preset("dapo"))["epsilon"]
-        ('dr_grpo', 0.2)
-    """
+    """Name TRL's loss for that of a preset, with its clip thresholds."""
     clips = dict(preset.loss_fn_config)
     low, high = clips.get("clip_low_threshold", 0.8), clips.get("clip_high_threshold", 1.2)
     if preset.loss_fn == "cispo":
@@ -92,8 +86,8 @@ def name_losses(preset: Preset) -> dict[str, Any]:
 def make_arguments(run: Run[LocalTrainOptions], n_steps: int) -> GRPOConfig:
     """Configure TRL's loop: our order of papers and steps, and advantages, loss and optimizer of the cookbook's.
 
-    TRL divides the summed loss of a step by answers times ``max_tokens``; Tinker does not divide it. Adam divides its
-    steps by the size of the gradient, so that only its ``eps`` tells the two apart. It is divided likewise.
+    TRL divides the summed loss of a step by answers times ``max_tokens``, which only Adam's ``eps`` notices: it is
+    divided likewise.
     """
     from trl.trainer.grpo_config import GRPOConfig
 

@@ -59,12 +59,8 @@ _SEEDS_APART = 1_000_003  # steps of runs with neighbouring seeds draw other num
 def train_locally(run: Run[LocalTrainOptions]) -> Path:
     """Train an adapter, with evaluations on the way and one after the last step. Return the folder of the run.
 
-    The folder holds what that of a run on a server holds, with the checkpoints themselves. At the end it has
-    ``adapter``.
-
-    SciSciRLError if an option is impossible, or a package or the model is not to be had. Or the folder is in use, holds
-    another run, or no whole checkpoint of this one although it had some. CollapseError if the model has collapsed and
-    ``collapse="stop"``; the folder is complete. StorageError if the disk fails; the run can be resumed.
+    It holds what that of a run on a server holds, with the checkpoints themselves, and at the end ``adapter``. After a
+    CollapseError it is complete; after a StorageError the run can be resumed.
     """
     options, preset, folder, begun_from = run.options, run.preset, run.folder, run.begun_from
     require_packages(
@@ -194,10 +190,9 @@ def read_rewards(prompts: Sequence[str], *, reward: list[float | None], **_: obj
 
 @dataclass(eq=False)
 class Player:
-    """Plays the papers of a step: what TRL calls a rollout function.
+    """Plays the papers of a step: what TRL calls a rollout function. TRL's prompts are places of papers in order.
 
-    A prompt of TRL's is here its paper's place in the order of the run: environments write the real ones. Answers
-    depend on seed, step, prompt, place and weights. A resumed run has the same weights, so it samples the same ones.
+    Answers depend on seed, step, prompt, place and weights: a resumed run samples the same ones.
     """
 
     dataset: RLDataset

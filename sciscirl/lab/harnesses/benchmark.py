@@ -22,10 +22,9 @@ BENCHMARK: Final = "sciscirl_disruption"
 
 @dataclass
 class DisruptionBenchmark(BenchmarkBuilder):
-    """One environment for each paper of a split, as ``name`` in the cookbook's registry.
+    """One environment for each paper of a split, as ``name`` in the cookbook's registry; its score is label_match.
 
-    Its score is label_match. The cookbook's runner counts an answer as wrong if the server failed; for results to
-    publish use ``evaluator.LabelEvaluator``, which raises.
+    The cookbook's runner counts an answer as wrong if the server failed: publish results of ``LabelEvaluator``.
     """
 
     release: str

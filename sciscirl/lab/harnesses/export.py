@@ -41,14 +41,9 @@ class ExportConfig:
 
 
 def export_task(config: ExportConfig) -> Path:
-    """Write a folder that Inspect can run.
+    """Write a folder that Inspect can run, whole or not at all; abstracts are whole, since no tokenizer is known.
 
-    Prompts are those of the preset, with whole abstracts: which tokenizer counts them is not known here. Inspect
-    samples as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges: the same contract and reward as
-    in training.
-
-    The folder appears whole or not at all. SciSciRLError if there is no such preset, it is adversarial, or the release
-    has no such label. ReleaseExistsError if something lies at ``config.out``.
+    Inspect samples as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges as training does.
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:

@@ -28,12 +28,10 @@ def count_shared(endings: Sequence[Ending]) -> int:
 async def score_on_server(
     client: tinker.SamplingClient, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]
 ) -> list[list[float]]:
-    """Return the log-probability of each ending after each prompt, summed over the tokens that count.
-
-    A number for each ending, without the tokens that all endings begin with. One request for each prompt and ending.
+    """Return the log-probability of each ending after each prompt, without the tokens that all endings begin with.
 
     A request asks for the last tokens only, so that a server can take the prompt from its cache. SkyRL 0.4.0 answers
-    with all tokens, which the SDK refuses. A server that does so is asked for all tokens.
+    with all tokens, which the SDK refuses; then all are asked for.
     """
     n_shared, can_cut = count_shared(endings), True
 

@@ -75,10 +75,7 @@ def check_scorable(preset: Preset) -> None:
 
 
 def make_content_free() -> list[Paper]:
-    """Return records that say nothing: whatever a model answers to them is its own bias.
-
-    Source: contextual calibration, Zhao et al. 2021, arXiv:2102.09690.
-    """
+    """Return records that say nothing, so answers show bias. Source: Zhao et al. 2021, arXiv:2102.09690."""
     views = [PaperView(text, text, None, None, None) for text in _CONTENT_FREE]
     return [Paper(f"content-free {number}", view, Gold(None, None)) for number, view in enumerate(views, 1)]
 
@@ -86,20 +83,14 @@ def make_content_free() -> list[Paper]:
 def make_scoring(
     preset: Preset, correction: PriorCorrection | None, read_train: Callable[[], Sequence[Paper]]
 ) -> LabelScoring:
-    """Return how the labels of a preset are scored (SciSciRLError if they cannot be).
-
-    ``read_train`` reads the training papers for a correction by them.
-    """
+    """Return how the labels of a preset are scored; a correction by training papers calls ``read_train``."""
     check_scorable(preset)
     papers = make_content_free() if correction == "content_free" else read_train() if correction == "train" else ()
     return LabelScoring(tuple(papers))
 
 
 def make_endings(paper: Paper, rules: TaskRules, renderer: Renderer) -> dict[tuple[str, ...], Ending]:
-    """Return by labels how an answer with them begins, up to the last label; in the joint task by pairs.
-
-    They are the same for every paper. Keys after the last label are left out: nothing there depends on a label alone.
-    """
+    """Return by labels how an answer with them begins, up to the last label: what follows depends on no label alone."""
     columns = list_labels(rules.target)
     question = build_messages(paper, rules, renderer)
     endings: dict[tuple[str, ...], Ending] = {}
@@ -116,13 +107,9 @@ async def predict_labels(
 ) -> tuple[pl.DataFrame, dict[str, float]]:
     """Return a prediction for each paper, and by label the mean probability that was divided out; {} if none was.
 
-    Label and confidence are those of the most probable label. In the joint task they are those of each label, and the
-    probability of both. ``forecast`` has the probabilities, whatever the contract; the reward is that of the label
-    alone. ``text`` has the log-probabilities before any correction. Every answer is valid, because nothing else can be
-    chosen.
-
-    Source: division by the mean over content-free inputs, Zhao et al. 2021, arXiv:2102.09690; over training inputs
-    without their labels, Zhou et al. 2023, Batch Calibration, arXiv:2309.17249.
+    Label and confidence are those of the most probable label; in the joint task those of each, and the probability of
+    both. The reward is that of the label alone. ``text`` has the log-probabilities before any correction. Source: Zhao
+    et al. 2021, arXiv:2102.09690 (content-free inputs); Zhou et al. 2023, arXiv:2309.17249 (training inputs).
     """
     endings = make_endings(papers[0], rules, renderer)
     everyone = [*scoring.prior_papers, *papers]

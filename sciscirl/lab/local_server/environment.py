@@ -33,12 +33,9 @@ _COMPLETE: Final = "complete"  # made last: an environment without it is the res
 def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path:
     """Make the server's environment, unless it is there; return the interpreter to start the server with.
 
-    The folder's name holds a hash of the pins and Python's version. A set-up that was killed or failed starts again;
-    two at a time wait for each other. Each file must have its pinned SHA-256, and nothing is built from source.
-    ``cuda`` is JAX with CUDA 13 for an NVIDIA GPU; else for the CPU alone. ``cache`` is the parent of environments; by
-    default the user's cache folder for sciscirl.
-
-    LocalServerError: no network, no space, no wheel for this platform, or a file with another SHA-256.
+    The folder's name holds a hash of the pins and Python's version. A set-up that was killed starts again; two at a
+    time wait for each other. Each file must have its pinned SHA-256, and nothing is built from source. ``cuda`` is JAX
+    with CUDA 13.
     """
     pins = _REQUIREMENTS.read_text("utf-8")
     extra = [f"jax[cuda13]=={_pinned_version(pins, 'jax')}"] if cuda else []

@@ -95,12 +95,7 @@ class LocalServer:
 
 @contextmanager
 def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
-    """Run the server while the block runs; it begins when the model is loaded.
-
-    ``python`` is the server's interpreter, from ``environment.set_up_environment``. LocalServerError if the port is in
-    use, or the state folder cannot be written or has another server. It is also raised if the server ends before its
-    model is loaded, with the last error of its log.
-    """
+    """Run the server by its interpreter while the block runs; it begins when the model is loaded."""
     with locked_folder(config.state, user="server", option="folder: LocalServerConfig.state", error=LocalServerError):
         port = _choose_port(config.port)
         log, ready = config.state / "server.log", config.state / "ready"

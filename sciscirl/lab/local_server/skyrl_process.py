@@ -57,10 +57,7 @@ def mend_tarfile() -> None:
 
 
 def stop_when_the_launcher_is_gone() -> None:
-    """End the API and its engine when standard input closes.
-
-    The launcher holds the other end, which closes even if it is killed.
-    """
+    """End the API and its engine when standard input closes, as it does even if the launcher is killed."""
 
     def wait() -> None:
         while os.read(0, 1024):
@@ -204,9 +201,7 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
 
 
 def pad_training_passes(batch_size: int) -> None:
-    """Give the last pass of a step the size of the others.
-
-    A new size would be compiled, in ten seconds for a tiny model.
+    """Give the last pass of a step the size of the others: compiling a new one takes ten seconds for a tiny model.
 
     The rows that are added belong to adapter 0, the base model, which is never trained.
     """
@@ -225,11 +220,7 @@ def pad_short_texts() -> None:
 
 
 def repeat_the_first_answer() -> None:
-    """Fill a sampling pass with copies of its first answer, which end when it ends.
-
-    SkyRL fills it with empty prompts. Their answers hardly ever end, so that each pass would take as long as the
-    longest answer that is allowed.
-    """
+    """Fill a sampling pass with copies of its first answer. SkyRL's empty prompts would hardly ever end."""
     from skyrl.backends import jax as backend
 
     backend.pad = lambda rows, size, *, fill: rows + [rows[0]] * (size - len(rows))

@@ -118,13 +118,7 @@ def _one_thread() -> Generator[None]:
 
 
 def invent_answers(config: TinyModelConfig) -> Iterator[str]:
-    """Yield answers without end: random labels, and by ``broken_share`` a contract broken in one of three ways.
-
-    Example:
-        >>> answers = invent_answers(TinyModelConfig(broken_share=0.5))
-        >>> next(answers), next(answers)
-        ('{"disruption_label": "consolidating"}', '{"disruption_label": "consolidating", "confidence": 0.7}')
-    """
+    """Yield answers without end: random labels, and by ``broken_share`` a contract broken in one of three ways."""
     random = Random(config.seed)
     while True:
         answer = render_answer(

@@ -45,10 +45,7 @@ class _NoAnswerError(SciSciRLError):
 async def evaluate_on_chat_server(
     config: EvaluationConfig, subject: Subject, stated: Mapping[str, object]
 ) -> dict[str, float]:
-    """Ask about each paper once, as ``evaluate_model``; answers that ``config.out`` has are not asked for again.
-
-    Abstracts are whole, because the server's tokenizer is not known.
-    """
+    """Ask about each paper once, with whole abstracts, as ``evaluate_model``; go on with answers in ``config.out``."""
     preset, url, key = subject.preset, str(config.chat_url).rstrip("/"), os.environ.get("OPENAI_API_KEY")
     check_address(url, name="chat_url", key="the key", secret=key)
     if preset.adversarial is not None or preset.eval_group_size > 1:

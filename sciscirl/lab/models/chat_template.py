@@ -27,10 +27,7 @@ _TEMPLATE_S: Final = 3  # a real one takes milliseconds
 
 
 def match_template(tokenizer: Tokenizer) -> str | None:
-    """Name the first chat format whose prompt has the tokens of the tokenizer's own chat template; None: there is none.
-
-    Both write the same instructions for an invented paper.
-    """
+    """Name the first chat format that writes an invented paper as the tokenizer's own chat template does, or None."""
     if not getattr(tokenizer, "chat_template", None):
         return None
     return next((name for name in _FORMATS if writes_as_template(tokenizer, name)), None)
@@ -52,10 +49,7 @@ def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
 
 @contextmanager
 def _limited_time() -> Generator[None]:
-    """Stop a chat template, which is a program of a stranger, when it computes for too long.
-
-    It runs as Python code in this thread, so a trace function can end it.
-    """
+    """Stop a chat template, which is a program of a stranger, when it computes for too long, by a trace function."""
     end = time.thread_time() + _TEMPLATE_S
 
     def trace(_: FrameType, __: str, ___: object) -> Any:  # noqa: ANN401

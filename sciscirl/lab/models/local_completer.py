@@ -36,15 +36,11 @@ class _Request:
 
 @dataclass(eq=False)
 class LocalCompleter(TokenCompleter):
-    """Answers with a model in this process; requests made at the same time share a batch.
+    """Answers with a model in this process; requests made at the same time share a batch of similar lengths.
 
-    What all their prompts begin with is read once, and so is a prompt with several answers. Prompts of similar length
-    are in one batch. The weights may change between rounds of requests, not within one.
-
-    Not ``generate`` of Transformers, which reads every prompt for every answer: on a CPU it takes six times as long.
-
-    Sampling depends on seed, prompt and place alone, not on the order of requests or a library's generator. Other
-    hardware or batches add numbers in another order, which can still tip a tie.
+    What all prompts begin with is read once, and so is a prompt with several answers: on a CPU, ``generate`` of
+    Transformers takes six times as long. The weights may change between rounds of requests. Sampling depends on seed,
+    prompt and place alone; other hardware or batches can still tip a tie.
     """
 
     model: Any  # PreTrainedModel or PeftModel, asked in the mode in which it is
@@ -139,10 +135,7 @@ class LocalCompleter(TokenCompleter):
     def _read(
         self, prompts: Sequence[list[int]], begin: tuple[int, Cache | None]
     ) -> tuple[Any, torch.Tensor, torch.Tensor]:
-        """Read prompts that are sorted: their cache, scores of the next token and mask, a row for each.
-
-        A prompt with several answers is read once.
-        """
+        """Read sorted prompts, each once: their cache, scores of the next token and mask, a row for each."""
         is_new = [not self._is_plain or n == 0 or prompt != prompts[n - 1] for n, prompt in enumerate(prompts)]
         distinct = [prompt for prompt, new in zip(prompts, is_new, strict=True) if new]
         n_begin, cache = begin
@@ -242,8 +235,8 @@ def score_here(
 ) -> list[list[float]]:
     """Return the log-probability of each ending after each prompt, summed over the tokens that count.
 
-    Each prompt is read once; the endings share its cache. Models with linear attention read it once for each ending.
-    Endings differ, and none begins another. What all of them begin with is left out of the numbers.
+    Each prompt is read once, with linear attention once for each ending. No ending begins another; what all begin with
+    is left out.
     """
     n_shared, n_endings = count_shared(endings), len(endings)
     rests = [ending.tokens[n_shared:] for ending in endings]

@@ -33,10 +33,7 @@ def require_packages(*names: str, extras: str = "rl sft") -> None:
 
 
 def count_threads() -> int:
-    """Count the threads to compute with: as many as cores are at rest now, at least one; OMP_NUM_THREADS goes before.
-
-    Threads that wait for each other on a busy machine are many times slower than one.
-    """
+    """Count the cores at rest, or take OMP_NUM_THREADS: threads that wait for each other are many times slower."""
     import psutil
     import torch
 
@@ -48,10 +45,7 @@ def count_threads() -> int:
 
 
 def set_threads(folder: Path, *, resume: bool) -> int:
-    """Compute with as many threads as cores are at rest, or as a resumed run began with; return how many.
-
-    Sums of other threads are added in another order, and the same run would come to other weights.
-    """
+    """Compute with as many threads as cores are at rest, or as a resumed run began with: so its sums stay."""
     import torch
 
     began_with = None
@@ -67,14 +61,9 @@ def set_threads(folder: Path, *, resume: bool) -> int:
 def load_base_model(
     name: str, *, quantize: Quantization = "none", dtype: Precision | None = None, device: str | None = None
 ) -> Any:  # noqa: ANN401 (PreTrainedModel)
-    """Load a causal language model, from the Hugging Face hub or a folder.
+    """Load a causal language model, from the Hugging Face hub or a folder; ``dtype`` of None: as saved.
 
-    Four bits are NF4 with double quantisation as in QLoRA, stored in tensors of ``dtype``. This is that of
-    weights that are not quantised, too, and of computation; None: as saved.
-
-    SciSciRLError if it cannot be loaded, or bitsandbytes or accelerate is not installed.
-
-    Source: Dettmers et al. 2023, QLoRA, arXiv:2305.14314.
+    Four bits are NF4 with double quantisation as in QLoRA (Dettmers et al. 2023, arXiv:2305.14314).
     """
     import torch
     from transformers import AutoModelForCausalLM, BitsAndBytesConfig
@@ -118,13 +107,10 @@ def load_base_model(
 
 
 def load_local_model(folder: Path, *, dtype: Precision | None = None, device: str | None = None) -> Any:  # noqa: ANN401
-    """Load a model, or an adapter on its base model, to be asked: a PreTrainedModel, or a PeftModel.
+    """Load a model, or an adapter on its base model, to be asked; ``dtype`` of None: as saved, or as it was trained.
 
     An adapter trained on a quantised base corrects its rounding, and DoRA's magnitudes are measured on it. So it gets
-    the rounded weights, dequantised, and not the original ones. A ``dtype`` of None is the one as saved, or as the
-    adapter was trained. A ``device`` of None is the GPU if there is one.
-
-    SciSciRLError if the folder holds neither, or what is damaged or cannot be loaded; or a package is not installed.
+    the rounded weights, dequantised.
     """
     import torch
 

@@ -38,12 +38,7 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
 
 
 def install_by_uv(requirements: str, python: Path) -> None:
-    """Install pinned files into an environment by uv, if it is there.
-
-    Afterwards pip does what is left, or says what is wrong.
-
-    Where pip's settings name an index, nothing is installed: uv ignores them.
-    """
+    """Install pinned files by uv, if it is there and pip names no index of its own; pip does what is left."""
     if importlib.util.find_spec("uv") is None:
         return
     settings = _run(python_command("-m", "pip", "config", "list", python=python))

@@ -14,9 +14,8 @@ _LEAST_SHARED: Final = 16
 def share_prompts(model: Any) -> bool:  # noqa: ANN401 (PreTrainedModel or PeftModel)
     """Have a model compute what all rows of a batch begin with once while it trains; return whether it can.
 
-    The rows stand in one: their beginning, then the rest of each. A mask lets every rest see the beginning and itself.
-    Outputs and gradients stay what they are, but for rounding. Models with windows or states of other kinds, or with
-    another attention than ``sdpa``, train as they did.
+    The rows stand in one, and a mask lets every rest see the beginning and itself. Outputs and gradients stay, but for
+    rounding. Models with windows, other states or other attention than ``sdpa`` train as they did.
     """
     base = model.get_base_model() if hasattr(model, "get_base_model") else model
     config, decoder = base.config, base.base_model

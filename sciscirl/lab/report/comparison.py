@@ -37,10 +37,7 @@ def find_predictions(path: Path) -> Path:
 
 
 def read_named(words: Sequence[str]) -> tuple[dict[str, pl.DataFrame], dict[str, dict[str, Any]]]:
-    """Read ``PATH`` or ``NAME=PATH``: tables by name, and what the ``run.json`` of each says; {} without one.
-
-    The folder of a sweep stands for its runs, that of a release's baselines for each of them.
-    """
+    """Read ``PATH`` or ``NAME=PATH``, of sweeps each run: tables by name, and what ``run.json`` says of each, or {}."""
     split = [_split(word) for word in words]
     given = [(name, place) for name, path in split for place in ([path] if name else expand_folders([path]))]
     files = [find_predictions(path) for _, path in given]
@@ -84,8 +81,7 @@ def compare_files(
 ) -> Comparison:
     """Compare predictions, each ``PATH`` or ``NAME=PATH``; write ``comparison.json`` and pictures into ``out``.
 
-    With their ``release``, baselines judge the papers of the first table. They are compared too, unless one of that
-    name is given.
+    With their ``release``, baselines judge the papers of the first table, too.
     """
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)

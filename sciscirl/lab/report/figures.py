@@ -81,8 +81,8 @@ def plot_estimates(
 ) -> bytes:
     """Plot estimates with their intervals, a panel for each metric and a row for each name.
 
-    ``seeds`` are the single values behind an estimate, drawn as strokes. ``lines`` are named values of a metric that
-    estimates are read against. An interval without 0 has a filled mark, where the axis is no share.
+    ``seeds`` are strokes, ``lines`` what estimates are read against. Where the axis is no share, an interval without 0
+    has a filled mark.
     """
     with _look():
         rows = list(next(iter(panels.values())))

@@ -61,22 +61,12 @@ class Section:
 
 
 def show(value: float | None, digits: int = 3) -> str:
-    """Write a number; undefined is a dash.
-
-    Example:
-        >>> show(0.25), show(-1e-9), show(None)
-        ('0.250', '0.000', '–')
-    """
+    """Write a number; undefined is a dash."""
     return ABSENT if value is None else f"{value:z.{digits}f}"  # z: no minus before a zero
 
 
 def show_metric(metrics: Mapping[str, float], name: str, digits: int = 3) -> str:
-    """Write a metric with its interval, if it has one.
-
-    Example:
-        >>> show_metric({"mcc": 0.1, "macro_f1": 0.25, "macro_f1/low": 0.2, "macro_f1/high": 0.3}, "macro_f1")
-        '0.250 [0.200, 0.300]'
-    """
+    """Write a metric with its interval, if it has one."""
     text = show(metrics.get(name), digits)
     if f"{name}/low" not in metrics:
         return text

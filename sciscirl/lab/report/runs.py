@@ -180,11 +180,7 @@ def _is_of_baseline(path: Path) -> bool:
 
 
 def read_runs(folders: Sequence[Path]) -> list[Run]:
-    """Read folders of runs and evaluations; ``Run.problems`` lists damage.
-
-    The folder of a sweep stands for its runs (``expand_folders``). The final evaluations of a run follow it. A folder
-    whose ``run.json`` is damaged or missing is "unreadable". RunFolderError if all are, or a folder does not exist.
-    """
+    """Read folders of runs, sweeps and evaluations, and their final ones; an error only if none can be read."""
     folders = expand_folders(folders)
     given = {folder.resolve() for folder in folders}
     if len(given) < len(folders):
@@ -295,10 +291,7 @@ def hash_release(release: Path) -> str:
 
 
 def find_papers(run: Run) -> str | None:
-    """Return what two evaluations need in common to be compared: task, release, split and papers.
-
-    None without predictions, or where a paper has several answers.
-    """
+    """Return what evaluations need in common to be compared; None without predictions, or with several for a paper."""
     table = run.last.predictions if run.last else None
     if table is None or "openalex_id" not in table.columns or table["openalex_id"].n_unique() < len(table):
         return None

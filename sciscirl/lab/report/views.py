@@ -113,12 +113,7 @@ def _describe(run: Run) -> dict[str, str]:
 
 
 def name_model(model: str) -> str:
-    """Name a model as its hub does, or by its folder's name.
-
-    Example:
-        >>> name_model("Qwen/Qwen3-8B"), name_model("/srv/models/mine")
-        ('Qwen/Qwen3-8B', 'mine')
-    """
+    """Name a model as its hub does, or by its folder's name."""
     return PurePath(model).name if PurePath(model).is_absolute() else model
 
 
@@ -327,10 +322,7 @@ def _measure(run: Run, one: Evaluation) -> dict[str, str]:
 
 
 def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> Section | None:
-    """Show answers of each run's last evaluation, with their papers if of this release; None if no run kept any.
-
-    Shows ``n_each`` right, wrong and invalid answers of each run, spread over the gold labels, in evaluation order.
-    """
+    """Show ``n_each`` right, wrong and invalid answers of each run, over the labels, with papers of this release."""
     examples: dict[str, Sequence[Example]] = {}
     texts: dict[SplitName, Mapping[str, Paper]] = {}
     digest = None if release is None else hash_release(release)

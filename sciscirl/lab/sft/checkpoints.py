@@ -33,10 +33,9 @@ _log = logging.getLogger(__name__)
 
 
 def enter_checkpoint(run: Path, step: int, trained_on: Mapping[str, str]) -> None:
-    """Record in ``checkpoints.jsonl`` what Transformers' loop has saved after a step.
+    """Record in ``checkpoints.jsonl`` what Transformers' loop has saved after a step, when all of it is on disk.
 
-    The loop writes its files one by one under their final names. This line, with the SHA-256 of each, is written when
-    all are on disk. What a kill or a full disk has left gets no line. ``trained_on`` is the base model's number format.
+    The loop writes files under their final names: what a kill has left gets no line. ``trained_on``: the number format.
     """
     path = f"{CHECKPOINTS}/checkpoint-{step}"
     write_json(run / path / TRAINED_ON_FILE, dict(trained_on))

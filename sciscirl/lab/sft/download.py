@@ -26,11 +26,8 @@ _SECONDS: Final = 300.0
 def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | None = None) -> str:
     """Fill ``folder`` with ``adapter_config.json`` and ``adapter_model.safetensors``; return the path on the server.
 
-    From Tinker, the state of the checkpoint is exported, encrypted, downloaded and the export deleted, as the cookbook
-    does it. SDK 0.38 has no request for an archive any more, but servers of one's own (SkyRL) have. They archive only
-    what can be sampled from.
-
-    SciSciRLError if the checkpoint lacks that path, the server lacks the checkpoint, or it holds no adapter.
+    Tinker exports the state of the checkpoint. SDK 0.38 has no request for an archive any more, but servers of one's
+    own (SkyRL) have; they archive only what can be sampled from.
     """
     url = find_server(base_url)
     from_tinker = is_tinker(base_url)

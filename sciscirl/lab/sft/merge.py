@@ -40,20 +40,12 @@ def merge_adapter(
     step: int | None = None,
     base_url: str | None = None,
 ) -> Path:
-    """Merge an adapter, or that of a run, into the weights that it was trained on.
+    """Merge an adapter, or that of a run, also on a Tinker server, into the weights that it was trained on.
 
-    ``out`` must not exist yet.
-
-    A run on a Tinker server, supervised or not, has its adapter there: it is downloaded first. Of other runs it lies in
-    their folder. A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be
-    rounded away. Unmerged, inference with DoRA takes more than twice as long, and vLLM does not support it. The whole
-    model has to fit on the device in ``dtype``. ``out`` gets weights, configuration, tokenizer and chat template. For a
-    run it gets a card (README.md) with its release, step and metrics.
-
-    SciSciRLError if there is nothing to merge, ``out`` exists, or an option has no effect here. Or the server or the
-    base model cannot be had.
-
-    Source: https://github.com/AnswerDotAI/fsdp_qlora, on merging.
+    A quantised base is dequantised to sixteen bits first: merged into four bits, the adapter would be rounded away.
+    Unmerged, inference with DoRA takes more than twice as long, and vLLM does not support it. The whole model has to
+    fit on the device. A run gets a card with its release, step and metrics. Source:
+    https://github.com/AnswerDotAI/fsdp_qlora, on merging.
     """
     if out.exists():
         raise SciSciRLError(f"{out} exists already. Remove it, or merge into another folder.")

@@ -59,12 +59,8 @@ OF_STEP: Final = (*OF_ADAPTER, "dtype", "micro_batch_size", "gradient_checkpoint
 def train_with_peft(run: Run[PeftSftOptions]) -> Path:
     """Train an adapter, with evaluations on the way and after the last step. Return the folder of the run.
 
-    The folder holds ``run.json``, ``config.json``, ``metrics.jsonl``, and ``checkpoints.jsonl`` with the checkpoints.
-    ``predictions`` has a Parquet file for each evaluation. At the end there is ``adapter``.
-
-    SciSciRLError if an option is impossible, or a package or the model is not to be had. Or the folder is in use, holds
-    another run, or no whole checkpoint of this one although it had some. StorageError if the disk fails; the run can be
-    resumed.
+    It holds ``checkpoints.jsonl`` with the checkpoints, predictions of each evaluation, and at the end ``adapter``.
+    After a StorageError the run can be resumed.
     """
     options, preset, folder = run.options, run.preset, run.folder
     require_packages("peft", "accelerate", *(["bitsandbytes"] if options.quantize == "nf4" else []))
@@ -167,9 +163,7 @@ def make_model(
 ) -> Any:  # noqa: ANN401 (PeftModel)
     """Put a fresh adapter on every linear layer but the last, or go on with that of a folder, ``start``.
 
-    Dropout would have DoRA compute the base twice.
-
-    Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
+    Dropout would have DoRA compute the base twice. Source: Liu et al. 2024, DoRA, arXiv:2402.09353.
     """
     from peft import LoraConfig, get_peft_model
 
@@ -218,9 +212,8 @@ def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None
 def collate(examples: Sequence[Example]) -> dict[str, Any]:
     """Put examples into one batch, padded on the left, so that all answers end together.
 
-    Logits and labels cover only the longest answer and the token before it. Those of a whole prompt over 150,000 tokens
-    of vocabulary would take more memory than the model. Tensors are int64, (examples, longest), ``labels`` (examples,
-    ``logits_to_keep``) with -100 where nothing is trained on.
+    Logits and labels (-100: not trained on) cover only the longest answer and the token before it. Those of a whole
+    prompt over 150,000 tokens of vocabulary would take more memory than the model.
 
     Example:
         >>> batch = collate(
@@ -266,10 +259,7 @@ def _mark(examples: Sequence[Example], kept: int, find: Callable[[Example], Sequ
 
 
 class GoldTrainer(Trainer):
-    """Transformers' loop, which also measures the tokens that say the label: ``label_nll`` beside the loss.
-
-    Where papers are weighed, so are their losses.
-    """
+    """Transformers' loop, which also measures ``label_nll``, and weighs the losses of weighed papers."""
 
     def __init__(self, examples: GoldExamples, **options: Any) -> None:  # noqa: ANN401
         super().__init__(train_dataset=examples, data_collator=collate_labels, **options)  # pyright: ignore[reportArgumentType] (any sequence is a dataset)

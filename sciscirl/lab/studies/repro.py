@@ -64,11 +64,8 @@ def read_settings(path: Path = SETTINGS) -> dict[str, dict[str, Any]]:
 async def run_repro(config: EvaluationConfig, settings: Path = SETTINGS, against: Sequence[Path] = ()) -> pl.DataFrame:
     """Evaluate a model as ``config`` says, and again with each of the settings; compare the answers (TABLE).
 
-    ``config.out`` gets a folder for each evaluation, ``sweep.json`` and the table as ``sweep.csv`` and
-    ``sweep.parquet``. A sweep that was stopped goes on. A run that cannot be made here is a row with the reason.
-    ``against`` are evaluations of the same papers made elsewhere.
-
-    SciSciRLError as ``evaluate_model`` for the reference; or the folder is of another sweep.
+    A sweep that was stopped goes on. A run that cannot be made here is a row with the reason. ``against`` are
+    evaluations of the same papers made elsewhere.
     """
     runs = read_settings(settings)
     options: dict[str, Any] = json.loads(json.dumps(asdict(config) | {"settings": runs}, default=str))
@@ -99,12 +96,10 @@ async def _ask(config: EvaluationConfig, name: str, changes: Mapping[str, Any]) 
 
 
 def compare_answers(answers: pl.DataFrame, reference: pl.DataFrame) -> dict[str, Any]:
-    """Compare the answers of two evaluations of the same papers (SciSciRLError).
+    """Compare the answers of two evaluations of the same papers.
 
-    - ``n``: answers; ``identical_share``: of these, with the same text.
-    - ``first_divergence_median``: place of the first other letter, from 0, among answers that differ.
-    - ``label_flip_share``: share of answers with another label; an invalid answer counts as one more label.
-    - ``logprob_difference_max``: of the log-probabilities of labels, where these were asked for (answers=logprobs).
+    ``first_divergence_median`` is the place of the first other letter, from 0. ``label_flip_share``: an invalid answer
+    counts as one more label. ``logprob_difference_max`` is for answers=logprobs.
     """
     if not answers["openalex_id"].equals(reference["openalex_id"]):
         raise SciSciRLError("the two evaluations are of other papers. Evaluate both in one split of one release.")

@@ -97,10 +97,6 @@ class PlannedRun:
 def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
     """Return the runs of a sweep in the order of training: all of a seed, before the next seed.
 
-    Raises:
-        SciSciRLError: an option has no effect, cannot be varied or is decided by the sweep. Or two runs would be the
-            same, or could not be compared.
-
     Example:
         >>> runs = plan_sweep(SweepOptions(preset="exp4", vary=("group_size:4,8",), rollouts_per_step=32, seeds=(0, 1)))
         >>> [(run.name, run.folder.as_posix(), run.options.batch_size) for run in runs[:2]]
@@ -135,10 +131,7 @@ def plan_sweep(options: SweepOptions) -> list[PlannedRun]:
 
 
 def read_vary(vary: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Read ``vary``: by option, its values by the words for them.
-
-    A value of several words has a plus sign between them. SciSciRLError if an option is unknown, cannot be varied or
-    has a value that it does not take.
+    """Read ``vary``: by option, its values by the words for them; a plus sign joins several words of a value.
 
     Example:
         >>> read_vary(["group_size:4,8", "class_weights:disruptive:2,disruptive:3+neutral:2"])
@@ -291,16 +284,10 @@ class SweepResult:
 
 
 async def run_sweep(options: SweepOptions) -> SweepResult:
-    """Train every run of a sweep that has not ended, then compare the ways to train (``compare_predictions``).
+    """Train every run of a sweep that has not ended, then compare the ways to train by their last evaluations.
 
-    A run that fails or collapses does not keep the others from being trained. The folder holds the folders of the runs
-    (``exp4/seed_0``), ``sweep.json`` (options and runs), and the table as ``sweep.csv`` and ``sweep.parquet``
-    (``make_table``). The last evaluation of each run counts.
-
-    Raises:
-        SciSciRLError: as ``plan_sweep``, ``check_papers`` and ``check_server``, before anything is written; the folder
-            is in use or holds another sweep; or no run has ended.
-        ReleaseError: the release is missing or was altered.
+    A run that fails or collapses does not keep the others from being trained. The table is ``sweep.csv`` and
+    ``sweep.parquet``.
     """
     plan_sweep(options)  # what is wrong with the options is said before the release is read
     options = _settle(options)
@@ -454,8 +441,7 @@ def make_table(
 ) -> pl.DataFrame:
     """Make one row for each way to train, the untrained model and each baseline: means over seeds, with intervals.
 
-    Reinforcement learning also has means over its training steps: tied rewards, reward, right answers, and rollouts per
-    second without evaluations.
+    Reinforcement learning also has means over its steps: ties, reward, right answers, and rollouts per second.
     """
     rows: list[dict[str, Any]] = []
     for name, scores in comparison.scores.items():
