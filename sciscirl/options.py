@@ -135,7 +135,7 @@ class RunOptions(TaskOptions):
         renderer: the chat format; None: the model's own, without thinking.
         log_path: the folder of the run; None: runs/PRESET, with sft-BACKEND before PRESET for supervised runs.
         resume: continue this run where it stopped.
-        dry_run: show the settings and some prompts, and train nothing.
+        dry_run: show what it takes, some prompts and the settings, and train nothing.
         max_steps: stop after this many steps; None: after the last epoch.
         n_epochs: how often each paper is shown, each time in another order.
         eval_every: steps between evaluations; one more follows the last step.

@@ -29,7 +29,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.collapse import explain_doubt
-from sciscirl.metrics.metrics import COMPARED, measure_predictions, relate_to_ceiling, tie_metrics
+from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions, relate_to_ceiling, tie_metrics
 from sciscirl.metrics.predictions import find_target, read_predictions, write_predictions
 from sciscirl.options import (
     OF_EVALUATION,
@@ -405,6 +405,11 @@ class _Settings(msgspec.Struct):
 
 def _read_run(folder: Path, step: int | None, release: Path) -> Subject:
     content = read_facts(folder)
+    if content["settings"].get("target", "") is None:
+        raise SciSciRLError(
+            f"{folder} is a run of the cookbook on another environment, which does not say how to ask about papers. "
+            "Leave EvaluationConfig.run out, and give preset=..., model=... and its checkpoint=...."
+        )
     try:
         settings, is_here = msgspec.convert(content["settings"], _Settings), is_local(content["settings"])
         preset = recall_preset(content["settings"])
@@ -507,7 +512,8 @@ _OF_A_LABEL: Final = (
 )  # fmt: skip
 #: The main metrics, in the order in which a table shows them; * stands for any label or flip.
 _SHOWN: Final = (
-    *_OF_A_LABEL, "both_match", *(f"{short_name(column)}/{name}" for column in VOCABULARIES for name in _OF_A_LABEL),
+    "n", *_OF_A_LABEL, "both_match",
+    *(f"{short_name(column)}/{name}" for column in VOCABULARIES for name in _OF_A_LABEL),
     "parse_ok", "format_strict_ok", "invalid", "first/label_match", "flip/*", "flip_rate/*", "brier", "ece",
     *("reward", "reward_correctness", "reward_reasoning", "reward_adaptation"),
 )  # fmt: skip
@@ -518,12 +524,16 @@ def render_metrics(results: Mapping[str, Mapping[str, float]]) -> str:
     names = [name for name in dict.fromkeys(chain(*results.values())) if not name.endswith(("/low", "/high"))]
     shown = [name for pattern in _SHOWN for name in names if fnmatchcase(name, pattern)]
     rows = [[name, *(_cell(metrics, name) for metrics in results.values())] for name in shown]
-    return "\n".join(align_columns([["", *map(printable, results)], *rows]))
+    table = align_columns([["", *map(printable, results)], *rows])
+    fewest = min((metrics["n"] for metrics in results.values() if "n" in metrics), default=FEWEST)
+    return "\n".join([*table, *([f"{fewest:,.0f} answers are too few to tell."] if fewest < FEWEST else [])])
 
 
 def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:
     if name not in metrics:
         return "-"
+    if name == "n":
+        return f"{metrics[name]:,.0f}"
     ends = [metrics[end] for end in (f"{name}/low", f"{name}/high") if end in metrics]
     shown = [f"{value:z.{digits}f}" for value in (metrics[name], *ends)]
     return f"{shown[0]} [{shown[1]}, {shown[2]}]" if ends else shown[0]

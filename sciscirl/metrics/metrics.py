@@ -32,6 +32,8 @@ AVERAGED: Final = (
 )  # fmt: skip
 #: The metrics that models are compared by; for each, larger is better.
 COMPARED: Final = ("label_match", "macro_f1", "min_class_recall")
+#: Fewer answers tell nothing, and are not drawn.
+FEWEST: Final = 30
 _N_BINS: Final = 10
 #: The square of a group's mean reward. Its mean over groups tells how much groups differ.
 GROUP_SQUARE: Final = "reward_group_mean_square"

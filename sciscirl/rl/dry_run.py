@@ -13,7 +13,7 @@ from typing import Any, Final
 from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
-from sciscirl.envs.env import build_messages
+from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab_parts import load_part
@@ -23,7 +23,7 @@ from sciscirl.runs.chat_format import dry_run, say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import Usage, say_price
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import Paper, list_labels
+from sciscirl.task.papers import Paper, class_of, list_labels
 from sciscirl.task.rules import TaskRules, find_shortest_answers
 
 _N_SHOWN: Final = 3
@@ -62,9 +62,7 @@ def render_plan(
     prompts = [renderer.build_generation_prompt(one).to_ints() for one in messages]
     lengths = [len(prompt) for prompt in prompts]
     labels = {column: words[1] for column, words in list_labels(rules.target).items()}
-    short = len(
-        renderer.tokenizer.encode(render_answer(labels, rules.contract, rules.target), add_special_tokens=False)
-    )
+    short = count_tokens(renderer, render_answer(labels, rules.contract, rules.target))
     n_evaluations = -(-n_steps // options.eval_every) + 1
     mean, n_turns = statistics.fmean(lengths), 1
     prompt_tokens = mean
@@ -88,7 +86,8 @@ def render_plan(
         f"{len(shown) / len(papers.papers):.1f} times",
         f"tokens: a prompt has {min(lengths):,} to {max(lengths):,}, mean {mean:,.0f} ({len(lengths):,} prompts "
         f"counted); a short valid answer about {short:,}, at most {preset.max_tokens:,} are sampled",
-        *([] if preset.adversarial is not None else [say_rewards(builder, evaluator.papers, rules)]),
+        *say_judges(run, builder.eval_split, len(evaluator.papers)),
+        *([] if preset.adversarial is not None else say_rewards(builder, evaluator.papers, rules)),
         f"in all, if every answer is as long as it may be: {usage.prefill:,} tokens read, {usage.sample:,} sampled, "
         f"{usage.train:,} trained on",
         *([f"cost: {say_price(usage, preset.model)}"] if has_price else []),
@@ -98,13 +97,25 @@ def render_plan(
 
 
 def show_plan(resolved: Mapping[str, Any], system: object, examples: Mapping[str, str], facts: Sequence[str]) -> str:
-    """Write settings without what is not set, examples with their common system message once, and facts."""
-    shown = [json.dumps(_set_ones(resolved), indent=2, ensure_ascii=False, default=str)]
+    """Write facts, examples with their common system message once, and settings without what is not set."""
+    shown = [*facts]
     for number, (title, text) in enumerate(examples.items()):
         _, is_common, rest = text.partition(str(system))
         shown.append(f"--- {title}{', after the same system message' if number and is_common else ''} ---")
         shown.append(rest.lstrip() if number and is_common else text)
-    return "\n".join([*shown, "---", *facts])
+    settings = json.dumps(_set_ones(resolved), indent=2, ensure_ascii=False, default=str)
+    return "\n".join([*shown, "--- settings ---", settings])
+
+
+def say_judges(run: Run[Any], split: str, n_papers: int) -> list[str]:
+    """Say by which papers a run is judged, and why."""
+    why = {
+        "test": "as published presets always are; eval_split=dev or held_out keeps test for the end",
+        "dev": "the development split of the release",
+        "held_out": "training papers that are kept out, because the release has no development split",
+    }
+    reason = f"as eval_split={split} says" if run.options.eval_split else why[split]
+    return [f"judged by: {n_papers:,} papers of {split}, {reason}"]
 
 
 def _set_ones(settings: object) -> object:
@@ -114,9 +125,14 @@ def _set_ones(settings: object) -> object:
     return {name: _set_ones(value) for name, value in kept.items() if value not in (None, [], {})}
 
 
-def say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: TaskRules) -> str:
-    """Say what right answers, trees on metadata and the best constant answer earn on the papers that judge a run."""
-    right, best, constant = find_bounds(papers, rules)
+def say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: TaskRules) -> list[str]:
+    """Say what an answer earns, and what trees on metadata and the best constant answer do on the papers that judge."""
+    earned, golds = score_constants(papers, rules), [class_of(paper, rules.target) for paper in papers]
+    right, wrong = list[float](), list[float]()
+    for labels, rewards in earned.items():
+        for gold, reward in zip(golds, rewards, strict=True):
+            (right if labels == gold else wrong).append(reward)
+    best, constant = find_best_constant(papers, rules)
     try:
         judged = load_part("run_baseline")("metadata_boosting", builder.read("train"), papers, rules=rules)
         trees = f"boosted trees on the metadata in a prompt {judged['reward'].mean():.2f}"
@@ -125,34 +141,39 @@ def say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: Ta
     except SciSciRLError as error:
         trees = f"nothing boosted trees ({error})"
     costs = ", without the cost of labels said too often" if rules.table.share_penalty else ""
-    return (
-        f"reward on the {len(papers):,} papers of {builder.eval_split}{costs}: {right:.2f} if every answer is right, "
-        f"{rules.table.broken:.2f} in another form, {rules.table.not_json:.2f} without JSON; the best constant answer "
-        f"({constant}) earns {best:.2f}, {trees}"
-    )
+    certain = "a certain answer" if rules.contract == "probabilities" or rules.table.function else "an answer"
+    return [
+        f"{certain} earns{costs}: {_range(right)} if right, {_range(wrong)} if wrong, {rules.table.broken:.2f} in "
+        f"another form, {rules.table.not_json:.2f} without JSON",
+        f"on average, right answers to these papers earn {statistics.fmean(right):.2f}, the best constant answer "
+        f"({constant}) {best:.2f}, {trees}",
+    ]
 
 
-def find_bounds(papers: Sequence[Paper], rules: TaskRules) -> tuple[float, float, str]:
-    """Return the mean reward of right answers, and that of the best constant answer with what it says."""
-    constants = {tuple(answer.labels.values()): answer for answer in map(rules.parse, find_shortest_answers(rules))}
-    golds = [paper.labels(rules.target) for paper in papers]
-    right = statistics.fmean(
-        rules.score(constants[tuple(gold.values())], paper).total for gold, paper in zip(golds, papers, strict=True)
-    )
+def _range(rewards: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(rewards), max(rewards))))
+
+
+def score_constants(papers: Sequence[Paper], rules: TaskRules) -> dict[tuple[str, ...], list[float]]:
+    """Score each constant answer, by its labels, on every paper."""
+    answers = map(rules.parse, find_shortest_answers(rules))
+    return {tuple(answer.labels.values()): [rules.score(answer, paper).total for paper in papers] for answer in answers}
+
+
+def find_best_constant(papers: Sequence[Paper], rules: TaskRules) -> tuple[float, str]:
+    """Return the mean reward of the best constant answer, and what it says."""
     if rules.contract == "probabilities" and rules.table.function is None:
         # The quadratic score pays a constant forecast most if each label has its share of what can be earned.
         stakes: dict[str, float] = defaultdict(float)
-        for labels, weights in zip(golds, map(rules.weigh, papers), strict=True):
+        for labels, weights in ((paper.labels(rules.target), rules.weigh(paper)) for paper in papers):
             for label, weight in (weights or dict.fromkeys(labels.values(), 1.0)).items():
                 stakes[label] += weight * (rules.table.task_part(label, 1.0) - rules.table.task_part(label, 0.0))
         columns = list_labels(rules.target).values()
         totals = {label: sum(stakes[one] for one in words) for words in columns for label in words}
         forecast = {label: stakes[label] / total for label, total in totals.items()}
         said = ", ".join(f"{label} {share:.2f}" for label, share in forecast.items())
-        constants = {(said,): replace(next(iter(constants.values())), forecast=forecast)}
-    means = {
-        words: statistics.fmean(rules.score(answer, paper).total for paper in papers)
-        for words, answer in constants.items()
-    }
-    best = max(means, key=lambda words: means[words])
-    return right, means[best], ", ".join(best)
+        answer = replace(rules.parse(find_shortest_answers(rules)[0]), forecast=forecast)
+        return statistics.fmean(rules.score(answer, paper).total for paper in papers), said
+    means = {labels: statistics.fmean(rewards) for labels, rewards in score_constants(papers, rules).items()}
+    best = max(means, key=lambda labels: means[labels])
+    return means[best], ", ".join(best)

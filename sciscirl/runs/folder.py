@@ -177,8 +177,12 @@ def read_facts(folder: Path) -> dict[str, Any]:
     except FileNotFoundError as error:
         if facts := _read_cookbook(folder):
             return facts
-        what = "the log_path of a training run, or the folder of an evaluation"
-        raise RunFolderError(f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give {what}.") from error
+        if not folder.exists():
+            raise RunFolderError(f"{folder} does not exist. Check the path.") from error
+        raise RunFolderError(
+            f"{folder} is not the folder of a run: it has no {RUN_FILE}, and no {COOKBOOK_FILE} of the cookbook. Give "
+            "the log_path of a training run, or the folder of an evaluation."
+        ) from error
     except (OSError, ValueError):
         facts = None
     sections = cast("dict[str, Any]", facts if isinstance(facts, dict) else {})

@@ -23,7 +23,7 @@ _TIMEOUT_SECONDS = 30.0
 _log = logging.getLogger(__name__)
 _LOCAL_HINT = (
     "or start a server of your own: sciscirl serve --tiny. No server is needed by train --backend local, sft --backend "
-    "peft and evaluate --local-model"
+    "peft and evaluate --local-model; a sweep needs one"
 )
 #: Words in an answer of SkyRL, and what they mean for the user.
 _SKYRL_ANSWERS: Final = {

@@ -11,7 +11,7 @@ from sciscirl.envs.env import build_messages
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import Run, SftOptions, TinkerSftOptions
 from sciscirl.presets import describe
-from sciscirl.rl.dry_run import show_plan
+from sciscirl.rl.dry_run import say_judges, show_plan
 from sciscirl.runs.chat_format import say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import Usage, say_price
@@ -54,7 +54,7 @@ def render_plan(
     """Describe a run without running it: settings, and three examples with the trained tokens between marks."""
     options = run.options
     examples, batch_size = make_examples(builder, options), builder.batch_size
-    make_evaluator(run, builder)  # says what is wrong with the held-out papers or max_tokens
+    papers = make_evaluator(run, builder).papers  # or what is wrong with them, or max_tokens
     plan_run(run.folder, Path(options.release), settings, resume=options.resume)
     shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
     lengths = [len(examples[place * len(examples) // _N_COUNTED].tokens) for place in range(_N_COUNTED)]
@@ -71,6 +71,7 @@ def render_plan(
         + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
         f"tokens: an example has about {mean:,.0f} (of {_N_COUNTED} counted), at most {max(lengths):,} among these, "
         f"about {n_trained:.0f} of them trained on",
+        *say_judges(run, builder.eval_split, len(papers)),
         f"in all, with their prompts: about {n_read:,} tokens",
         *([f"cost: {price}, without evaluations"] if isinstance(options, TinkerSftOptions) else []),
         *say_estimate(examples.renderer),

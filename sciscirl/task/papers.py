@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final, Literal, TypeAlias, cast, get_args
@@ -21,6 +23,7 @@ from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 
+_log = logging.getLogger(__name__)
 SplitName = Literal["train", "test", "dev"]
 #: By which papers a training run is judged on its way. ``held_out``: training papers that are kept out.
 EvalSplit = Literal["dev", "held_out", "test"]
@@ -462,4 +465,11 @@ def read_part(
                 f"no two papers of {part} in {release_folder} make a pair: the same field, at most {YEARS_APART} years "
                 f"apart, citations within a factor of {CITATION_FACTOR}, another label. Build a larger release."
             )
+    if n_papers is not None and n_papers > len(papers):
+        _warn_of_few(n_papers, part, len(papers))
     return take_head(papers, n_papers, target)
+
+
+@cache
+def _warn_of_few(n_papers: int, part: str, n_there: int) -> None:
+    _log.warning("%s papers of %s are asked for, and it has %s: all are taken.", f"{n_papers:,}", part, f"{n_there:,}")

@@ -17,9 +17,11 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, Final, cast
+from typing import Annotated, Any, Final, cast
 
-from sciscidata.options.checks import check_value, field_hints
+from msgspec import Meta
+
+from sciscidata.options.checks import Hint, check_value, field_hints
 from sciscidata.terminal.messages import find_unknown, suggest
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
@@ -311,6 +313,9 @@ def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Targe
     return replace(table, gold_weights=tuple(weights), labels=labels)
 
 
+_ANSWER: Final = Hint(Annotated[Answer, Meta(description="an Answer: rules.parse(text)")])
+
+
 def score_answer(
     answer: Answer,
     gold: str | Mapping[str, str] | None,
@@ -331,7 +336,8 @@ def score_answer(
         paper: what a reward that is a function sees.
 
     Raises:
-        RewardError: a gold label is not in its vocabulary, or a balanced table has no weight for it.
+        RewardError: ``answer`` is no Answer, a gold label is not in its vocabulary, or a balanced table has no weight
+            for it.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer
@@ -348,6 +354,7 @@ def score_answer(
         >>> score_answer(answer, "disruptive", REWARDS["strong"], {"disruptive": 0.7, "neutral": 0.3}).task  # not -0.6
         -0.12
     """
+    check_value("answer", answer, _ANSWER, RewardError)
     try:
         golds = name_gold(gold, answer.target)
     except ReleaseError as error:

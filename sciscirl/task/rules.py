@@ -136,7 +136,8 @@ class TaskRules:
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
         """Return these rules, with class counts if the reward is balanced; a reward that is a function is tried.
 
-        RewardError if a label has too few papers, or the function pays another label as much as the right one.
+        RewardError if a label has too few papers, or the function pays another label more than the right one at the
+        same confidence (0, 0.5 or 1), or as much as it at best.
         """
         if self._unfitted.function is not None:
             self._try_function(islice(papers, _N_TRIED))
@@ -149,16 +150,20 @@ class TaskRules:
 
     def _try_function(self, papers: Iterable[Paper]) -> None:
         answers = [*map(self.parse, find_shortest_answers(self))]
+        if self.contract != "probabilities":
+            answers = [replace(answer, confidence=confidence) for answer in answers for confidence in (0.0, 0.5, 1.0)]
         for paper in papers:
-            gold = paper.labels(self.target)
-            earned = {tuple(answer.labels.values()): self.score(answer, paper).total for answer in answers}
-            right = earned.pop(tuple(gold.values()))
-            said = max(earned, key=lambda labels: earned[labels])
-            if earned[said] >= right:
-                raise RewardError(
-                    f"reward {self.reward!r} pays {earned[said]:g} for {', '.join(said)} and {right:g} for the right "
-                    f"answer to {paper.openalex_id}. Needs more for the right one."
-                )
+            gold = tuple(paper.labels(self.target).values())
+            earned = {(tuple(one.labels.values()), one.confidence): self.score(one, paper).total for one in answers}
+            best = max(reward for (labels, _), reward in earned.items() if labels == gold)
+            for (labels, confidence), reward in earned.items():
+                right = earned[gold, confidence]
+                if labels != gold and (reward >= best or reward > right):
+                    raise RewardError(
+                        f"reward {self.reward!r} pays {reward:g} for {', '.join(labels)}, confidence {confidence:g}, "
+                        f"and {right:g} for the right answer to {paper.openalex_id} ({best:g} at best). Needs more for "
+                        "the right one."
+                    )
 
     def score(self, answer: Answer, paper: Paper) -> RewardParts:
         """Reward one judged answer to a paper (RewardError: as ``score_answer``)."""
@@ -227,9 +232,9 @@ class TaskRules:
     def _balance(self, counts: Iterable[tuple[str, int]]) -> RewardTable:
         return balance(self._unfitted, counts, self.target if isinstance(self.target, OwnTarget) else None)
 
-    def parse(self, text: str) -> Answer:
-        """Judge one model output by the contract."""
-        return parse_answer(text, self.contract, self.target)
+    def parse(self, text: str | None) -> Answer:
+        """Judge one model output by the contract; None, which some servers send, as an empty one."""
+        return parse_answer(text or "", self.contract, self.target)
 
 
 def find_shortest_answers(rules: TaskRules) -> list[str]:

@@ -10,8 +10,6 @@ from typing import Final, NamedTuple
 
 import polars as pl
 
-from sciscidata.release.release import MANIFEST
-from sciscidata.storage.sums import read_json
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import (
     CompareConfig,
@@ -36,14 +34,13 @@ from sciscirl.lab.report.layout import (
     show_pairs,
 )
 from sciscirl.lab.report.runs import Repeated, Run, find_papers, find_repeated, hash_release, judge_baselines
-from sciscirl.metrics.metrics import COMPARED, measure_predictions
+from sciscirl.metrics.metrics import COMPARED, FEWEST, measure_predictions
 from sciscirl.metrics.predictions import split_by_label
 from sciscirl.runs.lineage import render_start
+from sciscirl.task.papers import open_release
 
 #: The metric that decides.
 BEST: Final = "macro_f1"
-#: Fewer answers are not drawn.
-FEWEST_DRAWN: Final = 30
 _FORM: Final = 0.5  # where more answers were invalid at the start, learning the form alone looks like a success
 _MOST_WAYS: Final = 5  # of more, not every pair is shown
 
@@ -100,7 +97,7 @@ def group_runs(runs: Sequence[Run], release: Path | None) -> list[Group]:
         ceiling = run.facts.get("ceiling")
         if release is not None and run.facts["release"].get("manifest_sha256") == digest:
             group.baselines = group.baselines or judge_baselines(release, run)
-            ceiling = ceiling or read_json(release / MANIFEST).get("ceiling")  # older runs do not state it
+            ceiling = ceiling or open_release(release).manifest.get("ceiling")  # older runs do not state it
         is_chosen = run.kind == "evaluation" and "ids_sha256" in run.settings
         has_ceiling = run.target == "disruption" and run.split != "train" and not is_chosen
         group.ceiling = ceiling or {} if has_ceiling else {}
@@ -175,7 +172,7 @@ def judge_training(way: Repeated, group: Group) -> Verdict:
         line += f" Intervals are over {len(mine)} seeds and the papers."
     if BEST in group.ceiling:
         line += f" These labels let a model expect {BEST} {show(group.ceiling[BEST])} at most."
-    if found.n_papers < FEWEST_DRAWN:
+    if found.n_papers < FEWEST:
         line += f" {found.n_papers:,} papers are too few to tell."
     if run.settings.get("hide"):
         line += f" Prompts withheld: {', '.join(run.settings['hide'])}."
@@ -248,7 +245,7 @@ def view_answer(groups: Sequence[Group]) -> Section:
             )
         if ways and found.pairs:
             tables.append(Table(f"Models against each other, {on}", PAIRS_HEAD, show_pairs(found), is_folded=True))
-        if found.n_papers >= FEWEST_DRAWN:
+        if found.n_papers >= FEWEST:
             pictures.append(_draw_scores(found, group.ceiling, on))
     none = (
         "Whether training helped is not known: no trained model here was asked once about every held-out paper. "

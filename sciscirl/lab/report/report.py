@@ -21,6 +21,7 @@ from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
 from sciscirl.lab.report.runs import Run, read_runs
 from sciscirl.lab.report.views import view_answers, view_classes, view_cost, view_curves, view_examples, view_runs
+from sciscirl.task.papers import OwnTarget
 
 _TEMPLATE: Final = Path(__file__).with_name("report.html.jinja")
 
@@ -67,7 +68,9 @@ def write_report(config: ReportConfig) -> Path:
         StorageError: if the report cannot be written.
     """
     runs = read_runs(config.runs)
-    tasks = " and ".join(dict.fromkeys(str(run.target) for run in runs if run.target))
+    # The name of an own label without its ending, "part", may be a word of its own.
+    names = (run.target.label.name if type(run.target) is OwnTarget else run.target for run in runs if run.target)
+    tasks = " and ".join(dict.fromkeys(names))
     title = config.title or (f"Training on {tasks}" if tasks else "Training")
     html = render_report(make_sections(runs, config), title)
     with atomic_file(config.out) as path:

@@ -11,13 +11,13 @@ from typing import Any, Final, cast
 import polars as pl
 
 from sciscidata.terminal.messages import counted
-from sciscirl.lab.report.answer import FEWEST_DRAWN
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
 from sciscirl.lab.report.runs import OTHER_TEST, Evaluation, Run, find_repeated, hash_release
 from sciscirl.metrics.collapse import explain_doubt, find_signs
-from sciscirl.metrics.metrics import find_right
+from sciscirl.metrics.metrics import FEWEST, find_right
 from sciscirl.metrics.predictions import INVALID, split_by_label
+from sciscirl.options import NO_EFFECT
 from sciscirl.runs.alarms import AT_FLOOR, GRADIENT, KL
 from sciscirl.runs.folder import is_local, is_taught
 from sciscirl.runs.lineage import render_start
@@ -93,6 +93,7 @@ def _describe(run: Run) -> dict[str, str]:
     settings = dict(run.settings)
     if "model" in settings:
         settings["model"] = name_model(str(settings["model"]))
+    unread = NO_EFFECT.get("train" if run.kind == "rl" else run.kind, {})
     release = f"{run.facts.get('release_folder') or ''} {str(run.facts['release'].get('manifest_sha256') or '')[:12]}"
     facts = {
         "kind": _KINDS[run.kind],
@@ -102,7 +103,7 @@ def _describe(run: Run) -> dict[str, str]:
         "begun": run.facts.get("date"),
         "commit": run.facts.get("commit"),
         # Prompts are whole pages, so show their names and SHA-256. The runs behind them tell weights apart.
-        **{name: value for name, value in settings.items() if name not in {"prompt", "load_checkpoint"}},
+        **{name: value for name, value in settings.items() if name not in {"prompt", "load_checkpoint", *unread}},
         **{f"version of {name}": value for name, value in (run.facts.get("versions") or {}).items()},
     }
     return {
@@ -257,7 +258,7 @@ def _is_other(name: str) -> bool:
 
 
 def _judged(run: Run, name: str) -> Series:
-    every = [one for one in run.evaluations if one.metrics["n"] >= FEWEST_DRAWN and name in one.metrics]
+    every = [one for one in run.evaluations if one.metrics["n"] >= FEWEST and name in one.metrics]
     return Series(steps=[one.step for one in every], values=[one.metrics[name] for one in every])
 
 

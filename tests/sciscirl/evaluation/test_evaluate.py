@@ -409,12 +409,14 @@ def test_the_benchmark_is_in_the_cookbooks_registry_and_counts_right_answers(toy
 
 
 def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined():
-    text = render_metrics({"a": {"label_match": 0.5}, "b": {"mcc": 0.1}})
+    text = render_metrics({"a": {"label_match": 0.5, "n": 1200}, "b": {"mcc": 0.1}})
     assert [line.split() for line in text.splitlines()] == [
         ["a", "b"],
+        ["n", "1,200", "-"],
         ["label_match", "0.5000", "-"],
         ["mcc", "-", "0.1000"],
     ]
+    assert render_metrics({"a": {"n": 29}, "b": {"n": 30}}).endswith("\n29 answers are too few to tell.")
 
 
 def test_the_script_recomputes_metrics_from_a_file_and_refuses_in_one_line(toy_slice, tmp_path, script_here):

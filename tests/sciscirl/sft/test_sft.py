@@ -259,7 +259,7 @@ def test_an_evaluation_is_written_under_the_step_at_which_the_loop_asks_for_it(
 def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options, monkeypatch):
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
     text = render_dry_run(resolve_run(TinkerSftOptions(**options, batch_size=8, n_epochs=1)))
-    resolved = json.loads(text.partition("\n--- example 1")[0])
+    resolved = json.loads(text.partition("\n--- settings ---\n")[2])
     assert resolved["dataset_builder"]["options"]["preset"] == "exp4"
     assert text.count(f'<|im_start|>assistant\n{MARKS[0]}{{"disruption_label": "') == 3
     assert text.count(f'"confidence": 1.0}}<|im_end|>{MARKS[1]}') == 3
@@ -280,7 +280,7 @@ def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_c
     assert float(said[2]) == pytest.approx(n_tokens / 1000, abs=0.01)
     run = resolve_run(PeftSftOptions(**options, batch_size=8, n_epochs=1))
     own = render_plan(run, make_papers_builder(run), {}, settings_of(given))
-    assert own.endswith(f"about {n_tokens:,} tokens")
+    assert f"about {n_tokens:,} tokens\n--- example 1" in own
 
 
 def test_a_server_that_is_down_is_one_line_and_leaves_no_folder(options, monkeypatch):

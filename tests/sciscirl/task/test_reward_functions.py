@@ -74,10 +74,25 @@ def test_a_run_records_a_function_by_the_hash_of_its_source():
         recall_preset(stated)
 
 
+def brier(answer, paper):
+    """Honest about confidence, but a wrong label with confidence 0 earns as much as the right one with 1."""
+    return 1 - (answer.confidence - (answer.label == paper.gold.disruption_label)) ** 2
+
+
+def test_a_function_that_also_pays_for_honest_confidence_is_taken(toy_slice):
+    """Source: RLCR, Damani et al. 2025, arXiv:2507.16806."""
+    register_reward("rlcr", base="strong", function=lambda answer, paper: brier(answer, paper) - 1 + (
+        answer.label == paper.gold.disruption_label), not_json=-3.0, broken=-2.0, wrong=-1.0, correct=1.0)  # fmt: skip
+    rules = TaskRules(contract="two_keys", reward="rlcr")
+    assert rules.fitted(read_split(toy_slice, "train")) == rules
+
+
 def test_a_function_that_pays_a_wrong_answer_as_much_is_refused_before_a_run(toy_slice):
     papers = read_split(toy_slice, "train")
     for name, function, said in (
         ("flat", lambda answer, paper: 0.5, "'flat' pays 0.55 for .* and 0.55 for the right answer to W"),
+        ("brier", brier, r"'brier' pays 1.05 for \w+, confidence 0, and 0.05 for the .* \(1.05 at best\)"),
+        ("sly", lambda answer, paper: 0.9 * (answer.confidence == 0) + 0.1 * brier(answer, paper), "'sly' pays 1.05"),
         ("wild", lambda answer, paper: 2.0, r"'wild' returned 2.0 for W\d+, needs a number from -0.6 to 1.0"),
         ("lost", lambda answer, paper: float("nan"), "'lost' returned nan"),
         ("mute", lambda answer, paper: None, "'mute' returned None"),

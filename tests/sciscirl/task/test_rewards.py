@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, replace
+from itertools import product
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sciscidata.label_thresholds import DISRUPTION_LABELS
+from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscirl.errors import RewardError
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import read_split
-from sciscirl.task.rewards import REWARDS, score_answer
+from sciscirl.task.rewards import ADJACENT, REWARDS, balance, score_answer
+from tests.conftest import REPOSITORY
 from tests.sciscirl.papers import hostile_texts, write_slice
 
 # Case by case, as printed: valid and correct (disruptive, other), valid and wrong, contract broken, not JSON.
@@ -26,8 +28,40 @@ PUBLISHED = {
     "exp4": (1.05, 1.05, -0.55, -0.75, -1.0),
     "exp5": (3.05, 1.05, -0.55, -0.75, -1.0),
 }
+#: Of one release with as many papers of each label: then a balanced reward weighs none.
+EVEN = dict.fromkeys((*DISRUPTION_LABELS, *NOVELTY_LABELS), 9)
 tables = st.sampled_from([table for table in REWARDS.values() if not table.is_balanced])
 labels = st.sampled_from(DISRUPTION_LABELS)
+
+
+def render_rewards() -> str:
+    """What an answer earns under each reward, as a table of Markdown."""
+    head = ["reward", "presets", "right", "next to right", "wrong", "in another form", "without JSON"]
+    rows = [head, ["---"] * len(head)]
+    for table in REWARDS.values():
+        fitted = balance(table, EVEN.items()) if table.is_balanced else table
+        earned: dict[str, set[float]] = {name: set() for name in head[2:]}
+        for target, labels in (("disruption", DISRUPTION_LABELS), ("novelty", NOVELTY_LABELS)):
+            for gold, said in product(labels, repeat=2):
+                near = table.adjacent is not None and (gold, said) in ADJACENT
+                case = "right" if gold == said else "next to right" if near else "wrong"
+                texts = {case: render_answer(said, "two_keys", target), "in another form": "{}", "without JSON": said}
+                for name, text in texts.items():
+                    earned[name].add(score_answer(parse_answer(text, "two_keys", target), gold, fitted).total)
+        named = [f"`{name}`" for name, one in PRESETS.items() if one.rules.reward == table.name and not one.adversarial]
+        rows.append([f"`{table.name}`", ", ".join(named), *(", ".join(map(str, sorted(e))) for e in earned.values())])
+    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def test_the_page_shows_what_an_answer_earns():
+    assert render_rewards() in (REPOSITORY / "docs" / "rl" / "objectives.md").read_text("utf-8")
+
+
+def test_what_is_no_answer_is_invalid_or_refused():
+    answer = PRESETS["exp4"].rules.parse(None)
+    assert (answer.is_valid, answer.problem) == (False, "not_json")
+    with pytest.raises(RewardError, match=r"answer is 'neutral', needs an Answer: rules\.parse\(text\)"):
+        score_answer("neutral", "neutral", REWARDS["strong"])
 
 
 def broken_forms(gold: str, contract: str) -> list[str]:

@@ -15,7 +15,7 @@ from tinker_cookbook.utils.ml_log import JsonLogger
 
 from sciscirl import LabelDatasetBuilder
 from sciscirl.cli.main import run as run_command
-from sciscirl.errors import RunFolderError
+from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
@@ -115,11 +115,15 @@ def test_a_run_with_another_dataset_builder_is_shown_without_a_task_of_ours(tmp_
     assert "disruption" not in text
     assert "unknown (not of our dataset builder)" in text
     assert "not finished, 4 steps so far; judged by its own environment" in text
+    with pytest.raises(SciSciRLError, match=r"cookbook on another environment, .* Leave EvaluationConfig\.run out"):
+        find_subject(EvaluationConfig(run=tmp_path, release=tmp_path, out=tmp_path / "out"))
     alts = [one.alt for one in view_curves([read_run(tmp_path, "plain")]).pictures]
     assert [alt.partition(" over")[0] for alt in alts if alt.startswith("test/")] == ["test/env/all/correct"]
 
 
 def test_a_configuration_of_something_else_is_no_run(tmp_path):
     (tmp_path / "config.json").write_text('{"model_type": "llama"}', "utf-8")
-    with pytest.raises(RunFolderError, match=r"has no run\.json"):
+    with pytest.raises(RunFolderError, match=r"has no run\.json, and no config\.json of the cookbook"):
         read_run(tmp_path, "x")
+    with pytest.raises(RunFolderError, match=r"gone does not exist\. Check the path\."):
+        read_run(tmp_path / "gone", "x")
