@@ -125,11 +125,13 @@ def read_notebook(path: Path) -> Notebook:
         parts.append(f"```python\n{text}\n```")
         for output in cell["outputs"]:
             shown = output.get("data", {"text/plain": output.get("text")})
-            printed = "".join(shown["text/plain"])
-            if "image/png" in shown:
+            printed = "".join(shown.get("text/plain", []))
+            if "text/markdown" in shown:
+                parts.append("".join(shown["text/markdown"]))
+            elif "image/png" in shown:
                 name = f"{path.stem}_{len(pictures) + 1}.png"
                 pictures[name] = printed, base64.b64decode(shown["image/png"])
-                parts.append(f"![{printed}]({name})\n\n*{printed}*")
+                parts.append(f"![{printed}]({name})")
             else:
                 parts.append(f"```text\n{printed.rstrip()}\n```")
     title, _, rest = parts[0].removeprefix("# ").partition("\n")

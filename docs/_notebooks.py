@@ -43,8 +43,8 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Run all cells as Jupyter does, in the working folder.
 
     Returns:
-        The notebook with its outputs: what each cell printed, and its last value, a figure as a picture whose text is
-        its caption; and the names that the cells define.
+        The notebook with its outputs: what each cell printed, its figures, and its last value; and the names that the
+        cells define. The sentence of a figure stands below it, where a phone can read it.
 
     Raises:
         Exception: of the first cell that fails.
@@ -64,19 +64,21 @@ def run_notebook(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
         cell["execution_count"] = number
         text, result = printed.getvalue(), done.result
         said = [{"output_type": "stream", "name": "stdout", "text": text.splitlines(keepends=True)}] if text else []
-        drawn = [{"output_type": "display_data", **_show(plt.figure(figure))} for figure in plt.get_fignums()]
-        value = [{"output_type": "execute_result", "execution_count": number, **_show(result)}] * (result is not None)
-        cell["outputs"] = [*said, *drawn, *value]
+        figures = [*map(plt.figure, plt.get_fignums()), *[result] * isinstance(result, Figure)]
+        shown = [data for figure in figures for data in _show(figure)]
+        drawn = [{"output_type": "display_data", "metadata": {}, "data": data} for data in shown]
+        if result is not None and not isinstance(result, Figure):
+            data = {"text/plain": repr(result).splitlines(keepends=True)}
+            drawn.append({"output_type": "execute_result", "execution_count": number, "metadata": {}, "data": data})
+        cell["outputs"] = [*said, *drawn]
         plt.close("all")
     return notebook, shell.user_ns
 
 
-def _show(value: object) -> dict[str, Any]:
-    if isinstance(value, Figure):
-        data = {"image/png": _draw(value), "text/plain": [value.get_label()]}
-    else:
-        data = {"text/plain": repr(value).splitlines(keepends=True)}
-    return {"metadata": {}, "data": data}
+def _show(figure: Figure) -> list[dict[str, Any]]:
+    caption = str(figure.get_label())
+    figure.suptitle("").set_in_layout(False)
+    return [{"image/png": _draw(figure), "text/plain": [caption]}, {"text/markdown": [f"*{caption}*"]}]
 
 
 def _draw(figure: Figure) -> str:

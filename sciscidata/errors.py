@@ -51,7 +51,11 @@ class WorkIdError(SciSciDataError, ValueError):
 
 
 class NotEnoughWorksError(SciSciDataError, ValueError):
-    """A class quota of a split asks for more works than are eligible."""
+    """A class quota of a split asks for more works than are eligible; ``fits`` is a SplitConfig with sizes that fit."""
+
+    def __init__(self, message: str, fits: Any = None) -> None:  # noqa: ANN401 (its class lies in a higher layer)
+        super().__init__(message)
+        self.fits = fits
 
 
 class ReleaseExistsError(SciSciDataError, FileExistsError):

@@ -40,7 +40,7 @@ from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.filter import remark_on_names
 from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.sampling.split import balanced_columns, needed_columns
+from sciscidata.sampling.split import SplitConfig, balanced_columns, needed_columns
 from sciscidata.schemas import CD_SCORES, Corpus
 from sciscidata.scoring import Scored, label_works, score
 from sciscidata.sources.lazy_batches import put_beside
@@ -50,6 +50,10 @@ from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
 
+_SMALLER = (
+    "there are too few texts for 5,000 + 500, so %s + %s are drawn. State these sizes (SplitConfig.n_train, "
+    "SplitConfig.n_test) if texts may be added later: other sizes deal texts anew to train and test"
+)
 _EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
 
 
@@ -86,7 +90,15 @@ def build(config: BuildConfig) -> Release:
         begin_step("filter and draw")
         labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
         config = replace(config, label=label)
-        drawn = _draw(source, scored, labelled, config)
+        try:
+            drawn = _draw(source, scored, labelled, config)
+        except NotEnoughWorksError as error:
+            is_text_only = "undefined_score" in source.left_out  # no more works can come from anywhere
+            if error.fits is None or not is_text_only or config.split.sizes != SplitConfig().sizes:
+                raise
+            config = replace(config, split=error.fits)
+            logger.warning(_SMALLER, *config.split.sizes.values())
+            drawn = _draw(source, scored, labelled, config)
         facts = _describe(source, scored, drawn, config, background)
         begin_step("write the release")
         return write_release(

@@ -90,4 +90,4 @@ def draw_or_explain(
         lines = [str(error), f"Of {filters['works']:,} works: {removed}" if by_filter else "No filter removed a work."]
         if n_unread:
             lines.append(f"{n_unread:,} of the eligible works were not read: their text may rule them out too.")
-        raise NotEnoughWorksError("\n".join(lines)) from error
+        raise NotEnoughWorksError("\n".join(lines), error.fits) from error

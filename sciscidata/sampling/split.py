@@ -304,8 +304,9 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     quotas = find_quotas(counts, config, label)
     if not _fits(counts, quotas, config):
         problems = _lacking_room if config.cell_columns else _lacking_works
-        remedy = _name_remedy(columns, config, _find_smaller(keyed, config, label))
-        raise NotEnoughWorksError("\n".join([*problems(counts, quotas, columns, config), *remedy]))
+        smaller = _find_smaller(keyed, config, label)
+        lines = [*problems(counts, quotas, columns, config), *_name_remedy(columns, config, smaller)]
+        raise NotEnoughWorksError("\n".join(lines), smaller)
     rank = pl.int_range(pl.len()).over(keys)
     drawn = (
         placed.sort(draw_order(), "work_id")
@@ -325,8 +326,8 @@ def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bo
     return not is_any_short and quotas["quota"].sum() == sum(config.groups.values())
 
 
-def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> str:
-    """Write sizes that fit as arguments, as large a share of what was wanted; "" if there are none.
+def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> SplitConfig | None:
+    """Find sizes that fit, as large a share of what was wanted; None if there are none.
 
     Other sizes deal the works anew to the splits, so each pair is tried.
     """
@@ -342,11 +343,11 @@ def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | No
             if wanted:
                 sizes[f"n_{name}"] = max(round_size, min(wanted, _FEW_EACH * n_classes))
         if max(config.sizes.values()) * share < n_classes:
-            return ""
+            return None
         smaller = replace(config, **sizes)
         counts = keyed.with_columns(split=group_of_keys(keyed["split_key"], smaller)).group_by(keys).len("found")
         if _fits(counts, find_quotas(counts, smaller, label), smaller):
-            return ", ".join(f"{name}={size}" for name, size in sizes.items())
+            return smaller
         share *= 0.9
 
 
@@ -384,10 +385,11 @@ def _lacking_works(
         )
 
 
-def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: str) -> Generator[str]:
-    """Say what lets a draw succeed; ``smaller`` are sizes that fit, as arguments."""
+def _name_remedy(columns: Sequence[str], config: SplitConfig, smaller: SplitConfig | None) -> Generator[str]:
+    """Say what lets a draw succeed; ``smaller`` has sizes that fit."""
     names = [f"SplitConfig.n_{name}" for name in ("train", "test", *(["dev"] if config.n_dev else []))]
-    example = f" (for example {smaller})" if smaller else ""
+    sizes = smaller.sizes if smaller else {}
+    example = f" (for example {', '.join(f'n_{name}={size}' for name, size in sizes.items() if size)})" if sizes else ""
     cut_offs = [_CUT_OFFS.get(column, "widen the classes of the label") for column in columns]
     ways = [f"Lower {', '.join(names[:-1])} and {names[-1]}{example}", *cut_offs, _FILTERS, "read more works"]
     if config.cell_columns:

@@ -91,3 +91,5 @@ def test_a_command_that_does_not_run_here_says_why(page):
                 f"mark this block of {page.name} as <!-- runs --> or <!-- not run: REASON -->:\n{block.code}"
             )
         assert block.language, f"name the language of this block of {page.name}:\n{block.code}"
+        wide = [line for line in block.code.splitlines() if len(line) > 95]
+        assert page.name == "README.md" or not wide, f"the site cuts these lines of {page.name}: {wide}"

@@ -41,7 +41,7 @@ def texts_of(notebook: dict[str, Any]) -> Iterator[tuple[str, str, bool]]:
     for cell in notebook["cells"]:
         for output in cell.get("outputs", []):
             shown = output.get("data", {"text/plain": output.get("text")})
-            yield cell["id"], "".join(shown["text/plain"]), "image/png" in shown
+            yield cell["id"], "".join(shown.get("text/plain", shown.get("text/markdown"))), "image/png" in shown
 
 
 def numbers_of(text: str) -> list[float]:

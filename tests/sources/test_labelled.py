@@ -333,6 +333,20 @@ def test_a_text_and_a_label_are_enough_for_a_release(
     assert "disruption classes" not in page.read_text()
 
 
+def test_without_sizes_as_many_texts_are_drawn_as_fit(
+    home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    REVIEWS.write_csv(tmp_path / "in.csv")
+    words = ["build", "--labelled", str(tmp_path / "in.csv"), "--label", "label", "--cache-dir", str(home / "cache")]
+    with caplog.at_level(logging.WARNING):
+        assert main([*words, "--out", str(tmp_path / "free")]) == 0
+    sizes = re.search(r"too few texts for 5,000 \+ 500, so (\d+) \+ (\d+) are drawn", caplog.text).groups()
+    assert sum(map(int, sizes)) >= 80
+    assert main([*words, "--out", str(tmp_path / "stated"), "--n-train", sizes[0], "--n-test", sizes[1]]) == 0
+    assert (tmp_path / "free/train.jsonl").read_bytes() == (tmp_path / "stated/train.jsonl").read_bytes()
+    assert main([*words, "--out", str(tmp_path / "large"), "--n-train", "600"]) == 1
+
+
 def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:
