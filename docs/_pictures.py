@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -24,9 +21,6 @@ import matplotlib.pyplot as plt
 
 HOME = Path(__file__).resolve().parent
 IMAGES = HOME / "images"
-#: Not in the repository (CONTRIBUTING); without them their picture stays as it is.
-RECORDS = Path(os.environ.get("SCISCI_SHARED_DATA", HOME.parent.parent / "shared" / "data"))
-RECORDS /= "openalex/synergy_A.works.jsonl.gz"
 
 
 def save(figure: plt.Figure, name: str, dpi: int = 180) -> None:
@@ -66,18 +60,9 @@ def draw_gallery() -> None:
     most_cited = rank <= 0.1 * pl.len().over("publication_year")
     save_both("gallery_uzzi", plots.plot_uzzi_cells, labelled.with_columns(top=most_cited), hit="top", **data)
     save_both("gallery_novelty_by_year", plots.plot_novelty_by_year, labelled, **data)
-
-
-def draw_team_size() -> None:
-    """Draw the picture of team sizes from the records that the example is made of: these have authors."""
-    with gzip.open(RECORDS, "rt", encoding="utf-8", newline="\n") as lines:
-        records = [json.loads(line) for line in lines]
-    sizes = {int(record["id"].rpartition("W")[2]): min(len(record["authorships"]), 10) or None for record in records}
-    works, citations, _ = ssd.scan_records(ssd.RecordsConfig(inputs=(str(RECORDS),)))
-    scores = ssd.compute_cd_index(works, citations).filter(pl.col("n_i") + pl.col("n_j") > 0)
-    scores = scores.with_columns(team_size=pl.col("work_id").replace_strict(sizes))
-    options = {"stat": "percentile", "data": "five reviews (OpenAlex)"}
-    save_both("gallery_team_size", ssd.plots.plot_by, scores, "team_size", **options)
+    sizes = works.select("work_id", pl.col("n_authors").clip(upper_bound=10))
+    cited = cd_5.join(sizes, on="work_id").filter(pl.col("n_i") + pl.col("n_j") > 0)
+    save_both("gallery_team_size", plots.plot_by, cited, "n_authors", stat="percentile", **data)
 
 
 def draw_release(source: ssd.ExampleConfig | ssd.SyntheticConfig, name: str) -> None:
@@ -95,8 +80,6 @@ def draw_release(source: ssd.ExampleConfig | ssd.SyntheticConfig, name: str) -> 
 def main() -> None:
     """Draw all of them."""
     draw_gallery()
-    if RECORDS.exists():
-        draw_team_size()
     works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
     common = ssd.compute_commonness(works, citations).select("work_id", "commonness_novelty")
     both = ssd.compute_atypicality(works, citations).join(common, on="work_id").drop_nulls().collect()

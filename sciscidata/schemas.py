@@ -30,8 +30,12 @@ WORKS = pl.Schema(
         "work_type": pl.String(),
         "is_retracted": pl.Boolean(),
         "doi": pl.String(),  # bare and lower case: 10.1234/abc
+        "n_authors": pl.Int32(),
     }
 )
+
+#: Columns of WORKS that a frame may lack: they are null then.
+OPTIONAL = frozenset({"n_authors"})
 
 #: What works may have besides: the day, for windows by exact dates (``CDConfig(time="publication_date")``).
 DATES = pl.Schema({"publication_date": pl.Date()})
@@ -164,9 +168,9 @@ def require_columns(
     """Check the columns that a stage reads, before any row, and return the frame as a lazy one.
 
     It may be of any library (``to_lazy``), and columns of a near type are cast (``near_cast``). Extra columns are
-    allowed; ``columns`` of None are all of ``schema``. ``frame_name`` (``"WORKS"``) and ``stage``, the function that
-    needs it, are for the SchemaMismatchError. It names every column that is missing or has another dtype, and the cast
-    that mends it.
+    allowed, and missing OPTIONAL ones of WORKS are added. ``columns`` of None are all of ``schema``. ``frame_name``
+    (``"WORKS"``) and ``stage``, the function that needs it, are for the SchemaMismatchError. It names every column that
+    is missing or has another dtype, and the cast that mends it.
 
     Example:
         >>> edges = pl.LazyFrame({"citing_id": [1], "cited_id": ["W2"]})
@@ -182,7 +186,9 @@ def require_columns(
     casts: list[pl.Expr] = []
     for name in columns if columns is not None else schema:
         needed = schema[name]
-        if name not in got:
+        if name not in got and schema is WORKS and name in OPTIONAL:
+            casts.append(pl.lit(None, needed).alias(name))
+        elif name not in got:
             problems.append(
                 f"{frame_name} lacks column {name!r} ({needed}); it has {', '.join(got) or 'none'}. Rename or add it."
             )

@@ -35,7 +35,8 @@ def shorten(line: bytes) -> bytes:
     source = (record["primary_location"] or {}).get("source") or {}
     venue = {"source": {name: source.get(name) for name in ("id", "display_name")}}
     short = {name: record[name] for name in _KEPT} | {"primary_location": venue if source else None}
-    short |= {"concepts": concepts} | {name: record[name] for name in _LONG}
+    short |= {"concepts": concepts, "authorships": [{}] * len(record["authorships"])}  # their number is read
+    short |= {name: record[name] for name in ("is_authors_truncated", *_LONG) if name in record}
     if source.get("id") is None and record["host_venue"]:
         short["host_venue"] = {name: record["host_venue"].get(name) for name in ("id", "display_name")}
     written = json.dumps(short, ensure_ascii=False, separators=(",", ":")).encode()

@@ -34,6 +34,9 @@ from sciscidata.storage import BLANK_SEAL, cached_folder, hash_file, is_sealed_t
 from sciscidata.storage.parquet import CheckedGroups, ChecksumError, open_groups, read_parquet, sum_groups
 from sciscidata.storage.small_files import read_whole
 
+#: Raised by one whenever the same corpus gives other files. 1 had no checksums of pages and row groups, and no seal;
+#: 2 no numbers of authors.
+FORMAT_VERSION_OF_CORPUS = 3
 TEXT = ("title", "abstract")
 #: The three tables, each a folder of Parquet files. Text is apart, so that graph work never reads it.
 TABLES: dict[str, pl.Schema] = {
@@ -149,7 +152,8 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
         text = read_whole(out / INDEX)
         report: dict[str, Any] = json.loads(text)
         is_report = isinstance(report["parts"], list) and isinstance(report["removed_sha256"], str)
-        if not is_report or not BLANK_SEAL.keys() <= report.keys():
+        is_ours = report.pop("format_version", None) == FORMAT_VERSION_OF_CORPUS
+        if not is_report or not is_ours or not BLANK_SEAL.keys() <= report.keys():
             raise TypeError
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         if not out.is_dir():

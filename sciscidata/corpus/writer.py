@@ -16,6 +16,7 @@ import polars as pl
 
 from sciscidata.corpus.folder import (
     DATED_KEY,
+    FORMAT_VERSION_OF_CORPUS,
     INDEX,
     MADE_OF,
     ORIGINAL_KEY,
@@ -42,8 +43,6 @@ from sciscidata.storage.small_files import read_whole
 
 logger = logging.getLogger(__name__)
 
-#: Raised by one whenever the same corpus gives other files.
-_FORMAT_VERSION: Final = 2  # 1 had no checksums of pages and row groups, and no seal
 _PART_ROWS: Final = {"works": 1 << 16, "citations": 1 << 22}
 _Part = tuple[str, str, dict[str, Any]]  # the stem of a file, its name in the corpus, and what it holds
 
@@ -72,7 +71,7 @@ def write_corpus(
         "citations": require_columns(corpus.citations, CITATIONS, frame_name="CITATIONS", stage=stage),
     }
     sizes = [[file.name, file.stat().st_size, file.stat().st_mtime_ns] for file in inputs]
-    made_of = {"format_version": _FORMAT_VERSION, "texts": texts, "inputs": sizes, "source": corpus.provenance}
+    made_of = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes, "source": corpus.provenance}
     identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     refuse_foreign(out)
     with locked_folder(out):
@@ -241,5 +240,6 @@ def _parts(frame: pl.LazyFrame, size: int) -> Iterator[pl.DataFrame]:
 
 def write_report(out: Path, report: dict[str, Any]) -> None:
     """Write ``corpus.json``, sealed: it makes the folder a corpus. Raise StorageError if that fails."""
-    text = seal_text(json.dumps({**report, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
+    versioned = {"format_version": FORMAT_VERSION_OF_CORPUS, **report}
+    text = seal_text(json.dumps({**versioned, **BLANK_SEAL}, indent=1, ensure_ascii=False) + "\n")
     write_small(out / INDEX, lambda path: path.write_bytes(text))

@@ -16,20 +16,21 @@ _FIELD_AND_YEAR = ("primary_field", "publication_year")
 
 
 def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFrame:
-    """Count references and citations of each work, and how many of its references the data hold.
+    """Count references, citations and authors of each work, and how many of its references the data hold.
 
     Papers with cut reference lists look disruptive (Holst et al. 2024), so a regression of the CD index holds these
     numbers constant. A reference or citer that is named twice counts once, and a work's reference to itself does not.
 
     Args:
-        works: WORKS: ``work_id``, ``publication_year``, ``primary_field`` and ``cited_by_count``.
+        works: WORKS: ``work_id``, ``publication_year``, ``primary_field``, ``cited_by_count``, and ``n_authors`` if it
+            is there.
         citations: CITATIONS, references to works outside ``works`` among them.
 
     Returns:
         One row per work, unordered: ``work_id``; ``n_references`` and ``n_citations`` in the data (Int64);
         ``share_references_in_data`` (Float64, 0 to 1, null without references); ``normalised_citations`` (Float64):
         ``cited_by_count`` over its mean in the same field and year, null where that is 0, or field, year or count are
-        null.
+        null; ``n_authors`` (Int32).
 
     Raises:
         SchemaMismatchError: a column is missing or mistyped.
@@ -46,7 +47,7 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
         >>> controls.select(pl.col("n_references", "n_citations").sum()).row(0)
         (134019, 13114)
     """
-    columns = ["work_id", *_FIELD_AND_YEAR, "cited_by_count"]
+    columns = ["work_id", *_FIELD_AND_YEAR, "cited_by_count", "n_authors"]
     stage = "compute_control_variables"
     works = require_columns(works, WORKS, frame_name="WORKS", stage=stage, columns=columns).select(columns)
     citations = require_columns(citations, CITATIONS, frame_name="CITATIONS", stage=stage)
@@ -67,6 +68,7 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
         pl.col("n_references", "n_citations"),
         share_references_in_data=pl.when(pl.col("n_references") > 0).then(pl.col("n_known") / pl.col("n_references")),
         normalised_citations=pl.when(is_placed).then(pl.col("cited_by_count") / usual),
+        n_authors="n_authors",
     )
 
 

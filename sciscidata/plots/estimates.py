@@ -30,7 +30,13 @@ FEW: Final = 30
 STEPS: Final = (1, 2, 5, 10)
 #: Okabe and Ito 2008, without yellow and black.
 LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
-_TITLES: Final = {"cd_index": "CD index", "cd_index_5": "CD₅", "cd_index_10": "CD₁₀", "z_p10": "z (10th percentile)"}
+_TITLES: Final = {
+    "cd_index": "CD index",
+    "cd_index_5": "CD₅",
+    "cd_index_10": "CD₁₀",
+    "z_p10": "z (10th percentile)",
+    "n_authors": "number of authors",
+}
 _ROW_MM: Final = (4.2, 5.2)  # of a name, and where names take two lines
 _LETTERS: Final = {"one": 26, "two": 52}  # of a line of a name
 

@@ -28,7 +28,8 @@ TEXTS: Final = (
 )  # fmt: skip
 _STEPS: Final = [path.split(".") for path in TEXTS]
 _OTHERS: Final = (
-    "ids", "publication_year", "cited_by_count", "is_retracted", "is_xpac", "concepts", "topics", "referenced_works",
+    "ids", "publication_year", "cited_by_count", "is_retracted", "is_xpac", "is_authors_truncated", "concepts",
+    "topics", "authorships", "referenced_works",
 )  # fmt: skip
 _INDEX: Final = "abstract_inverted_index"
 _FIELDS: Final = dict.fromkeys([*(steps[0] for steps in _STEPS), *_OTHERS], Json) | {_INDEX: msgspec.Raw}
@@ -50,6 +51,7 @@ _USUAL: Final = msgspec.json.Decoder[dict[str, Json]](
             "primary_location": _only(source=_VENUE) | None,
             "concepts": list[_only("display_name", "score", "level")] | None,
             "topics": list[_only("display_name", "field")] | None,
+            "authorships": list[msgspec.Raw] | None,
         }
     )
 )
@@ -68,6 +70,7 @@ class PlainRecord(NamedTuple):
     cited_by_count: int | None
     is_retracted: bool
     is_xpac: bool
+    n_authors: int | None
     has_source: bool
     concepts: list[tuple[str | None, float, int]]  # name, score (NaN for none), level (-1 for none)
     topics: list[tuple[str | None, str | None]]  # name, field
@@ -90,6 +93,7 @@ def read_record(line: bytes) -> PlainRecord:
         work_id = openalex_number(texts[place], "W")
     if work_id is None:
         raise CorruptRecordError(f"no OpenAlex id of a work (id is {_shorten(fields.get('id'))})")
+    authors = fields.get("authorships")
     return PlainRecord(
         work_id=work_id,
         texts=texts,
@@ -97,6 +101,9 @@ def read_record(line: bytes) -> PlainRecord:
         cited_by_count=_whole_number(fields.get("cited_by_count"), 0, 2**63 - 1),
         is_retracted=fields.get("is_retracted") is True,
         is_xpac=fields.get("is_xpac") is True,
+        n_authors=len(authors)
+        if isinstance(authors, list) and fields.get("is_authors_truncated") is not True
+        else None,
         has_source=isinstance(_get(fields, "primary_location", "source"), dict),
         concepts=[
             (_plain(entry.get("display_name")), _score(entry.get("score")), 0 if str(entry.get("level")) == "0" else -1)

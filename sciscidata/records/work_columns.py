@@ -25,7 +25,7 @@ from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, DATES, WORKS
 
 #: Raised by one whenever the same record gives another row, so that rows parsed before are not used again.
-PARSER_VERSION: Final = 6
+PARSER_VERSION: Final = 7
 #: What a block of lines ends with for ``rows_of_lines``: a line end, and bytes that wide loads may read.
 SPARE: Final = b"\n" + bytes(64)
 #: The columns of WORKS, and what a source counts or makes dates and citations of. Texts are not clean yet.
@@ -52,12 +52,12 @@ _N_DATES = 3
 _MOST_BYTES = 1 << 30  # places are 32 bits
 _DATE = "^[0-9]{4}-[0-9]{2}-[0-9]{2}"
 _LEAST_ITEM = 24  # bytes of a reference, concept or topic: with the address and a short number it has 26
-_OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac", "primary_location.source",
-                 "abstract_inverted_index")  # fmt: skip
+_OTHER_LEAVES = ("publication_year", "cited_by_count", "is_retracted", "is_xpac", "is_authors_truncated",
+                 "primary_location.source", "abstract_inverted_index")  # fmt: skip
 _ITEM_LEAVES = ("concepts.[].display_name", "topics.[].display_name", "topics.[].field.display_name",
                 "concepts.[].score", "concepts.[].level", "referenced_works.[]")  # fmt: skip
 #: The paths of all values that are used, ``[]`` for the entries of a list.
-LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES)
+LEAVES: Final = (*TEXTS, *_OTHER_LEAVES, *_ITEM_LEAVES, "authorships.[].author_position")  # of authors, any short one
 
 
 class Batch(NamedTuple):
@@ -86,6 +86,7 @@ class Leaves(NamedTuple):
     cited_by_count: pl.Series
     is_retracted: pl.Series
     is_xpac: pl.Series
+    n_authors: pl.Series
     has_source: pl.Series
     concept_firsts: Int64Array  # where the concepts of each work begin, with the end
     topic_firsts: Int64Array
@@ -121,6 +122,7 @@ def rows_of_leaves(leaves: Leaves) -> pl.DataFrame:
         "has_source": leaves.has_source,
         "is_retracted": leaves.is_retracted,
         "is_xpac": leaves.is_xpac,
+        "n_authors": leaves.n_authors,
         "concepts": concepts,
         "references": leaves.references,
         "malformed_references": leaves.malformed_references,
@@ -149,6 +151,7 @@ def _columns() -> list[pl.Expr]:
         "source_id": pl.when(source_id >= 0).then(source_id),
         "source_name": pl.when(of_source).then("source_name").otherwise("venue_name"),
         "work_type": pl.col("type"),
+        "n_authors": pl.when(pl.col("n_authors") > 0).then("n_authors"),
         "missing_values": pl.lit(0),
         "changed_on": pl.max_horizontal(pl.col("updated_date", "created_date").str.extract(_DATE, 0)),
     }
@@ -205,6 +208,7 @@ def leaves_of_records(records: Sequence[PlainRecord]) -> Leaves:
         cited_by_count=column("cited_by_count", pl.Int64()),
         is_retracted=column("is_retracted", pl.Boolean()),
         is_xpac=column("is_xpac", pl.Boolean()),
+        n_authors=column("n_authors", pl.Int64()),
         has_source=column("has_source", pl.Boolean()),
         concept_firsts=firsts("concepts"),
         topic_firsts=firsts("topics"),
@@ -265,20 +269,23 @@ def rows_of_lines(block: bytes, n_rows: int, *, include_xpac: bool = True, pages
     begins, is_odd, spans, items, firsts = scan_lines(data, n_rows, len(block) // _LEAST_ITEM + 1, _tree())
     other = dict(zip(_OTHER_LEAVES, spans[len(TEXTS) :], strict=True))
     item = dict(zip(_ITEM_LEAVES, items, strict=True))
-    concept_firsts, topic_firsts, cited_firsts = firsts
+    concept_firsts, topic_firsts, cited_firsts, author_firsts = firsts
     concept, topic = slice(concept_firsts[-1]), slice(topic_firsts[-1])
     listed = [item[_ITEM_LEAVES[0]][concept], item[_ITEM_LEAVES[1]][topic], item[_ITEM_LEAVES[2]][topic]]
     cited = _texts(*take_texts(data, item["referenced_works.[]"][: cited_firsts[-1]]))
     references, malformed = _number_references(cited, cited_firsts)
     is_given = {name: spans[:, 1] > 0 for name, spans in other.items()}
+    is_true = {
+        name: is_given[name] & (data[other[name][:, 0]] == ord("t"))
+        for name in ("is_retracted", "is_xpac", "is_authors_truncated")
+    }
     leaves = Leaves(
         texts=_texts(*take_texts(data, np.concatenate([*spans[: len(TEXTS)], *listed, np.zeros((1, 2), np.int32)]))),
         publication_year=pl.Series(read_whole(data, other["publication_year"])),
         cited_by_count=pl.Series(read_whole(data, other["cited_by_count"])),
-        **{
-            name: pl.Series(is_given[name] & (data[other[name][:, 0]] == ord("t")))
-            for name in ("is_retracted", "is_xpac")
-        },
+        is_retracted=pl.Series(is_true["is_retracted"]),
+        is_xpac=pl.Series(is_true["is_xpac"]),
+        n_authors=pl.Series(np.where(is_true["is_authors_truncated"], 0, np.diff(author_firsts))),
         has_source=pl.Series(is_given["primary_location.source"]),
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
@@ -312,7 +319,9 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
     names = [*_leaves(concepts, "display_name"), *_leaves(topics, "display_name", "field.display_name")]
     texts = [*dates, *_leaves(columns, *TEXTS[_N_DATES:]), *names]
     whole = _leaves(columns, "publication_year", "cited_by_count")
-    flags = _leaves(columns, "is_retracted", "is_xpac")
+    flags = _leaves(columns, "is_retracted", "is_xpac", "is_authors_truncated")
+    (authors,) = _leaves(columns, "authorships")
+    n_authors = authors.list.len() if isinstance(authors.dtype, pl.List) else pl.zeros(len(authors), eager=True)
     scores, levels = _leaves(concepts, "score", "level")
     if not (
         all(text.dtype in (pl.String(), pl.Null()) for text in (*texts, cited))
@@ -323,13 +332,14 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
     ):
         return None
     references, malformed = _number_references(cited.cast(pl.String), firsts)
-    retracted, xpac = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
+    retracted, xpac, truncated = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
     return Leaves(
         texts=pl.concat([*(text.cast(pl.String) for text in texts), pl.Series([None], dtype=pl.String)]),
         publication_year=whole[0].cast(pl.Int64),
         cited_by_count=whole[1].cast(pl.Int64, strict=False),
         is_retracted=retracted,
         is_xpac=xpac,
+        n_authors=n_authors.set(truncated, None),
         has_source=_leaves(columns, "primary_location.source")[0].is_not_null(),
         concept_firsts=concept_firsts,
         topic_firsts=topic_firsts,
@@ -403,15 +413,17 @@ def _tree() -> _Tree:
 
     kind_of = dict.fromkeys((*TEXTS, *_ITEM_LEAVES), kinds.TEXT) | {
         "publication_year": kinds.WHOLE, "cited_by_count": kinds.WHOLE, "is_retracted": kinds.BOOLEAN,
-        "is_xpac": kinds.BOOLEAN, "primary_location.source": kinds.OBJECT, "referenced_works": kinds.LIST,
+        "is_xpac": kinds.BOOLEAN, "is_authors_truncated": kinds.BOOLEAN, "authorships": kinds.LIST,
+        "authorships.[]": -1, "primary_location.source": kinds.OBJECT, "referenced_works": kinds.LIST,
         "abstract_inverted_index": kinds.OBJECT, "concepts.[].level": kinds.WHOLE,
         "concepts.[].score": kinds.WHOLE | kinds.NUMBER | kinds.TEXT, "concepts.[]": kinds.OBJECT,
         "topics.[]": kinds.OBJECT, "concepts": kinds.LIST, "topics": kinds.LIST,
     }  # fmt: skip
     leaves = (*TEXTS, *_OTHER_LEAVES)
-    lists = ("concepts", "topics", "referenced_works")
+    lists = ("concepts", "topics", "referenced_works", "authorships")  # of authors only the number is used
+    whole = ("abstract_inverted_index", "authorships.[]")
     paths = [""]
-    for path in (*leaves, *_ITEM_LEAVES):
+    for path in (*leaves, *_ITEM_LEAVES, "authorships.[]"):
         steps = path.split(".")
         paths += [part for n in range(len(steps)) if (part := ".".join(steps[: n + 1])) not in paths]
     keys = [path.rpartition(".")[2].encode() for path in paths]
@@ -433,7 +445,7 @@ def _tree() -> _Tree:
         counts=(len(leaves), len(_ITEM_LEAVES), len(lists)),
         allowed=np.array(kinds_of, np.int64),
         leaf=np.array([of_leaf.get(path, -1) for path in paths]),
-        is_whole=np.array([path == "abstract_inverted_index" for path in paths]),
+        is_whole=np.array([path in whole for path in paths]),
         is_score=np.array([path == "concepts.[].score" for path in paths]),
         list_of=np.array(list_of),
         list_of_leaf=np.array([lists.index(path.split(".")[0]) for path in _ITEM_LEAVES]),

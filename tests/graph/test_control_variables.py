@@ -17,6 +17,7 @@ def test_references_and_citers_are_counted_once():
             "publication_year": [2000, 2000, 2000, None],
             "primary_field": ["Law", "Law", "Law", "Law"],
             "cited_by_count": [2, 4, None, 9],
+            "n_authors": [1, 5, None, 70_000],
         },
         schema_overrides={"publication_year": pl.Int32},
     )
@@ -24,11 +25,14 @@ def test_references_and_citers_are_counted_once():
     citations = pl.DataFrame(edges, schema={"citing_id": pl.Int64, "cited_id": pl.Int64}, orient="row")
     found = compute_control_variables(works.to_pandas(), citations).sort("work_id").collect()
     assert found.rows() == [
-        (1, 0, 3, None, pytest.approx(2 / 3)),
-        (2, 2, 1, 0.5, pytest.approx(4 / 3)),
-        (3, 2, 0, 1.0, None),
-        (4, 0, 0, None, None),
+        (1, 0, 3, None, pytest.approx(2 / 3), 1),
+        (2, 2, 1, 0.5, pytest.approx(4 / 3), 5),
+        (3, 2, 0, 1.0, None, None),
+        (4, 0, 0, None, None, 70_000),
     ]
+    without = compute_control_variables(works.drop("n_authors"), citations).sort("work_id").collect()
+    assert without.drop("n_authors").equals(found.drop("n_authors"))
+    assert (without.schema["n_authors"], without["n_authors"].null_count()) == (pl.Int32, 4)
 
 
 def test_a_percentile_is_a_rank_within_field_and_year():

@@ -713,6 +713,16 @@ def test_a_list_of_removed_rows_with_other_columns_is_named(world, tmp_path, col
         scan_corpus(folder)
 
 
+def test_a_corpus_of_an_earlier_version_is_refused_with_the_remedy(world, tmp_path):
+    folder = shutil.copytree(world, tmp_path / "out", ignore=shutil.ignore_patterns("cache"))
+    report = json.loads((folder / "corpus.json").read_text())
+    del report["format_version"]
+    (folder / "corpus.json").write_bytes(seal_text(json.dumps(report | BLANK_SEAL)))
+    with pytest.raises(InputNotFoundError, match=r"made by an earlier version.*Run the same ingest again"):
+        scan_corpus(folder)
+    assert ingest(WORLD, folder, cache_dir=tmp_path).works.select("n_authors").collect().height == 3_000
+
+
 @pytest.mark.skipif(os.name != "posix", reason="links need rights there")
 def test_the_cache_in_a_corpus_is_no_link_however_it_is_named_and_one_elsewhere_may_be(run, world, tmp_path):
     shutil.copytree(world, tmp_path / "world", ignore=shutil.ignore_patterns("cache"))

@@ -255,6 +255,19 @@ def test_only_true_is_retracted(value, retracted):
     assert row(is_retracted=value)["is_retracted"] is retracted
 
 
+@pytest.mark.parametrize(
+    ("fields", "n_authors"),
+    [
+        ({"authorships": [{"author": {"id": None}}, {}]}, 2), ({"authorships": [None, "Poe"]}, 2),
+        ({"authorships": []}, None), ({"authorships": None}, None), ({"authorships": {"a": 1}}, None), ({}, None),
+        ({"authorships": [{}] * 100, "is_authors_truncated": True}, None),
+        ({"authorships": [{}] * 100, "is_authors_truncated": False}, 100),
+    ],
+)  # fmt: skip
+def test_authors_are_counted_unless_there_are_none_or_the_list_is_cut(fields, n_authors):
+    assert row(**fields)["n_authors"] == n_authors
+
+
 def test_references_keep_order_repeats_and_self_citations_and_count_what_is_malformed():
     found = row(referenced_works=["https://openalex.org/W3", "W2", "W3", "W1", None, 4, "S5", "", "w9999999999"])
     assert found["references"] == [3, 2, 3, 1, 9999999999]
@@ -305,6 +318,10 @@ def test_the_real_works_and_references_of_2023_are_those_of_the_flat_tables(shar
         ("work_type", "type"), ("is_retracted", "is_retracted"),
     ]:  # fmt: skip
         assert works[ours].to_list() == nodes[theirs].to_list(), ours
+    records = map(json.loads, lines_of(shared_data / "openalex" / "synergy_A.works.jsonl.gz"))
+    sizes = [None if one.get("is_authors_truncated") else len(one["authorships"]) or None for one in records]
+    assert works["n_authors"].to_list() == sizes
+    assert (works["n_authors"].null_count(), works["n_authors"].max()) == (40, 61)
     sources = nodes["source_id"].str.extract(r"S(\d+)$").cast(pl.Int64)
     assert works["source_id"].to_list() == sources.to_list()
     assert works["title"].to_list() == nodes.select(clean_text("title"))["title"].to_list()
@@ -335,6 +352,7 @@ def test_real_works_of_2025_have_topics_fields_and_languages(shared_data):
         source = (location or {}).get("source") or {}
         assert ours["primary_field"] == (topic["field"]["display_name"] if topic else ours["primary_field"])
         assert ours["language"] == record["language"]
+        assert (ours["n_authors"] or 0) == len(record["authorships"])
         assert ours["source_name"] == (source.get("display_name") or "").strip() or ours["source_name"] is None
         assert ours["doi"] == (record["doi"] or "").removeprefix("https://doi.org/").lower() or ours["doi"] is None
         assert (ours["abstract"] is None) == (not record["abstract_inverted_index"])

@@ -46,6 +46,10 @@ ODD = [
                 {"primary_location": {"source": {"display_name": "now"}}, "host_venue": {"display_name": "then"}},
                 {"updated_date": " 2024-01-01", "created_date": "2023-02-03T04"},
                 {"id": None, "ids": {"openalex": "W8"}},
+                {"authorships": [{"author": {"id": "A1"}}, None, 7, "Poe", [[{}]]], "is_authors_truncated": False},
+                {"authorships": [{}, {}], "is_authors_truncated": True},
+                {"authorships": [], "is_authors_truncated": 1},
+                {"authorships": {"author": {}}},
             ],
             20,
         )
@@ -114,6 +118,9 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
     records[3] |= {"id": "A1", "referenced_works": [f"{URL}W7", None, "S2", "w8", ""]}
     records[4] |= {"id": "w5", "referenced_works": None, "concepts": None, "primary_location": None}
     records[5] |= {"id": None, "doi": "doi:10.1/X", "title": " \x1c ", "publication_year": 0}
+    records[6] |= {"authorships": None}
+    records[7] |= {"authorships": [None, {"author_position": None}]}
+    sizes = [len(record["authorships"] or ()) or None for record in records]
     half = len(records) // 2
     records[half:] = [record | {"topics": [None, *record["topics"]]} for record in records[half:]]
     path = tmp_path / "updated_date=2026-06-01" / "part_0000.parquet"
@@ -129,6 +136,7 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
             (place, str(error)) for place, error in expected.problems
         ]
     assert [len(batch.problems) for batch in fast] == [2]
+    assert [batch.rows["n_authors"].to_list() for batch in fast] == [sizes[:3] + sizes[4:5] + sizes[6:]]
 
 
 def test_parquet_is_read_the_same_with_any_row_groups(tmp_path, monkeypatch):

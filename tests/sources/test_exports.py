@@ -12,6 +12,7 @@ import sciscidata as ssd
 from sciscidata.cli.main import main
 from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, SchemaMismatchError
 from sciscidata.schemas import Corpus
+from sciscidata.sources.exports.formats import read_export
 
 WOS_TEXT = """\ufeffFN Clarivate Analytics Web of Science
 VR 1.0
@@ -188,6 +189,7 @@ def test_a_record_becomes_a_work(tmp_path):
         "work_type": "article",
         "is_retracted": True,
         "doi": "10.1234/ab.1",
+        "n_authors": 2,
     }
 
 
@@ -217,8 +219,25 @@ def test_every_format_of_scopus_gives_the_same_graph(tmp_path, write, references
     (tmp_path / "scopus.any").write_text(write(references), "utf-8-sig")
     corpus = scan(tmp_path / "scopus.any")
     assert cited_by(corpus) == {"2-s2.0-3": ["2-s2.0-1", "2-s2.0-2", "outside, by 2-s2.0-3"]}
+    assert sorted(corpus.works.select("n_authors").collect().to_series()) == [1, 1, 2]
     if write in (scopus_ris, scopus_bib):
         assert corpus.works.select("cited_by_count").collect().to_series().to_list() == [7, 7, 7]
+
+
+@pytest.mark.parametrize(
+    ("text", "n_authors"),
+    [
+        ('EID,Authors\n2-s2.0-9,"Van der Leeuw S.E., Borras S.M., Jr., Yang Shu"', 3),
+        ('EID,Authors,Author(s) ID\n2-s2.0-9,"M.I., El-Barbary, Manal I.",7;', 1),
+        ("EID,Authors\n2-s2.0-9,[No author name available]", None),
+        ("@article{ K,\nauthor = {Noé, S. and\n   Poe, E. and Anders, B.},\n}", 3),
+        ("TY  - JOUR\nAU  - Noé, S.\nAU  - Poe, E.\nDO  - 10.1/A\nER  - \n", 2),
+        ("PT J\nAU [Anonymous]\nUT WOS:A\nER\n", None),
+    ],
+)
+def test_authors_are_counted_in_every_format(tmp_path, text, n_authors):
+    (tmp_path / "export.any").write_text(text, "utf-8")
+    assert read_export(tmp_path / "export.any")["n_authors"].cast(pl.Int32).to_list() == [n_authors]
 
 
 def test_a_work_of_several_files_is_read_once(tmp_path, caplog):

@@ -125,6 +125,8 @@ def test_real_dartmouth_rows_are_read_and_their_missing_scores_named(shared_data
     assert works["publication_year"].min() == 1800
     assert works["doi"].drop_nulls().str.starts_with("10.").all()
     assert works["doi"].null_count() == 3_528
+    sizes = pl.read_parquet(source / "dartmouth_papers.parquet")["team_size"].to_list()
+    assert sorted(works["n_authors"].drop_nulls()) == sorted(filter(None, sizes))
     assert not works["is_retracted"].any()
     assert works["title"].null_count() == works.height
     with pytest.raises(SchemaMismatchError, match=r"lacks disruption.*SciSciNetConfig\.recompute=True"):
@@ -312,9 +314,9 @@ def test_a_folder_of_texts_without_the_table_is_an_error(made, tmp_path):
 def test_version_1_is_read_from_tab_separated_text(tmp_path):
     names = "PaperID DOI DocType Year JournalID Reference_Count Citation_Count Disruption Atyp_Median_Z Atyp_10pct_Z"
     papers = [
-        "\t".join([*names.split(), "Atyp_Pairs"]),
-        "7\t10.1/A\tJournal\t1999.0\t5.0\t3\t4\t0.25\t2.0\t-1.0\t3.0",
-        "8\t\t\t2001\t\t0\t0\t\t\t\t",
+        "\t".join([*names.split(), "Team_Size", "Atyp_Pairs"]),
+        "7\t10.1/A\tJournal\t1999.0\t5.0\t3\t4\t0.25\t2.0\t-1.0\t6.0\t3.0",
+        "8\t\t\t2001\t\t0\t0\t\t\t\t0\t",
     ]
     (tmp_path / "SciSciNet_Papers.tsv").write_text("\n".join(papers) + "\n")
     (tmp_path / "SciSciNet_PaperReferences.tsv").write_text("Citing_PaperID\tCited_PaperID\n8\t7\n")
@@ -329,6 +331,7 @@ def test_version_1_is_read_from_tab_separated_text(tmp_path):
     assert first["doi"] == "10.1/a"
     assert (first["primary_field"], first["concepts"]) == ("Art", ["Art", "Abc"])
     assert (first["source_id"], first["source_name"], first["abstract"]) == (5, "Nature", None)
+    assert (first["n_authors"], second["n_authors"]) == (6, None)  # 0 stands for unknown
     assert second["doi"] is None
     assert second["source_id"] is None
     assert found.citations.collect().rows() == [(8, 7)]

@@ -280,9 +280,9 @@ def test_what_is_no_frame_is_refused():
 def test_columns_with_names_of_works_are_kept():
     table = pl.DataFrame(
         {"work_id": [1, 2], "publication_year": 2000, "doi": ["https://doi.org/10.1/AB", None],
-         "is_retracted": ["TRUE", None], "cited_by_count": ["5", None], "language": "en"}
+         "is_retracted": ["TRUE", None], "cited_by_count": ["5", None], "language": "en", "n_authors": [3.0, None]}
     )  # fmt: skip
     rows = ssd.from_tables(table, pl.DataFrame(schema=CITATIONS)).works.collect()
-    assert rows.select("doi", "is_retracted", "cited_by_count", "language").rows() == [
-        ("10.1/ab", True, 5, "en"), (None, False, None, "en"),
+    assert rows.select("doi", "is_retracted", "cited_by_count", "language", "n_authors").rows() == [
+        ("10.1/ab", True, 5, "en", 3), (None, False, None, "en", None),
     ]  # fmt: skip

@@ -24,6 +24,7 @@ _NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "title": ("TI", "T1", "Title", "title"),
     "abstract": ("AB", "N2", "Abstract", "abstract"),
     "author": ("AU", "A1", "CA", "Authors", "author"),
+    "n_authors": ("Author(s) ID", "AU", "A1", "CA", "Authors", "author"),
     "year": ("PY", "Y1", "EY", "Year", "year"),
     "source_name": ("SO", "T2", "JO", "JF", "Source title", "journal", "booktitle"),
     "volume": ("VL", "Volume", "volume"),
@@ -43,6 +44,8 @@ _TAG: Final = re.compile(r"^([A-Z][A-Z0-9]) (.*(?:\n   .*)*)", re.M)
 _RIS_TAG: Final = re.compile(r"^([A-Z][A-Z0-9])  - ?(.*(?:\n(?![A-Z][A-Z0-9]  -).*)*)", re.M)
 _ENTRY: Final = re.compile(r"^\s*@(\w+)\s*\{\s*([^,\s]*)\s*,", re.M)
 _FIELD: Final = re.compile(r"^\s*([A-Za-z][\w-]*)\s*=\s*(?=[{\"\w])", re.M)
+#: What parts authors where no line end or semicolon does: in BibTeX a word, in CSV of Scopus until 2023 a comma.
+_AUTHORS: Final = {"author": r"\s+and\s+", "Authors": r",\s+(?!(?:Jr|Sr|I+|IV)\b)"}
 _HOW: Final = (
     "Export from Web of Science as plain text, tab-delimited text or BibTeX, or from Scopus as CSV, RIS or BibTeX. "
     "Other tables are read by TablesConfig.works."
@@ -89,6 +92,10 @@ def _row(record: Mapping[str, str]) -> list[str | None]:
         value = record.get(name)
         if value and role in ("references", "concepts") and name not in _BY_LINE:
             value = re.sub(r";\s+", "\n", value)
+        if value and role == "n_authors":
+            authors = re.split(";" if ";" in value else _AUTHORS.get(name, "\n"), value)
+            n_authors = sum(author.strip()[:1] not in ("", "[") for author in authors)  # "[Anonymous]" is nobody
+            value = str(n_authors) if n_authors else None
         values[role] = value
     notes = record.get("N1") or record.get("note") or ""
     if not values["cited_by_count"] and (found := re.search(r"\bcited by\s*:?\s*([0-9]+)", notes, re.I)):

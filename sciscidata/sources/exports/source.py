@@ -149,7 +149,7 @@ def _make_works(rows: pl.DataFrame, tally: Tally) -> pl.DataFrame:
     first = pl.col("work_type", "language", "primary_field").str.extract(r"^([^;\n]+)").str.strip_chars()
     line = pl.col("title", "abstract", "source_name").str.replace_all(r"\s*\n\s*", " ")
     table = rows.select(
-        *("id", "year", "doi", "concepts"), line, first, pl.col("cited_by_count").str.extract("([0-9]+)")
+        *("id", "year", "doi", "concepts", "n_authors"), line, first, pl.col("cited_by_count").str.extract("([0-9]+)")
     ).with_columns(
         pl.col("work_type").str.to_lowercase(),
         pl.col("language").str.to_lowercase().replace(_CODES),

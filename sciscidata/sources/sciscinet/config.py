@@ -22,7 +22,7 @@ Kind: TypeAlias = Literal["id", "year", "whole", "number", "text", "doi", "flag"
 _KINDS: Final[Mapping[Kind, tuple[pl.DataType, str, str]]] = {
     "id": (pl.Int64(), "whole numbers, or text such as 'W2051723858'", "work_id citing_id cited_id field_id source_id"),
     "year": (pl.Int32(), "whole numbers, such as 1999", "publication_year"),
-    "whole": (pl.Int64(), "whole numbers", "cited_by_count reference_count citation_count n_pairs"),
+    "whole": (pl.Int64(), "whole numbers", "cited_by_count reference_count citation_count n_pairs n_authors"),
     "number": (pl.Float64(), "numbers", "disruption z_median z_p10 score"),
     "text": (pl.String(), "text", "work_type title abstract language field_name source_name"),
     "doi": (pl.String(), "text", "doi"),
@@ -58,7 +58,7 @@ LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
             "sciscinet_papers papers",
             "work_id=paperid! publication_year=year! work_type=doctype doi=doi cited_by_count=cited_by_count "
             "is_retracted=is_retracted reference_count=reference_count citation_count=citation_count "
-            "disruption=disruption z_median=Atyp_Median_Z z_p10=Atyp_10pct_Z n_pairs=Atyp_Pairs",
+            "n_authors=team_size disruption=disruption z_median=Atyp_Median_Z z_p10=Atyp_10pct_Z n_pairs=Atyp_Pairs",
         ),
         "references": _layout("sciscinet_paperrefs paperrefs", "citing_id=citing_paperid cited_id=cited_paperid"),
         "texts": _layout(
@@ -76,7 +76,7 @@ LAYOUTS: Final[Mapping[Version, Mapping[str, Layout]]] = {
         "papers": _layout(
             "SciSciNet_Papers",
             "work_id=PaperID! publication_year=Year! work_type=DocType doi=DOI cited_by_count=Citation_Count "
-            "reference_count=Reference_Count citation_count=Citation_Count disruption=Disruption "
+            "n_authors=Team_Size reference_count=Reference_Count citation_count=Citation_Count disruption=Disruption "
             "z_median=Atyp_Median_Z z_p10=Atyp_10pct_Z n_pairs=Atyp_Pairs",
         ),
         "references": _layout("SciSciNet_PaperReferences", "citing_id=Citing_PaperID cited_id=Cited_PaperID"),

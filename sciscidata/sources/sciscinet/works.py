@@ -83,6 +83,8 @@ def join_works(tables: Mapping[str, Table], columns: Iterable[str]) -> pl.LazyFr
     known = set(frame.collect_schema())
     frame = frame.with_columns(pl.lit(None).alias(name) for name in wanted if name not in known)
     frame = frame.select(pl.col(name).cast(WORKS[name]) for name in wanted)
+    if "n_authors" in wanted:  # 0 stands for unknown
+        frame = frame.with_columns(pl.when(pl.col("n_authors") > 0).then("n_authors"))
     if "is_retracted" in wanted:
         frame = frame.with_columns(pl.col("is_retracted").fill_null(value=False))
     if "concepts" in wanted:

@@ -79,6 +79,7 @@ class WorkWriter:
             "work_type": lambda w: _choose(_WORK_TYPES, self._bits("work-type", w)),
             "is_retracted": lambda w: pl.Series(self._has("retracted", w)),
             "doi": self._dois,
+            "n_authors": lambda w: pl.repeat(None, len(w), eager=True),
         }
         return pl.DataFrame({name: writers[name](works).cast(WORKS[name]) for name in columns}, height=len(works))
 

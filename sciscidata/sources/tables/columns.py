@@ -40,7 +40,7 @@ OF_WORKS: Final[Mapping[str, str]] = {
 }
 OF_CITATIONS: Final[Mapping[str, str]] = {"citing": "citing_id", "cited": "cited_id"}
 #: Columns of WORKS that are read where a table has them under their own name.
-_KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi")
+_KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi", "n_authors")
 _TEXTS: Final = {"title": "title", "abstract": "abstract", "field": "primary_field"}
 _ROLE_WORDS: Final = {"citing": "the citing work", "cited": "the cited work", "id": "ids", "year": "years"}
 #: Words in the names that people give to such columns; for suggestions only.

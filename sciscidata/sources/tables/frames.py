@@ -56,7 +56,7 @@ def from_tables(
     Args:
         works: one row per work: a frame of Polars (lazy too), pandas, Arrow, DuckDB, or any other with the Arrow
             PyCapsule or the dataframe interchange interface. Further columns with a name of WORKS are kept:
-            cited_by_count, source_name, language, work_type, is_retracted, doi.
+            cited_by_count, source_name, language, work_type, is_retracted, doi, n_authors.
         citations: one row per citation; None: they are in ``references``.
         id: column of ``works``, text or whole numbers. None: work_id.
         year: column of years: whole numbers, floats, text or dates. None: publication_year.
