@@ -11,22 +11,41 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 
-def string_buffers(strings: pl.Series) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+def string_buffers(strings: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
     """Return the bytes of a String Series, where each string begins, and the end of the last one.
+
+    A string array of Arrow is not copied.
 
     Example:
         >>> data, offsets = string_buffers(pl.Series(["On", None, "dams"]))
         >>> data[offsets[0] : offsets[-1]].tobytes(), offsets.tolist()
         (b'Ondams', [0, 2, 2, 6])
     """
-    # The oldest Arrow layout is one run of bytes with 64-bit offsets.
-    array: Any = strings.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
-    if array.null_count:  # a null may stand over the text that was there before
-        # Not by Polars: its threads may be waiting for the one that calls.
-        array = pc.fill_null(array, "")
+    array: Any = strings
+    if isinstance(strings, pl.Series):
+        # The oldest Arrow layout is one run of bytes with 64-bit offsets.
+        array = strings.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest())
+    data, offsets = _buffers(array)
+    if array.null_count and (np.diff(offsets)[array.is_null().to_numpy(zero_copy_only=False)] > 0).any():
+        # A null stands over the text that was there before. Polars' threads may be waiting for the one that calls.
+        data, offsets = _buffers(pc.fill_null(array, ""))
+    return data, offsets
+
+
+def is_text(kind: Any) -> bool:
+    """Whether ``string_buffers`` reads Arrow arrays of a type."""
+    return any(is_kind(kind) for is_kind in (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view))
+
+
+def _buffers(array: Any) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
+    if array.type != pa.large_string():
+        array = array.cast(pa.large_string())  # of a string array only the offsets
     _, offsets, data = array.buffers()
-    # Absent when every row is null.
-    return np.frombuffer(data or b"", np.uint8), np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+    # Data are absent when every row is null.
+    parts = np.frombuffer(data or b"", np.uint8), np.frombuffer(offsets, np.int64, len(array) + 1, array.offset * 8)
+    for part in parts:
+        part.flags.writeable = False  # else the loops would be compiled twice
+    return parts
 
 
 def replace_rows(strings: pl.Series, rows: npt.NDArray[np.int64], others: pl.Series) -> pl.Series:

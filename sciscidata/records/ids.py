@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
@@ -117,17 +119,19 @@ def openalex_number(value: object, letter: Letter) -> int | None:
     return int(match[2]) if match and match[1].upper() == letter else None
 
 
-def openalex_numbers(ids: pl.Series, *letters: Letter) -> Int64Array:
+def openalex_numbers(ids: Any, *letters: Letter) -> Int64Array:  # noqa: ANN401 (a Series or Arrow's strings)
     """Return the numbers of OpenAlex ids with one of the letters, -1 for others and for null."""
     from sciscidata._kernels.ids import number_texts  # numba takes a while to import
 
-    data, offsets = string_buffers(ids)
+    texts: Any = ids.rechunk().to_arrow(compat_level=pl.CompatLevel.oldest()) if isinstance(ids, pl.Series) else ids
+    data, offsets = string_buffers(texts)
     numbers = number_texts(data, offsets, np.uint8(ord(letters[0])), are_plain=False)
-    is_url = ids.str.starts_with(_OPENALEX + letters[0]).fill_null(value=False).to_numpy()
+    is_url: Any = pc.starts_with(texts, _OPENALEX + letters[0])  # pyright: ignore[reportAttributeAccessIssue]
+    is_url = is_url.fill_null(False).to_numpy(zero_copy_only=False)
     is_usual = is_url & (numbers > 0) & (numbers < _MOST)
     numbers[~is_usual] = -1
     odd = np.flatnonzero(~is_usual & (offsets[1:] > offsets[:-1]))
-    for place, value in zip(odd.tolist(), ids.gather(odd), strict=True):
+    for place, value in zip(odd.tolist(), texts.take(pa.array(odd)).to_pylist(), strict=True):
         candidates = (openalex_number(value, letter) for letter in letters)
         numbers[place] = next((number for number in candidates if number is not None), -1)
     return numbers

@@ -1,6 +1,6 @@
 """Turn OpenAlex records into rows of WORKS and their references: the one place where a record becomes a row.
 
-A row is made of columns, which come from one of three readers. ``leaves_of_frame`` takes them from Parquet.
+A row is made of columns, which come from one of three readers. ``leaves_of_batch`` takes them from Parquet.
 ``leaves_of_records`` takes them from records that ``json_record.py`` has read one by one, and defines the result. For
 many lines a compiled loop checks the JSON of a block and notes where the used values stand; it leaves odd lines.
 """
@@ -16,7 +16,7 @@ import polars as pl
 import pyarrow as pa
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
-from sciscidata._kernels.strings import is_utf8
+from sciscidata._kernels.strings import is_text, is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
 from sciscidata.records.ids import BLANKS, MISSING, bare_dois, openalex_numbers
@@ -309,12 +309,18 @@ def _rows_one_by_one(lines: dict[int, bytes], *, pages: bool) -> Batch:
     return batch._replace(n_blank=len(lines) - len(full))
 
 
-def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
+def leaves_of_batch(batch: Any) -> Leaves | None:  # noqa: ANN401 (of Arrow)
     """Take the leaves from columns of records, as Parquet holds them; None if a column has an unusual type."""
+    lists: Any = batch.column("referenced_works")
+    if not (pa.types.is_list(lists.type) or pa.types.is_large_list(lists.type)) or not is_text(lists.type.value_type):
+        return None
+    cited, firsts = lists.flatten(), np.append(0, np.cumsum(lists.value_lengths().fill_null(0).to_numpy()))
+    # The long columns are read where Arrow has them.
+    names = [name for name in batch.schema.names if name not in ("referenced_works", "abstract_inverted_index")]
+    frame: Any = pl.from_arrow(batch.select(names))
     columns = frame.to_struct("")
     concepts, concept_firsts = _entries(columns, "concepts")
     topics, topic_firsts = _entries(columns, "topics")
-    cited, firsts = _entries(columns, "referenced_works")
     dates = [date.cast(pl.String) if date.dtype.is_temporal() else date for date in _leaves(columns, *TEXTS[:_N_DATES])]
     names = [*_leaves(concepts, "display_name"), *_leaves(topics, "display_name", "field.display_name")]
     texts = [*dates, *_leaves(columns, *TEXTS[_N_DATES:]), *names]
@@ -324,14 +330,14 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
     n_authors = authors.list.len() if isinstance(authors.dtype, pl.List) else pl.zeros(len(authors), eager=True)
     scores, levels = _leaves(concepts, "score", "level")
     if not (
-        all(text.dtype in (pl.String(), pl.Null()) for text in (*texts, cited))
+        all(text.dtype in (pl.String(), pl.Null()) for text in texts)
         and all(number.dtype.is_integer() or number.dtype == pl.Null() for number in (*whole, levels))
         and all(flag.dtype in (pl.Boolean(), pl.Null()) for flag in flags)
         and (scores.dtype.is_float() or scores.dtype == pl.Null())
         and not topics.null_count()
     ):
         return None
-    references, malformed = _number_references(cited.cast(pl.String), firsts)
+    references, malformed = _number_references(cited, firsts)
     retracted, xpac, truncated = (flag.cast(pl.Boolean).fill_null(value=False) for flag in flags)
     return Leaves(
         texts=pl.concat([*(text.cast(pl.String) for text in texts), pl.Series([None], dtype=pl.String)]),
@@ -350,7 +356,7 @@ def leaves_of_frame(frame: pl.DataFrame) -> Leaves | None:
     )
 
 
-def _number_references(cited: pl.Series, firsts: Int64Array) -> tuple[pl.Series, pl.Series]:
+def _number_references(cited: Any, firsts: Int64Array) -> tuple[pl.Series, pl.Series]:  # noqa: ANN401
     """Make a list of numbers of the ids of each row, and count what is no id of a work."""
     numbers = openalex_numbers(cited, "W")
     malformed = np.append(0, np.cumsum(numbers < 0))[firsts]

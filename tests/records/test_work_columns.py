@@ -129,7 +129,7 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
     part = Part("updated_date=2026-06-01/part_0000.parquet", str(path), "parquet")
     monkeypatch.setattr(reading, "BATCH_WORKS", half)  # a topic that is null makes the second half unusual
     fast = list(reading.read_batches(part))
-    monkeypatch.setattr(reading, "leaves_of_frame", lambda frame: None)
+    monkeypatch.setattr(reading, "leaves_of_batch", lambda batch: None)
     for found, expected in zip(fast, reading.read_batches(part), strict=True):
         assert_frame_equal(found.rows, expected.rows)
         assert [(place, str(error)) for place, error in found.problems] == [

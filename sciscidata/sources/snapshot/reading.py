@@ -11,14 +11,15 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from sciscidata._kernels.strings import is_text, string_buffers
 from sciscidata.errors import CorruptRecordError
-from sciscidata.records.abstracts import decode_inverted_index
+from sciscidata.records.abstracts import decode_spans
 from sciscidata.records.json_record import PlainRecord, read_records
 from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_columns import (
     LEAVES,
     Batch,
-    leaves_of_frame,
+    leaves_of_batch,
     merge_rows,
     rows_of_leaves,
     rows_of_records,
@@ -57,8 +58,7 @@ def _read_parquet(path: Path, advance: Advance | None, so_far: ReadSoFar, includ
             # updated_date is a column of the file, so the folder of that name must not become one.
             for batch in file.iter_batches(BATCH_WORKS, columns=_projection(file.metadata.schema), use_threads=False):
                 so_far.n_bytes += batch.nbytes
-                frame: Any = pl.from_arrow(batch)
-                yield _rows_of_frame(frame, include_xpac).moved(number)
+                yield _rows_of_batch(batch, include_xpac).moved(number)
                 number += len(batch)
                 if advance is not None:
                     advance(size * len(batch) / max(file.metadata.num_rows, 1))
@@ -66,18 +66,21 @@ def _read_parquet(path: Path, advance: Advance | None, so_far: ReadSoFar, includ
         raise CorruptRecordError(f"the Parquet file is damaged ({str(error).splitlines()[0]})") from error
 
 
-def _rows_of_frame(frame: pl.DataFrame, include_xpac: bool) -> Batch:
+def _rows_of_batch(batch: Any, include_xpac: bool) -> Batch:  # noqa: ANN401 (of Arrow)
     rows: pl.DataFrame | None = None
-    is_odd = np.ones(frame.height, np.bool_)
-    if (leaves := leaves_of_frame(frame)) is not None:
+    is_odd = np.ones(batch.num_rows, np.bool_)
+    if (leaves := leaves_of_batch(batch)) is not None:
         rows = rows_of_leaves(leaves)
         is_odd = rows["work_id"].is_null().to_numpy()
-        if _INDEX in frame.columns:
-            wanted = pl.lit(include_xpac) | ~rows["is_xpac"]
-            rows = rows.with_columns(
-                frame.select(pl.when(wanted).then(decode_inverted_index(_INDEX)).alias("abstract")).to_series()
-            )
-    odd = frame.filter(is_odd)
+        if _INDEX in batch.schema.names:
+            if not is_text(kind := batch.schema.field(_INDEX).type):
+                raise CorruptRecordError(f"the column {_INDEX} of the Parquet file has type {kind}, needs text")
+            indexes, offsets = string_buffers(batch.column(_INDEX))
+            unwanted = is_odd if include_xpac else is_odd | leaves.is_xpac.to_numpy()
+            starts = offsets[:-1].copy()
+            ends = np.where(unwanted, starts, offsets[1:])
+            rows = rows.with_columns(decode_spans(indexes, starts, ends).alias("abstract"))
+    odd: Any = pl.from_arrow(batch.filter(pa.array(is_odd)))
     # Kept apart from the JSON, where it would be escaped and unescaped for nothing.
     indexes = odd.drop_in_place(_INDEX).to_list() if _INDEX in odd.columns else [None] * odd.height
     lines = odd.write_ndjson().encode().splitlines() if odd.height else []
@@ -87,8 +90,8 @@ def _rows_of_frame(frame: pl.DataFrame, include_xpac: bool) -> Batch:
             (record,) = read_records(line, pages=False)
             yield place, record if isinstance(record, CorruptRecordError) else record._replace(abstract_index=index)
 
-    batch = rows_of_records(read())
-    return batch if rows is None else merge_rows(rows, is_odd, batch)
+    of_odd = rows_of_records(read())
+    return of_odd if rows is None else merge_rows(rows, is_odd, of_odd)
 
 
 def _projection(schema: Any) -> list[str]:  # noqa: ANN401
