@@ -14,33 +14,23 @@ Inputs are made once: the graphs S and M of benchmarks/graphs.py and 20M of benc
 from __future__ import annotations
 
 import argparse
-import os
 import shutil
 import statistics
-import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE / ".cache"
 sys.path.insert(0, str(HERE.parent))
+from benchmarks.measure import Process, run  # noqa: E402
+
 SIZES = ("S", "M", "20M", "snapshot-jsonl", "snapshot-parquet")
 STAGES = ("ingest", "graph", "cd", "novelty")
 N_SOURCES = 5_000
 TEXT_BYTES = 2_800
 SNAPSHOT = ("--parts", "8", "--records", "20000", "--edition", "both")
 _ROWS = 100_000
-
-
-class Cost(NamedTuple):
-    """What one process took."""
-
-    cpu_s: float
-    wall_s: float
-    peak_gb: float
 
 
 def input_folder(size: str) -> Path:
@@ -57,7 +47,7 @@ def make_input(size: str) -> None:
         unfinished.mkdir(parents=True)
         if size.startswith("snapshot"):
             script = str(HERE / "make_snapshot.py")
-            subprocess.run([sys.executable, script, str(unfinished), *SNAPSHOT], check=True)
+            run([sys.executable, script, str(unfinished), *SNAPSHOT])
         else:
             write_tables(size, unfinished)
         unfinished.rename(folder)
@@ -132,31 +122,13 @@ def commands(size: str, work: Path) -> dict[str, list[str]]:
     }
 
 
-def run_stage(checkout: Path, arguments: list[str], work: Path) -> Cost:
-    """Run one stage of one checkout; stop where it fails."""
-    environment = os.environ | {"PYTHONPATH": str(checkout), "TMPDIR": str(work), "XDG_CACHE_HOME": str(work / "xdg")}
-    log = work / f"{arguments[0]}.log"
-    start = time.perf_counter()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "sciscidata", *arguments],
-            cwd=work,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        _, status, usage = os.wait4(process.pid, 0)
-    wall_s = time.perf_counter() - start
-    process.returncode = os.waitstatus_to_exitcode(status)
-    if process.returncode:
-        sys.exit(f"{checkout}: {' '.join(arguments)} ended with {process.returncode}:\n{log.read_text()[-2000:]}")
-    # Linux counts in KiB, macOS in bytes.
-    peak = usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return Cost(usage.ru_utime + usage.ru_stime, wall_s, peak / 1e9)
+def run_stage(checkout: Path, arguments: list[str], work: Path) -> Process:
+    """Run one stage of one checkout."""
+    environment = {"PYTHONPATH": str(checkout), "TMPDIR": str(work), "XDG_CACHE_HOME": str(work / "xdg")}
+    return run([sys.executable, "-m", "sciscidata", *arguments], cwd=work, **environment)
 
 
-def run_all(checkout: Path, size: str, work: Path, stages: Sequence[str] = STAGES) -> dict[str, Cost]:
+def run_all(checkout: Path, size: str, work: Path, stages: Sequence[str] = STAGES) -> dict[str, Process]:
     """Run some stages from an empty work folder, and empty it."""
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir(parents=True)
@@ -166,7 +138,7 @@ def run_all(checkout: Path, size: str, work: Path, stages: Sequence[str] = STAGE
     return costs
 
 
-def table(before: list[dict[str, Cost]], after: list[dict[str, Cost]]) -> str:
+def table(before: list[dict[str, Process]], after: list[dict[str, Process]]) -> str:
     """Set the medians of both beside each other; the range of the ratio is that of the pairs of runs."""
     names = ("stage", "CPU, s: before", "after", "ratio", "of each pair", "wall, s: before", "after", "ratio")
     names = (*names, "peak, GB: before", "after")
@@ -174,13 +146,13 @@ def table(before: list[dict[str, Cost]], after: list[dict[str, Cost]]) -> str:
     stages = [*before[0]]
     for stage in (*stages, "all"):
 
-        def figures(runs: list[dict[str, Cost]], field: str, stage: str = stage) -> list[float]:
+        def figures(runs: list[dict[str, Process]], field: str, stage: str = stage) -> list[float]:
             together = max if field == "peak_gb" else sum
             of = stages if stage == "all" else (stage,)
             return [together(getattr(run[name], field) for name in of) for run in runs]
 
         cells = [stage]
-        for field in Cost._fields:
+        for field in ("cpu_s", "wall_s", "peak_gb"):
             ours, theirs = figures(after, field), figures(before, field)
             new, old = statistics.median(ours), statistics.median(theirs)
             cells += [f"{old:.2f}", f"{new:.2f}"]
@@ -222,10 +194,10 @@ def main() -> None:
         if not (checkout / "sciscidata" / "__main__.py").exists():
             parser.error(f"{checkout} is no checkout: it has no sciscidata/__main__.py")
     for size in ("S", options.size):
-        subprocess.run([sys.executable, __file__, "--make", "--size", size], check=True, stdout=subprocess.DEVNULL)
+        run([sys.executable, __file__, "--make", "--size", size])
     for checkout in dict.fromkeys(checkouts.values()):
         run_all(checkout, "S", options.work)  # numba compiles, and keeps what it compiled in the checkout
-    runs: dict[str, list[dict[str, Cost]]] = {"before": [], "after": []}
+    runs: dict[str, list[dict[str, Process]]] = {"before": [], "after": []}
     for number in range(options.repeats):
         for name, checkout in checkouts.items():
             runs[name].append(run_all(checkout, options.size, options.work, options.stages))

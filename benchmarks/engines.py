@@ -20,6 +20,7 @@ import argparse
 import heapq
 import os
 import random
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,8 +31,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks import measure
 from benchmarks.graphs import CACHE
-from benchmarks.measure import cpu_seconds
+from benchmarks.measure import Row, timed
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 N_RUNS = 50
@@ -116,7 +118,7 @@ def snapshot(home: Path) -> Path:
     return folder
 
 
-def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> None:
+def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> list[Row]:
     """Time three stages with processes of this machine."""
     from benchmarks.graphs import scan_graph
     from sciscidata.corpus.writer import write_corpus
@@ -134,25 +136,31 @@ def workers(size: str, counts: Sequence[int], stages: Sequence[str]) -> None:
         open_corpus_graph(home / "corpus", cache_dir=home / "cache")
         parts = snapshot(home)
 
-        def run(stage: str, n: int) -> None:
+        def once(stage: str, n: int) -> dict[str, float]:
             out, cache = home / f"{stage}-{n}", home / "cache"
+            write = {"cd": write_cd_index, "novelty": write_atypicality}
             with engine("local", workers=n, tasks=16) as on:
-                start, cpu = time.perf_counter(), cpu_seconds()
                 if stage == "ingest":
-                    ingest(SnapshotConfig(folder=str(parts)), out, cache_dir=cache, engine=on)
+                    config = SnapshotConfig(folder=str(parts))
+                    cost, _ = timed(lambda: ingest(config, out, cache_dir=cache, engine=on))
                 else:
-                    write = {"cd": write_cd_index, "novelty": write_atypicality}[stage]
-                    write(home / "corpus", out.with_suffix(".parquet"), cache_dir=cache, engine=on)
-                took, used = time.perf_counter() - start, cpu_seconds() - cpu
-            print(f"{stage:<8} {n:>8} {took:>8.1f} {used:>8.1f}", flush=True)
+                    file = out.with_suffix(".parquet")
+                    cost, _ = timed(lambda: write[stage](home / "corpus", file, cache_dir=cache, engine=on))
             for folder in cache.glob("cd-*" if stage == "cd" else "novelty-*"):
-                subprocess.run(["rm", "-r", str(folder)], check=True)
+                shutil.rmtree(folder)
+            return cost
 
-        print(f"{'stage':<8} {'workers':>8} {'wall, s':>8} {'CPU, s':>8}   {size}, load {os.getloadavg()[0]:.1f}")
-        run("cd", 3)  # compiles
-        for stage in stages:
-            for n in counts:
-                run(stage, n)
+        once("cd", 3)  # compiles
+        names = {
+            "ingest": "ingest of 16 parts of 25 MB of JSON",
+            "cd": f"{size}: cd, 16 shares",
+            "novelty": f"{size}: novelty",
+        }
+        return [
+            {"task": names[stage], "tool": f"{n} process{'es' * (n > 1)}", **once(stage, n)}
+            for stage in stages
+            for n in counts
+        ]
 
 
 def pl_null(schema, there) -> list:
@@ -337,8 +345,8 @@ def _draw(rows: Sequence[dict[str, float]], totals: Sequence[float], path: Path)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("part", choices=("overhead", "workers", "shares", "simulate"))
+    parser = measure.parser(__doc__)
+    parser.add_argument("what", choices=("overhead", "workers", "shares", "simulate"))
     parser.add_argument("--size", default="M", help="of the graph: S, M, L, or a size of benchmarks/scale.py [M]")
     parser.add_argument("--tasks", type=int, nargs="+", default=[1, 8, 64, 256])
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2, 4])
@@ -346,11 +354,11 @@ def main() -> None:
     parser.add_argument("--failures", type=float, default=0.02, help="share of tasks that are lost halfway [0.02]")
     parser.add_argument("--stragglers", type=float, default=0.05, help="share that takes three times as long [0.05]")
     options = parser.parse_args()
-    if options.part == "overhead":
+    if options.what == "overhead":
         overhead(options.tasks[-1])
-    elif options.part == "workers":
-        workers(options.size, options.workers, options.stages)
-    elif options.part == "shares":
+    elif options.what == "workers":
+        measure.show(workers(options.size, options.workers, options.stages), options)
+    elif options.what == "shares":
         shares(options)
     else:
         simulate(options)

@@ -1,4 +1,4 @@
-"""The citation graphs of every speed figure: S, M and L, made on first use from a seed.
+"""The citation graphs of every speed figure: S, M and L, made on first use from a seed. XS is for tests.
 
 python benchmarks/graphs.py S M        make them now, and print their SHA-256
 
@@ -23,8 +23,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 CACHE = Path(__file__).resolve().parent / ".cache"
-N_WORKS = {"S": 100_000, "M": 1_000_000, "L": 5_000_000}
-WORKS = {"S": "100,000 works, 2.2M citations", "M": "1M works, 22.6M citations", "L": "5M works, 113.9M citations"}
+N_WORKS = {"XS": 2_000, "S": 100_000, "M": 1_000_000, "L": 5_000_000}
+WORKS = {
+    "XS": "2,000 works, to try a command",
+    "S": "100,000 works, 2.2M citations",
+    "M": "1M works, 22.6M citations",
+    "L": "5M works, 113.9M citations",
+}
 YEARS = np.arange(1980, 2025)
 MEAN_REFERENCES, SIGMA, MOST_REFERENCES = 28.0, 0.8, 400
 DIRECT, PREFERENTIAL, OWN_FIELD, NOISE = 0.45, 0.20, 0.8, 0.002

@@ -10,7 +10,6 @@ No text of a work is read.
 
 from __future__ import annotations
 
-import argparse
 import logging
 import sys
 import time
@@ -24,7 +23,8 @@ import polars.selectors as cs
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 import sciscidata as ssd
-from benchmarks.graphs import scan_graph
+from benchmarks import measure
+from benchmarks.graphs import N_WORKS, scan_graph
 from benchmarks.real_graphs import LAST_YEAR, scan_real
 from sciscidata.indicators import compute_novelty_confidence, find_effect_of_missing_data, find_label_stability
 from sciscidata.novelty.background import write_null_model
@@ -273,40 +273,38 @@ def draw(kept: dict[tuple[str, str], tuple[np.ndarray, np.ndarray]], path: Path)
 
 
 def measure_speed(size: str) -> None:
-    """Time label confidence beside CD_5, on one thread and on all that Polars has."""
+    """Time label confidence beside CD_5, on all threads that Polars has."""
     from sciscidata.disruption.index import score_graph
     from sciscidata.graph.graph import build_graph
 
     graph = build_graph(*scan_graph(size))
     scores = score_graph(graph)
     ssd.compute_label_confidence(scores).collect()
-    print(f"{graph}\n| | CPU s | s |\n|---|---|---|")
+    wide = ssd.LabelThresholds.preset("wide")
     work = {
         "CD_5": lambda: score_graph(graph),
-        "plain": lambda: ssd.compute_label_confidence(scores, shrink=False).collect(),
-        "default": lambda: ssd.compute_label_confidence(scores).collect(),
-        "default, ±0.1": lambda: ssd.compute_label_confidence(scores, ssd.LabelThresholds.preset("wide")).collect(),
+        "label confidence": lambda: ssd.compute_label_confidence(scores).collect(),
+        "`shrink=False`": lambda: ssd.compute_label_confidence(scores, shrink=False).collect(),
+        "thresholds ±0.1": lambda: ssd.compute_label_confidence(scores, wide).collect(),
     }
-    for name, one in work.items():
-        taken = []
-        for _ in range(3):
-            cpu, wall = time.process_time(), time.perf_counter()
-            one()
-            taken.append((time.process_time() - cpu, time.perf_counter() - wall))
-        print(f"| {name} | {min(cpu for cpu, _ in taken):.3f} | {min(wall for _, wall in taken):.3f} |", flush=True)
+    task = f"{size}: label confidence of every work"
+    measure.report(rows=[{"task": task, "tool": name, **measure.timed(one, 3)[0]} for name, one in work.items()])
 
 
 def main() -> None:
     """Measure what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=("S", "M", "L"), help="time on a generated graph")
+    parser = measure.parser(__doc__)
+    parser.add_argument("--size", choices=N_WORKS, help="time on a generated graph")
     parser.add_argument("--pictures", type=Path)
     parser.add_argument("--papers", type=Path, help="a folder with works.parquet and citations.parquet of one's own")
     options = parser.parse_args()
     logging.basicConfig(level=logging.ERROR)
+    if options.part:
+        return measure_speed(options.size)
     if options.size:
-        measure_speed(options.size)
-        return
+        found = measure.in_own_process(__file__, "--size", options.size, "--part", "speed")
+        found["rows"][0]["peak_gb"] = found["peak_gb"]
+        return measure.show(found["rows"], options)
     scores: dict[str, pl.DataFrame] = {}
     sources = read_graphs(options.papers)
     windows = ssd.CDConfig(windows=(1, 2, 3, 4, 6, 10))

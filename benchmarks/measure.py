@@ -1,29 +1,92 @@
-"""Measure one part of a benchmark in a process of its own, so that its peak memory is its own."""
+"""Measure parts of a benchmark in processes of their own, and set what they took side by side.
+
+A script whose figures ``all.py`` gathers ends in ``show``: a table to read or, with ``--json``, rows as JSON.
+"""
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import resource
-import statistics
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, TypedDict
+
+#: Linux counts peak memory in KiB, macOS in bytes.
+_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
+#: Help of an option that only a part of the script itself is given.
+HIDDEN = argparse.SUPPRESS
+ONE_THREAD = dict.fromkeys(("POLARS_MAX_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+
+
+class Row(TypedDict, total=False):
+    """One line of the table: what a tool took for a task."""
+
+    task: str
+    tool: str
+    cpu_s: float
+    wall_s: float
+    peak_gb: float
+    note: str
+
+
+class Failed(Exception):
+    """A process ended with an error; the message is the last line that it wrote, ``said`` is all."""
+
+    def __init__(self, message: str, said: str) -> None:
+        super().__init__(message)
+        self.said = said
+
+
+class Process(NamedTuple):
+    """What a process took, with the workers that it waited for."""
+
+    cpu_s: float
+    wall_s: float
+    peak_gb: float
+    output: str
+
+
+def run(command: Sequence[str], cwd: Path | None = None, **environment: str) -> Process:
+    """Run a command to its end."""
+    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=errors, cwd=cwd, env=os.environ | environment
+        )
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            raise
+        wall_s = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        texts = []
+        for file in (output, errors):
+            file.seek(0)
+            texts.append(file.read().decode(errors="replace"))
+    if process.returncode:
+        said = texts[1].strip() or texts[0].strip()
+        print(said[-4_000:], file=sys.stderr)
+        lines = said.splitlines() or ["no message"]
+        killed = f"signal {-process.returncode}, perhaps for memory"
+        raise Failed(lines[-1] if process.returncode > 0 else killed, said)
+    return Process(usage.ru_utime + usage.ru_stime, wall_s, usage.ru_maxrss * _MAXRSS_BYTES / 1e9, texts[0])
 
 
 def in_own_process(script: str, *arguments: str, python: str = sys.executable, **environment: str) -> dict[str, Any]:
-    """Run ``script`` with arguments; return the JSON object it prints last, with its peak memory in GB."""
-    command = [python, str(Path(script).resolve()), *arguments]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=os.environ | environment)
-    return json.loads(done.stdout.splitlines()[-1])
+    """Run ``script`` with arguments; return the JSON object that it prints last, with its peak memory in GB."""
+    done = run([python, str(Path(script).resolve()), *arguments], **environment)
+    return json.loads(done.output.splitlines()[-1]) | {"peak_gb": round(done.peak_gb, 3)}
 
 
-def report(**figures: float | int | list[float]) -> None:
-    """Print figures as the last line of a measured process, peak memory added."""
-    figures["peak_gb"] = round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9, 3)
+def report(**figures: Any) -> None:
+    """Print figures as the last line of a measured process."""
     print(json.dumps(figures))
 
 
@@ -33,17 +96,55 @@ def cpu_seconds() -> float:
     return sum(usage.ru_utime + usage.ru_stime for usage in usages)
 
 
-def seconds(
-    work: Callable[[], Any],
-    repeats: int = 1,
-    clock: Callable[[], float] = time.perf_counter,
-    choose: Callable[[list[float]], float] = statistics.median,
-) -> tuple[float, Any]:
-    """Return the median time of ``repeats`` calls by a clock (wall time), and the last result."""
-    times: list[float] = []
-    result = None
+def timed(work: Callable[[], Any], repeats: int = 1) -> tuple[dict[str, float], Any]:
+    """Return processor and wall seconds, each the least of ``repeats`` calls, and the last result."""
+    taken, result = [], None
     for _ in range(repeats):
-        start = clock()
+        start, cpu = time.perf_counter(), cpu_seconds()
         result = work()
-        times.append(clock() - start)
-    return choose(times), result
+        taken.append((cpu_seconds() - cpu, time.perf_counter() - start))
+    return {"cpu_s": min(cpu for cpu, _ in taken), "wall_s": min(wall for _, wall in taken)}, result
+
+
+def try_process(task: str, tool: str, *command: str, **options: str) -> Row:
+    """Return what a script took for a task, or a row that says why it did not run."""
+    try:
+        return {"task": task, "tool": tool, **in_own_process(*command, **options)}
+    except Failed as error:
+        return {"task": task, "tool": tool, "note": f"did not run: {error}"}
+
+
+def table(rows: Iterable[Row]) -> str:
+    """Set rows side by side; a ratio is that of processor seconds to those of the first tool of the task."""
+    lines = ["| | | CPU, s | wall, s | peak, GB | times the first | |", "|---|---|---|---|---|---|---|"]
+    task, first = "", None
+    for row in rows:
+        cpu = row.get("cpu_s")
+        if (shown := row["task"]) == task:
+            shown = ""
+        else:
+            task, first = row["task"], cpu
+        figures = [_shown(row.get(name)) for name in ("cpu_s", "wall_s", "peak_gb")]
+        ratio = _shown(cpu / first if cpu is not None and first else None)
+        lines.append("| " + " | ".join([shown, row["tool"], *figures, ratio, row.get("note", "")]) + " |")
+    return "\n".join(lines)
+
+
+def _shown(figure: float | None) -> str:
+    if figure is None:
+        return ""
+    return f"{figure:,.0f}" if figure >= 100 else f"{figure:.3g}"
+
+
+def parser(doc: str | None) -> argparse.ArgumentParser:
+    """Return a parser with the options of every script that ends in ``show``."""
+    made = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("--peers", metavar="PYTHON", default=sys.executable, help="the interpreter that has the peers")
+    made.add_argument("--json", action="store_true", help="print rows as JSON, for all.py")
+    made.add_argument("--part", help=HIDDEN)
+    return made
+
+
+def show(rows: Sequence[Row], options: argparse.Namespace) -> None:
+    """Print rows as a table or, for ``all.py``, as JSON."""
+    print(json.dumps({"rows": rows}) if options.json else table(rows))

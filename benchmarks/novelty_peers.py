@@ -1,7 +1,7 @@
 """Run one peer on one citing year: pyscisci 0.92 or novelpy 1.4. Started by novelty.py with the peers' interpreter.
 
 Reads FOLDER/works.parquet (work_id, year, venue) and FOLDER/citations.parquet (citing_id, cited_id: all references
-of the year's works); prints seconds of processor time and peak memory as JSON. pyscisci's scores and observed
+of the year's works); prints its seconds as JSON. pyscisci's scores and observed
 counts are kept in FOLDER too.
 """
 
@@ -10,26 +10,25 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import resource
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
+sys.path.append(str(Path(__file__).resolve().parent.parent))
+from benchmarks.measure import report, timed
 
-def pyscisci(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Path) -> float:
+
+def pyscisci(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Path) -> dict[str, float]:
     from pyscisci.all import novelty_conventionality
     from pyscisci.sparsenetworkutils import dataframe2bipartite, project_bipartite_mat
 
     pub = works.rename(columns={"work_id": "PublicationId", "year": "Year", "venue": "JournalId"})
     pub2ref = citations.rename(columns={"citing_id": "CitingPublicationId", "cited_id": "CitedPublicationId"})
     np.random.seed(0)
-    start = time.process_time()
-    scores = novelty_conventionality(pub, pub2ref, n_samples=10)
-    taken = time.process_time() - start
+    taken, scores = timed(lambda: novelty_conventionality(pub, pub2ref, n_samples=10))
     scores = scores.astype({"NoveltyScore": float, "ConventionalityScore": float})
     scores.columns = [str(name) for name in scores.columns]
     scores.to_parquet(folder / "pyscisci_scores.parquet")
@@ -45,7 +44,7 @@ def pyscisci(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Pa
     return taken
 
 
-def novelpy(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Path) -> float:
+def novelpy(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Path) -> dict[str, float]:
     """Write its JSON documents and its matrix of the year (not timed), then its indicator with its 20 samples."""
     os.chdir(folder)
     Path("Data/docs/works").mkdir(parents=True, exist_ok=True)
@@ -70,9 +69,7 @@ def novelpy(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Pat
         sub_variable="item",
         focal_year=year,
     )
-    start = time.process_time()
-    indicator.get_indicator()
-    return time.process_time() - start
+    return timed(indicator.get_indicator)[0]
 
 
 def main() -> None:
@@ -80,8 +77,7 @@ def main() -> None:
     works, citations = (pd.read_parquet(folder / f"{part}.parquet") for part in ("works", "citations"))
     with contextlib.redirect_stdout(sys.stderr):
         taken = {"pyscisci": pyscisci, "novelpy": novelpy}[name](works, citations, year, folder)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    print(json.dumps({"seconds": taken, "peak_gb": round(peak, 3)}))
+    report(**taken, note={"pyscisci": "10 shuffles", "novelpy": "20 shuffles"}[name])
 
 
 if __name__ == "__main__":

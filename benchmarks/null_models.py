@@ -1,24 +1,23 @@
 """Measure the null models of disruption.
 
-python benchmarks/null_models.py --size M                     time and memory of a draw and its index
-python benchmarks/null_models.py --graph hepth --draws 1000   mean, spread, labels and closed form
+python benchmarks/null_models.py --size M                           time and memory of a draw and its index
+python benchmarks/null_models.py --size M --draws 20                mean, spread and labels, too
+python benchmarks/null_models.py --graph hepth --draws 1000         and the closed form
 """
 
 from __future__ import annotations
 
-import argparse
 import logging
-import resource
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
-from benchmarks.graphs import scan_graph
+from benchmarks import measure
+from benchmarks.graphs import N_WORKS, scan_graph
+from benchmarks.measure import Row, timed
 from benchmarks.real_graphs import FILES, scan_real
 from sciscidata.disruption.closed_null_model import expect
 from sciscidata.disruption.index import score_graph
@@ -29,26 +28,21 @@ from sciscidata.label_thresholds import compute_disruption_labels
 WINDOW_YEARS = 5
 
 
-def timed(name: str, work: Callable[[], Any]) -> Any:
-    """Print processor seconds and the peak memory so far."""
-    start = time.process_time()
-    result = work()
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e9
-    print(f"| {name} | {time.process_time() - start:.2f} | {peak:.2f} |", flush=True)
-    return result
-
-
-def measure_speed(graph: CitationGraph) -> None:
+def measure_speed(graph: CitationGraph, size: str) -> list[Row]:
     """Time the index, and a draw of each null model with the index of the draw; each once before, to compile."""
-    small = build_graph(*scan_graph("S"), n_threads=1)
+    small = build_graph(*scan_graph(min(size, "S", key=N_WORKS.__getitem__)), n_threads=1)
     for null in ("rewired", "configuration"):
         score_null(small, null=null, n_draws=2, n_threads=1)
-    print(f"{graph}\n| | CPU s | peak GB |\n|---|---|---|")
-    timed("index", lambda: score_graph(graph, n_threads=1))
+    task = f"{size}: a draw of a null model, one thread"
+    cost, _ = timed(lambda: score_graph(graph, n_threads=1), 3)
+    rows: list[Row] = [{"task": task, "tool": "CD_5", **cost}]
     for null in ("rewired", "configuration"):
-        draw = timed(f"a draw, {null}", lambda null=null: rewire(graph, 0, null=null, n_threads=1))
-        timed(f"index of the draw, {null}", lambda draw=draw: score_graph(draw.graph, n_threads=1))
-        print(f"swapped: {draw.n_mended / graph.n_citations:.3%} of the citations; stuck cells: {draw.n_stuck}")
+        cost, draw = timed(lambda null=null: rewire(graph, 0, null=null, n_threads=1))
+        note = f"{draw.n_mended / graph.n_citations:.2%} of the citations swapped; stuck cells: {draw.n_stuck}"
+        rows.append({"task": task, "tool": f"a draw, {null}", **cost, "note": note})
+        cost, _ = timed(lambda draw=draw: score_graph(draw.graph, n_threads=1), 3)
+        rows.append({"task": task, "tool": "CD_5 of this draw", **cost})
+    return rows
 
 
 def summarise(scores: pl.DataFrame) -> None:
@@ -84,17 +78,23 @@ def compare_closed_form(graph: CitationGraph, scores: pl.DataFrame, n_draws: int
 
 def main() -> None:
     """Measure what was asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--size", choices=("S", "M", "L"), help="a generated graph")
+    parser = measure.parser(__doc__)
+    parser.add_argument("--size", choices=N_WORKS, help="a generated graph [M]")
     parser.add_argument("--graph", choices=FILES, help="a real one")
-    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--draws", type=int, default=0)
     parser.add_argument("--null", choices=("rewired", "configuration"), default="rewired")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO)
-    frames = scan_real(options.graph) if options.graph else scan_graph(options.size or "M")
-    graph = build_graph(*frames, n_threads=1)
-    if not options.graph:
-        measure_speed(graph)
+    size = options.size or "M"
+    if not options.graph and not options.part:
+        found = measure.in_own_process(__file__, "--size", size, "--part", "speed")
+        found["rows"][0]["peak_gb"] = found["peak_gb"]
+        measure.show(found["rows"], options)
+        if not options.draws:
+            return
+    graph = build_graph(*(scan_real(options.graph) if options.graph else scan_graph(size)), n_threads=1)
+    if options.part:
+        return measure.report(rows=measure_speed(graph, size))
     start = time.process_time()
     scores = score_null(graph, null=options.null, n_draws=options.draws, n_threads=1)
     print(f"{options.draws} draws and their index: {(time.process_time() - start) / options.draws:.3f} CPU s each")

@@ -19,13 +19,11 @@ anew. --clean removes the files of a size once it is checked.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import shutil
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,8 +31,9 @@ from typing import Any
 import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+from benchmarks import measure
 from benchmarks.graphs import CACHE, scan_graph
-from benchmarks.measure import cpu_seconds, in_own_process, report
+from benchmarks.measure import Row, in_own_process, report, timed
 from benchmarks.recount import count_differences, read_neighbourhood
 
 SIZES = {
@@ -62,13 +61,6 @@ def scan(size: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 def graph_folder(size: str) -> Path:
     """Return where the graph of one size is kept."""
     return CACHE / f"scale-graph-{size}"
-
-
-def timed(work: Callable[[], Any]) -> dict[str, float]:
-    """Run ``work`` and return wall and CPU seconds, and what it returns besides."""
-    start, start_cpu = time.perf_counter(), cpu_seconds()
-    figures = work()
-    return {"seconds": time.perf_counter() - start, "cpu_seconds": cpu_seconds() - start_cpu} | figures
 
 
 def make(size: str) -> dict[str, float]:
@@ -163,16 +155,15 @@ def peer(size: str) -> dict[str, float]:
         graph.add_edge(citer, cited)
     names = focal["focal"].cast(pl.String).to_list()
     values: list[float] = []
-    theirs = timed(lambda: values.extend(graph.cdindex(name, 5) for name in names) or {})
+    theirs, _ = timed(lambda: values.extend(graph.cdindex(name, 5) for name in names))
     (folder,) = graph_folder(size).glob("graph-*")
     whole = read_graph(folder)
-    scored: list[pl.DataFrame] = []
-    ours = timed(lambda: scored.append(score_graph(whole, CDConfig.compat("cdindex"), n_threads=1)) or {})
+    ours, scored = timed(lambda: score_graph(whole, CDConfig.compat("cdindex"), n_threads=1))
     told = pl.DataFrame({"work_id": focal["focal"], "cd": values}, schema_overrides={"cd": pl.Float64}).fill_nan(None)
-    both = told.join(scored[0], on="work_id", validate="1:1")
+    both = told.join(scored, on="work_id", validate="1:1")
     if both.filter(pl.col("cd").eq_missing(pl.col("cd_index"))).height != N_PEER:
         sys.exit(f"{size}: values differ from the peer's")
-    per_work = {"peer_us": theirs["cpu_seconds"] / N_PEER * 1e6, "ours_us": ours["cpu_seconds"] / whole.n_works * 1e6}
+    per_work = {"peer_us": theirs["cpu_s"] / N_PEER * 1e6, "ours_us": ours["cpu_s"] / whole.n_works * 1e6}
     return per_work | {"times_faster": per_work["peer_us"] / per_work["ours_us"]}
 
 
@@ -186,18 +177,25 @@ PARTS: dict[str, Callable[[str], dict[str, float]]] = {
 }
 
 
-def table(figures: dict[str, dict[str, dict[str, float]]]) -> str:
-    """Set the figures of all sizes side by side."""
-    names = ("works", "citations", "build, s", "CPU, s", "GB", "CD_5, s", "CPU, s", "GB", "µs per work", "checked")
-    lines = ["| " + " | ".join(names) + " |", "|---" * len(names) + "|"]
-    for parts in sorted(figures.values(), key=lambda parts: parts["build"]["n_citations"]):
-        b, c = parts["build"], parts["cd"]
-        cells = [f"{b['n_works']:,}", f"{b['n_citations']:,}"]
-        for part in (b, c):
-            cells += [f"{part['seconds']:.1f}", f"{part['cpu_seconds']:.1f}", f"{part['peak_gb']:.2f}"]
-        cells += [f"{c['seconds'] / b['n_works'] * 1e6:.2f}", f"{parts.get('check', {}).get('n_checked', 0):,}"]
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+def rows_of(size: str, parts: dict[str, dict[str, float]]) -> list[Row]:
+    """Return the rows of one size."""
+    built, n_checked = parts["build"], parts.get("check", {}).get("n_checked", 0)
+    disk = max(part.get("peak_disk_gb", 0) for part in parts.values())
+    notes = {
+        "build": f"{built['n_works']:,} works, {built['n_citations']:,} citations, {disk} GB of disk",
+        "cd": f"{parts['cd']['cpu_s'] / built['n_works'] * 1e6:.1f} CPU µs a work; {n_checked:,} works equal joins",
+    }
+    tasks = {"build": "Parquet to a graph on disk", "cd": "CD_5 out of core", "novelty": "atypicality out of core"}
+    return [
+        {
+            "task": f"{size}: {task}",
+            "tool": "sciscidata",
+            **{name: parts[part][name] for name in ("cpu_s", "wall_s", "peak_gb")},
+            "note": notes.get(part, ""),
+        }
+        for part, task in tasks.items()
+        if part in parts
+    ]
 
 
 def draw(figures: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
@@ -210,7 +208,7 @@ def draw(figures: dict[str, dict[str, dict[str, float]]], path: Path) -> None:
     edges = [parts["build"]["n_citations"] for parts in sizes]
     picture = Figure(figsize=(9, 4), layout="constrained")
     FigureCanvasAgg(picture)
-    for axes, figure, label in zip(picture.subplots(1, 2), ("seconds", "peak_gb"), ("seconds", "peak GB"), strict=True):
+    for axes, figure, label in zip(picture.subplots(1, 2), ("wall_s", "peak_gb"), ("seconds", "peak GB"), strict=True):
         for part, name in (("build", "build the graph"), ("cd", "CD_5 of every work")):
             axes.plot(edges, [parts[part][figure] for parts in sizes], marker="o", label=name)
         axes.set(xscale="log", yscale="log", xlabel="citations", ylabel=label)
@@ -245,19 +243,19 @@ def measured(size: str, part: str) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = measure.parser(__doc__)
     parser.add_argument("--sizes", nargs="+", choices=[*SIZES, "S", "M", "L"], default=["1M", "5M"])
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=["make", "build", "cd", "check"])
     parser.add_argument(
         "--resume", action="store_true", help="leave out parts that have figures, continue a killed one"
     )
     parser.add_argument("--clean", action="store_true", help="remove the files of a size once all its parts are done")
-    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     CACHE.mkdir(exist_ok=True)
     if options.part:
         warm_up()
-        return report(**timed(lambda: PARTS[options.part](options.sizes[0])))
+        cost, figures = timed(lambda: PARTS[options.part](options.sizes[0]))
+        return report(**cost | figures)
     for size in options.sizes:
         for part in options.parts:
             figures = json.loads(FIGURES.read_text()) if FIGURES.exists() else {}
@@ -267,16 +265,13 @@ def main() -> None:
             if part == "build" and not options.resume:
                 shutil.rmtree(graph_folder(size), ignore_errors=True)
             of_size[part] = measured(size, part)
-            print(f"{size} {part}: {json.dumps(of_size[part])}", flush=True)
+            print(f"{size} {part}: {json.dumps(of_size[part])}", file=sys.stderr, flush=True)
             FIGURES.write_text(json.dumps(figures, indent=1))
         for folder in files_of(size) if options.clean and size in SIZES else []:
             shutil.rmtree(folder)
     figures = {size: parts for size, parts in json.loads(FIGURES.read_text()).items() if {"build", "cd"} <= set(parts)}
-    print(table(figures))
-    for size in filter(figures.get, options.sizes):
-        parts = figures[size].values()
-        minutes, disk = sum(part["seconds"] for part in parts) / 60, max(part.get("peak_disk_gb", 0) for part in parts)
-        print(f"{size}: {minutes:.1f} minutes in all, {max(part['peak_gb'] for part in parts)} GB, {disk} GB of disk")
+    shown = [size for size in options.sizes if size in figures] if options.json else [*figures]
+    measure.show([row for size in shown for row in rows_of(size, figures[size])], options)
     if SIZES.keys() & figures.keys():
         draw(figures, CACHE / "scale.png")
 

@@ -1,38 +1,36 @@
-"""Snapshot parts to WORKS and CITATIONS: MB/s a core beside gzip alone, a ``json.loads`` flattener, DuckDB and Polars.
+"""Snapshot parts to WORKS and CITATIONS: beside gzip alone, a ``json.loads`` flattener, DuckDB and Polars.
 
-    python benchmarks/snapshot.py [--parts 2 4 8] [--records 20000] [--folder FOLDER] [--before CLONE] [--real FILE]
+    python benchmarks/snapshot.py [--parts 2 4 8] [--records 20000] [--folder FOLDER] [--before CLONE] [--peers PYTHON]
 
 Writes the parts with make_snapshot.py first; in a folder that is named they stay for the next run. ``--before`` names
 an older clone of this repository, which reads the same parts. ``--real`` names JSON lines of real works, else those of
-the package; they are written as a snapshot and read too. Then memory against the number of parts, and two workers
-against one. Each measurement has its own process. It is user and system CPU time; MB are 10^6 bytes.
+the package are taken; they are written as a snapshot and read too. Then memory against the number of parts, and two
+workers against one. Each measurement has its own process and one thread; MB are 10^6 bytes of compressed JSON lines.
 """
 
 from __future__ import annotations
 
-import argparse
 import gzip
+import importlib
 import json
 import os
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 sys.path.append(str(Path(__file__).parents[1]))  # behind PYTHONPATH, which may name an older clone
 
-from benchmarks.make_snapshot import export_record, write_manifest, write_part
-from benchmarks.measure import cpu_seconds, in_own_process, report
-from sciscidata.sources.example.source import WORKS_FILE
-from sciscidata.sources.record_files import decompressed_chunks, raw_chunks
-from sciscidata.storage.decompression import decompress_gzip
+from benchmarks import measure
+from benchmarks.measure import ONE_THREAD, Failed, Row, in_own_process, report, timed
 
 
 def gunzip(parts: list[Path]) -> int:
     """Decompress as the snapshot source does, and nothing else."""
+    from sciscidata.sources.record_files import raw_chunks
+    from sciscidata.storage.decompression import decompress_gzip
+
     return sum(len(piece) for path in parts for piece in decompress_gzip(raw_chunks(path)))
 
 
@@ -123,15 +121,28 @@ def ingest(folder: Path, edition: str, n_workers: int) -> int:
 
 
 READERS = {"gzip": gunzip, "json.loads": flatten, "DuckDB": duckdb_reader, "Polars": polars_reader}
+#: What a reader imports before its time is taken.
+MODULES = {"gzip": "sciscidata.sources.record_files", "DuckDB": "duckdb", "Polars": "polars"}
+#: What is not quite the same work.
+NAMES = {
+    "gzip": "ISA-L inflates, and nothing else",
+    "json.loads": "`json.loads` loop, writes nothing",
+    "DuckDB": "DuckDB, abstracts stay indexes",
+    "Polars": "Polars, no abstracts",
+}
 
 
 def parts_of(folder: Path) -> list[Path]:
     return sorted((folder / "data" / "jsonl" / "works").glob("updated_date=*/*.gz"))
 
 
-def write_real(folder: Path, lines: Path) -> None:
+def write_real(folder: Path, lines: Path | None) -> None:
     """Write real works as a snapshot of one part, in both editions."""
-    content = b"".join(decompressed_chunks(lines))
+    from benchmarks.make_snapshot import export_record, write_manifest, write_part
+    from sciscidata.sources.example.source import WORKS_FILE
+    from sciscidata.sources.record_files import decompressed_chunks
+
+    content = b"".join(decompressed_chunks(lines or WORKS_FILE))
     rows = [export_record(json.loads(line)) for line in content.split(b"\n") if line]
     name = "updated_date=2026-06-01/part_0000"
     for edition in ("jsonl", "parquet"):
@@ -143,6 +154,7 @@ def measured(what: str, folder: Path, n_workers: int) -> None:
     if what in ("jsonl", "parquet"):
         import polars as pl
 
+        from benchmarks.make_snapshot import export_record, write_manifest, write_part
         from sciscidata.records.abstracts import decode_inverted_indexes
 
         decode_inverted_indexes(pl.Series(['{"a":[0]}']))  # compile, or load the compiled kernel
@@ -151,86 +163,80 @@ def measured(what: str, folder: Path, n_workers: int) -> None:
             write_part(Path(home), what, name, [export_record({"id": "W1", "publication_year": 1, "is_xpac": False})])
             write_manifest(Path(home), what, {name: 1})
             ingest(Path(home), what, 1)
-    parts = parts_of(folder)
-    cpu, wall = cpu_seconds(), time.perf_counter()
-    if what in READERS:
-        READERS[what](parts)
+        cost, _ = timed(lambda: ingest(folder, what, n_workers))
     else:
-        ingest(folder, what, n_workers)
-    report(
-        cpu=cpu_seconds() - cpu,
-        wall=time.perf_counter() - wall,
-        workers_gb=resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e9,
-    )
+        if what in MODULES:
+            importlib.import_module(MODULES[what])
+        cost, _ = timed(lambda: READERS[what](parts_of(folder)))
+    report(**cost)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = measure.parser(__doc__)
     parser.add_argument("--parts", type=int, nargs="+", default=[2, 4, 8])
     parser.add_argument("--records", type=int, default=20_000)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--before", type=Path)
-    parser.add_argument("--real", type=Path, nargs="?", const=WORKS_FILE)
-    parser.add_argument("--measured", help=argparse.SUPPRESS)
-    parser.add_argument("--workers", type=int, default=1, help=argparse.SUPPRESS)
+    parser.add_argument("--real", type=Path)
+    parser.add_argument("--workers", type=int, default=1, help=measure.HIDDEN)
     options = parser.parse_args()
-    if options.measured:
-        measured(options.measured, options.folder, options.workers)
-        return
+    if options.part == "real":
+        write_real(options.folder, options.real)
+        return report()
+    if options.part:
+        return measured(options.part, options.folder, options.workers)
 
+    here, rows = Path(__file__).parents[1], list[Row]()
     with ExitStack() as stack:
-        home = options.folder or stack.enter_context(tempfile.TemporaryDirectory())
-        folders = {n: Path(home, str(n)) for n in options.parts}
+        home = options.folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folders = {n: home / str(n) for n in options.parts}
         for n, folder in folders.items():
             edition, last = ("both", "parquet") if n == options.parts[0] else ("jsonl", "jsonl")
-            if (folder / "data" / last / "works" / "manifest.json").exists():  # it is written last
-                continue
-            # In a process of its own: a child's peak memory counts what its parent held when it was forked.
-            script = Path(__file__).with_name("make_snapshot.py")
-            sizes = ("--parts", str(n), "--records", str(options.records), "--edition", edition)
-            subprocess.run([sys.executable, str(script), str(folder), *sizes], check=True)
-        first = folders[options.parts[0]]
-        here = Path(__file__).parents[1]
+            if not (folder / "data" / last / "works" / "manifest.json").exists():  # it is written last
+                script = str(Path(__file__).with_name("make_snapshot.py"))
+                sizes = ("--parts", str(n), "--records", str(options.records), "--edition", edition)
+                measure.run([sys.executable, script, str(folder), *sizes])
+        if not parts_of(home / "real"):
+            given = ("--real", str(options.real)) if options.real else ()
+            in_own_process(__file__, "--part", "real", "--folder", str(home / "real"), *given)
 
-        def run(what: str, folder: Path, workers: int = 1, clone: Path = here) -> dict:
-            arguments = ("--measured", what, "--folder", str(folder), "--workers", str(workers))
-            environment = {
-                "POLARS_MAX_THREADS": "1",
-                "PYTHONPATH": os.pathsep.join([str(clone), os.environ.get("PYTHONPATH", "")]),
-            }
-            runs = [
-                in_own_process(str(Path(__file__).resolve()), *arguments, **environment) for _ in range(options.repeats)
-            ]
-            best = {"cpu": min, "wall": min, "peak_gb": max, "workers_gb": max}
-            return {name: choose(figures[name] for figures in runs) for name, choose in best.items()}
+        def best(task: str, what: str, folder: Path, workers: int = 1, tool: str = "", clone: Path = here) -> Row:
+            """Return the least of some runs."""
+            arguments = ("--part", what, "--folder", str(folder), "--workers", str(workers))
+            path = os.pathsep.join([str(clone), os.environ.get("PYTHONPATH", "")])
+            python = options.peers if what in ("DuckDB", "Polars") else sys.executable
+            found: Any = {"task": task, "tool": tool or what}
+            try:
+                for _ in range(options.repeats):
+                    run = in_own_process(__file__, *arguments, python=python, **ONE_THREAD, PYTHONPATH=path)
+                    found |= {name: min(taken, found.get(name, taken)) for name, taken in run.items()}
+            except Failed as error:
+                return {**found, "note": f"did not run: {error}"}
+            return found
 
-        def compare(folder: Path) -> None:
-            files = parts_of(folder)
-            compressed, plain = sum(file.stat().st_size for file in files), gunzip(files)
-            print(f"{plain / 1e6:,.0f} MB of JSON, {compressed / 1e6:,.0f} MB compressed, on one thread")
-            cases = [(what, what, here) for what in (*READERS, "jsonl", "parquet")]
+        def compare(folder: Path, kind: str) -> None:
+            compressed = sum(file.stat().st_size for file in parts_of(folder)) / 1e6
+            task = f"{kind} works to WORKS and CITATIONS, {compressed:,.0f} MB compressed"
+            cases = [("jsonl", "sciscidata, JSON lines", here), ("parquet", "sciscidata, Parquet", here)]
             if options.before:
-                cases += [(f"{what}, before", what, options.before) for what in ("jsonl", "parquet")]
-            for label, what, clone in cases:
-                found = run(what, folder, clone=clone)
-                of_json, of_file = (size / found["cpu"] / 1e6 for size in (plain, compressed))
-                print(f"{label:<16} {of_json:>7.0f} MB/s of JSON {of_file:>7.1f} compressed", end="")
-                print(f" {found['peak_gb']:>6.2f} GB", flush=True)
+                cases += [(what, f"{tool}, before", options.before) for what, tool, _ in cases]
+            cases += [(what, NAMES.get(what, what), here) for what in READERS]
+            for what, tool, clone in cases:
+                row = best(task, what, folder, tool=tool, clone=clone)
+                if "cpu_s" in row:
+                    row["note"] = f"{compressed / row['cpu_s']:.1f} MB a CPU second"
+                rows.append(row)
 
-        compare(first)
-        if options.real:
-            real = Path(home, "real")
-            if not parts_of(real):
-                write_real(real, options.real)
-            print("real works:")
-            compare(real)
-        for n, folder in folders.items():
-            one, two = run("jsonl", folder), run("jsonl", folder, 2)
-            print(f"{n:>4} parts: {one['peak_gb']:.2f} GB with one worker", end="")
-            print(f"; two: {two['workers_gb']:.2f} GB each, {one['wall'] / two['wall']:.2f} times as fast")
+        compare(folders[options.parts[0]], "synthetic")
+        compare(home / "real", "real")
+        for n_parts, folder in folders.items():
+            task = f"{n_parts} parts of {options.records:,} works, JSON lines"
+            rows += [
+                best(task, "jsonl", folder, tool=tool, workers=n) for n, tool in ((1, "1 process"), (2, "2 processes"))
+            ]
+    return measure.show(rows, options)
 
 
 if __name__ == "__main__":
-    os.environ.setdefault("POLARS_MAX_THREADS", "1")
     main()

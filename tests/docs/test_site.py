@@ -119,7 +119,7 @@ def test_links_lead_to_files_and_anchors_that_exist(site):
     assert find_broken(["quickstart.html#nowhere", "nowhere.html"], site / "index.html", anchors) == [
         "quickstart.html#nowhere", "nowhere.html",
     ]  # fmt: skip
-    for document in [*REPOSITORY.glob("*.md"), REPOSITORY / "benchmarks/README.md", REPOSITORY / "data/README.md"]:
+    for document in [*REPOSITORY.glob("*.md"), *REPOSITORY.glob("benchmarks/*.md"), REPOSITORY / "data/README.md"]:
         links = re.findall(r"\]\((?:\.\./)?docs/([\w/]+)\.md(#[\w-]+)\)", document.read_text("utf-8"))
         assert not find_broken([f"{page}.html{anchor}" for page, anchor in links], site / "index.html", anchors), (
             document.name
