@@ -70,9 +70,12 @@ def _take_first(held: deque[Future[Result]]) -> Result:
         raise next(error for error in errors if error is not None and not isinstance(error, StoppedError)) from None
 
 
-def run_all(work: Callable[[Item], object], items: Iterable[Item], n_threads: int) -> None:
-    """Call ``work`` with every item, in threads, and wait until all are done; errors are as in ``map_in_order``."""
-    deque(map_in_order(work, items, n_threads), maxlen=0)
+def run_all(work: Callable[[Item], Result], items: Iterable[Item], n_threads: int) -> list[Result]:
+    """Return ``work(item)`` for every item, in order, when all are done; errors are as in ``map_in_order``.
+
+    One thread is the caller's own: memory that another thread freed would be lost to it.
+    """
+    return list(map(work, items) if n_threads == 1 else map_in_order(work, items, n_threads))
 
 
 def read_ahead(items: Iterable[Item], n_ahead: int = 2) -> Generator[Item]:

@@ -71,7 +71,7 @@ def moments_of_cells(
     of_partner,
     of_row,
     support,
-    lengths,
+    begins,
     parts,
     is_sure,
     total,
@@ -90,7 +90,7 @@ def moments_of_cells(
         tile *= 4
     for tile_end in range(first + tile, n_venues + tile, tile):
         for a in range(first, min(tile_end, first + cursor.size)):
-            row, row_support, row_parts = of_row[a], support[a], parts[a]
+            row_parts, row_begin, row_end = parts[a], np.uint64(begins[a]), np.uint64(begins[a + 1])
             cell = np.uint64(cursor[a - first])
             end = np.uint64(cell_starts[a - first + 1])
             while cell < end and partners[cell] < tile_end:
@@ -99,15 +99,15 @@ def moments_of_cells(
                 positive = 0.0
                 shared = 0.0
                 double = 0.0
-                partner, partner_row, partner_support = of_partner[b], of_row[b], support[b]
-                for i in range(lengths[a]):
-                    c = row_support[i]
-                    mean += row[i, 0] * partner[c, 0]
-                    positive += row[i, 1] * partner[c, 1]
-                    shared += row[i, 2] * partner[c, 2]
-                    double += row[i, 3] * partner[c, 3]
-                for i in range(lengths[b]):
-                    positive += partner_row[i, 1] * row_parts[partner_support[i]]
+                partner = of_partner[b]
+                for i in range(row_begin, row_end):
+                    c = support[i]
+                    mean += of_row[i, 0] * partner[c, 0]
+                    positive += of_row[i, 1] * partner[c, 1]
+                    shared += of_row[i, 2] * partner[c, 2]
+                    double += of_row[i, 3] * partner[c, 3]
+                for i in range(np.uint64(begins[b]), np.uint64(begins[b + np.uint32(1)])):
+                    positive += of_row[i, 1] * row_parts[support[i]]
                 variance = positive - 2 * shared
                 if total > 0:
                     variance += double * double / total

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import asdict, replace
 from functools import cache, lru_cache, partial
 from pathlib import Path
@@ -19,7 +18,7 @@ import polars as pl
 
 from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
-from sciscidata._support.parallel import map_in_order
+from sciscidata._support.parallel import run_all
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import ConfigError
@@ -401,8 +400,8 @@ class YearScorer:
 
         # Shuffles and what looks at all pairs need them together.
         in_parts = concentration is not None and wanted is None and look_at is None
-        with closing(map_in_order(z_of, parts_of_rows(groups) if in_parts else [None], n_threads)) as found:
-            valued = list(found)
+        valued = run_all(z_of, parts_of_rows(groups) if in_parts else [None], n_threads)
+        of_null_model = None  # its tables take as much memory as the quantiles will
         self.n_cells[j] = sum(z.size for _, z in valued)
         if self.n_cells[j] == 0:
             return

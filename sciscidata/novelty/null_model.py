@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial, reduce
 from itertools import pairwise, permutations
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from sciscidata._kernels.arrays import Float64Array, Int32Array
+from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import run_all
 from sciscidata.novelty.venue_pairs import Cells, Slots, group, rows_of, tally_for
 
@@ -128,37 +128,35 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
     np.fill_diagonal(expected, own * size / np.maximum(size - 1, 1))
     weights, within = _quadratic_weights(pairs, two, three, size)
     within_parts = np.stack([own, within], axis=1)
-    # Sums by cumsum go from the first to the last, on every machine.
+    # Sums by cumsum and bincount go from the first to the last, on every machine.
     margin = weights.cumsum(axis=1)[:, -1]
     n_holders = np.count_nonzero(shares, axis=0)
-    parts, of_one = np.zeros((n_venues, n)), np.empty((2, n_venues))
-    of_partner, of_row = np.empty((2, n_venues, n, 4))
-    support, lengths, is_sure = (
-        np.empty((n_venues, n), np.uint32),
-        np.empty(n_venues, np.uint64),
-        np.empty(n_venues, bool),
-    )
+    begins = np.concatenate([[0], np.cumsum(np.count_nonzero(shares, axis=1))])
+    parts, of_partner = np.zeros((n_venues, n)), np.empty((n_venues, n, 4))
+    of_row, support = np.empty((begins[-1], 4)), np.empty(begins[-1], np.uint32)  # of the strata that a venue has
+    of_one, is_sure = np.empty((2, n_venues)), np.empty(n_venues, bool)
 
     def fill(first: int) -> None:
         """Fill the tables of some venues."""
-        rows = slice(first, first + step)
-        x = shares[rows]
-        is_held = x > 0
+        rows = slice(first, min(first + step, n_venues))
+        x, table = shares[rows], of_partner[rows]
         sums: Float64Array = np.zeros((3, *x.shape))
         means, joint, own_parts = sums
         scratch = np.empty((2, n)), np.empty(n, np.int64)
         given = (x, size, two, three, expected, weights)
         kernels.add_sums_over_strata(*given, *scratch, means, joint, parts[rows], own_parts)
-        twice = np.flatnonzero((x * size).sum(axis=1) > 1.5)  # of one slot there is no pair
-        own_tables = x[twice], means[twice], joint[twice], np.diag(weights), own_parts[twice], within_parts
-        of_one[:, first + twice] = _moments_of_one(size, *own_tables)
-        root, across = x * np.sqrt(parts[rows]), x * np.sqrt(margin)
-        of_partner[rows] = np.stack([means, parts[rows] + joint, root, across], axis=2)
-        order = np.argsort(~is_held, axis=1, kind="stable")
-        of_row[rows] = np.take_along_axis(np.stack([x, x * (1 - x), root, across], axis=2), order[:, :, None], axis=1)
-        support[rows], lengths[rows] = order, is_held.sum(axis=1)
+        table[:, :, 0], table[:, :, 1] = means, parts[rows] + joint
+        table[:, :, 2], table[:, :, 3] = x * np.sqrt(parts[rows]), x * np.sqrt(margin)
+        held = np.nonzero(x)
+        places = slice(begins[rows.start], begins[rows.stop])
+        support[places] = held[1]
+        of_row[places] = table[held]
+        of_row[places, 0] = x = x[held]
+        of_row[places, 1] = x * (1 - x)
+        own_tables = size[held[1]], x, means[held], joint[held], np.diag(weights)[held[1]], own_parts[held]
+        of_one[:, rows] = _moments_of_one(held[0], *own_tables, within_parts[held[1]])
         # Three or more venues hold each of its strata, so no pair fills one.
-        is_sure[rows] = ~(is_held & (n_holders <= 2)).any(axis=1)
+        is_sure[rows] = np.bincount(held[0], n_holders[held[1]] <= 2, minlength=means.shape[0]) == 0
 
     step = max(1, _NUMBERS_AT_ONCE // n)
     run_all(fill, range(0, n_venues, step), n_threads)
@@ -167,12 +165,12 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
     def moments(cells: Cells) -> tuple[Float64Array, Float64Array]:
         mean, deviation = np.empty((2, cells.observed.size))
         place = (cells.starts, cells.partners, cells.first)
-        given = (of_partner, of_row, support, lengths, parts, is_sure, total, cells.starts[:-1].copy())
+        given = (of_partner, of_row, support, begins, parts, is_sure, total, cells.starts[:-1].copy())
         kernels.moments_of_cells(*place, *given, mean, deviation)
-        begins = cells.starts[:-1][np.diff(cells.starts) > 0]  # partners ascend, so that of a venue itself comes first
+        firsts = cells.starts[:-1][np.diff(cells.starts) > 0]  # partners ascend, so that of a venue itself comes first
         venues = cells.first + np.flatnonzero(np.diff(cells.starts))
-        is_own = cells.partners[begins] == venues
-        mean[begins[is_own]], deviation[begins[is_own]] = of_one[:, venues[is_own]]
+        is_own = cells.partners[firsts] == venues
+        mean[firsts[is_own]], deviation[firsts[is_own]] = of_one[:, venues[is_own]]
         kernels.settle_doubts(*place, shares, size, two, three, weights, parts, within_parts, deviation)
         return mean, deviation
 
@@ -180,6 +178,7 @@ def analytic_moments(slots: Slots, n_threads: int = 1) -> Moments:
 
 
 def _moments_of_one(
+    venues: Int64Array,
     size: Float64Array,
     x: Float64Array,
     means: Float64Array,
@@ -188,14 +187,17 @@ def _moments_of_one(
     own_parts: Float64Array,
     within: Float64Array,
 ) -> tuple[Float64Array, Float64Array]:
-    """Return mean and deviation of how often two slots of one work both hold the venue with shares ``x``, per venue."""
+    """Return mean and deviation of how often two slots of one work both hold a venue, from the strata that it has.
+
+    ``venues`` ascend, one for each share ``x``.
+    """
     own, squared = within.T
     variance = x * (1 - x)
     m = np.floor(x * size + 0.5)
     inside = np.where(size > 1, m * (m - 1) / (size * np.maximum(size - 1, 1)), 0)
     # means holds W' with n / (n - 1) on the diagonal, right for a != b: replace that part.
     terms = 0.5 * (x * means + own * (inside - x * x * size / np.maximum(size - 1, 1)))
-    mean = np.where(x > 0, terms, 0).cumsum(axis=1)[:, -1]
+    mean: Any = np.bincount(venues, terms)  # floats, whatever its annotation says
     others = joint - own_weights * variance
     # The squared norm of the centred matrix [both hold the venue], divided by n (n - 3).
     n = np.maximum(size, 4)
@@ -206,9 +208,7 @@ def _moments_of_one(
         np.where(others > _ROUNDING * joint, 0.5 * variance * others, 0),
         0.5 * squared * square,
     ]
-    positive = (
-        np.where(x[:, :, None] > 0, np.stack(terms, axis=2), 0).reshape(len(x), 3 * size.size).cumsum(axis=1)[:, -1]
-    )
+    positive = np.bincount(np.repeat(venues, 3), np.stack(terms, axis=1).ravel())
     return mean, np.where(positive > 0, np.sqrt(np.maximum(positive, 0)), np.nan)
 
 
