@@ -93,10 +93,11 @@ def test_a_newcomer_sees_few_names_at_the_top_of_a_package(package):
     assert len(files) <= PACKAGES[package], sorted(files)
 
 
-@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscidata")])
-def test_sciscidata_imports_nothing_of_the_learning_half(name):
-    roots = {imported.split(".")[0] for imported in imported_names(modules()[name])}
-    assert not roots & {"sciscirl", "tinker", "tinker_cookbook", "torch", "transformers"}
+def test_sciscidata_imports_nothing_of_the_learning_half():
+    learning = {"sciscirl", "tinker", "tinker_cookbook", "torch", "transformers"}
+    for name, tree in modules().items():
+        if name.startswith("sciscidata"):
+            assert not {imported.split(".")[0] for imported in imported_names(tree)} & learning, name
 
 
 def test_importing_sciscidata_is_light():
@@ -106,23 +107,22 @@ def test_importing_sciscidata_is_light():
     assert not loaded & {"numba", "matplotlib", "torch", "tinker", "rich", "pandas"}
 
 
-@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
-def test_the_core_of_sciscirl_names_the_lab_in_one_table_only(name):
-    if not name.startswith(("sciscirl.lab.", "sciscirl.lab_parts")) and name != "sciscirl.lab":
-        assert not {imported for imported in imported_names(modules()[name]) if imported.startswith("sciscirl.lab.")}
-        assert "sciscirl.lab." not in files()[name].read_text("utf-8")
+def test_the_core_of_sciscirl_names_the_lab_in_one_table_only():
+    for name, tree in modules().items():
+        if name.startswith("sciscirl") and not f"{name}.".startswith(("sciscirl.lab.", "sciscirl.lab_parts.")):
+            assert not [one for one in imported_names(tree) if one.startswith("sciscirl.lab.")], name
+            assert "sciscirl.lab." not in files()[name].read_text("utf-8"), name
 
 
-@pytest.mark.parametrize("name", [name for name in files() if name.startswith("sciscirl")])
-def test_sciscirl_names_nothing_private_of_sciscidata(name):
-    places = {
-        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
-        for node in ast.walk(modules()[name])
-        if isinstance(node, ast.Import | ast.ImportFrom)
-        for alias in node.names
-    }
+def test_sciscirl_names_nothing_private_of_sciscidata():
     private = re.compile(r"sciscidata\.(?:.*\.)?_(?!_version__)")
-    assert not [place for place in places if private.match(place)]
+    for name, tree in modules().items():
+        if name.startswith("sciscirl"):
+            imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+            places = {
+                f"{getattr(node, 'module', '')}.{alias.name}".lstrip(".") for node in imports for alias in node.names
+            }
+            assert not [place for place in places if private.match(place)], name
 
 
 def test_what_the_core_calls_by_name_is_in_the_lab():

@@ -19,7 +19,7 @@ import pytest
 
 from sciscidata.cli.main import main
 from tests.conftest import REPOSITORY
-from tests.sciscirl.registries import kept_registries
+from tests.sciscirl.conftest import kept_registries
 
 PAGES = [REPOSITORY / "README.md", *sorted((REPOSITORY / "docs").rglob("*.md"))]
 _BLOCK = re.compile(

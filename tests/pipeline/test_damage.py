@@ -33,7 +33,7 @@ from tests.servers.openalex_server import OpenAlexServer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(sys.platform == "win32", reason="no SIGKILL there")]
 
-N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "120"))
+N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "80"))
 _FROM_YEAR = 2014  # a file per year and measure: few of them, so that many damages take little time
 
 

@@ -146,15 +146,6 @@ def test_a_release_by_an_own_label_has_it_as_its_thirteenth_column_in_equal_numb
     assert verify(impact.folder).recomputed.left["impact_label"] == "only compared with its classes"
 
 
-def test_a_release_without_an_own_label_has_neither_column_nor_entry(cache, tmp_path):
-    release = build(
-        BuildConfig(source=WORLD, out=tmp_path / "s", cache_dir=cache, split=SplitConfig(n_train=30, n_test=3))
-    )
-    assert release.train.columns == [*EXAMPLE]
-    assert "label" not in release.manifest
-    assert set(release.manifest["class_counts"]["train"]) == {"disruption_label", "novelty_label"}
-
-
 def test_what_follows_from_a_row_is_computed_again_and_a_changed_label_is_found(cache, tmp_path):
     config = BuildConfig(source=WORLD, out=tmp_path / "s", cache_dir=cache, label=CITES, split=BY_LABEL)
     release = build(config)

@@ -125,12 +125,11 @@ def test_threads_and_batches_change_no_byte_of_a_slice(tmp_path, plain, threads,
     assert hashes(tmp_path / "slice", DATA_FILES) == hashes(plain.folder, DATA_FILES)
 
 
-def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path):
-    first = build(small(tmp_path))
-    second = build(small(tmp_path, out=tmp_path / "again"))
-    names = sorted(path.name for path in first.folder.iterdir())
+def test_two_runs_give_the_same_files_parquet_and_manifest_too(tmp_path, plain):
+    again = build(small(tmp_path))
+    names = sorted(path.name for path in plain.folder.iterdir())
     assert names == sorted([*DATA_FILES, *DOCUMENTS, SCORES_FILE, "manifest.json", *PICTURES])
-    assert hashes(first.folder, names) == hashes(second.folder, names)
+    assert hashes(plain.folder, names) == hashes(again.folder, names)
 
 
 def test_real_records_give_a_verified_balanced_slice_with_the_pinned_bytes(tmp_path):
@@ -200,14 +199,15 @@ def test_released_novelty_is_that_of_compute_atypicality_over_the_whole_source(t
     assert 0 < sum(eligible.values()) < release.manifest["counts"]["filters"]["eligible"]
 
 
-@pytest.mark.parametrize("options", [{"rule": "margin", "score": "rank"}, {"rule": "uzzi", "score": "sigmoid"}])
-@pytest.mark.parametrize(("balance", "n_cells"), [("novelty", 3), ("joint", 9)])
-def test_novelty_can_be_balanced_alone_and_with_disruption(tmp_path, balance, n_cells, options):
+@pytest.mark.parametrize(
+    ("balance", "n_cells", "rule", "score"), [("novelty", 3, "uzzi", "sigmoid"), ("joint", 9, "margin", "rank")]
+)
+def test_novelty_can_be_balanced_alone_and_with_disruption(tmp_path, balance, n_cells, rule, score):
     config = small(
         tmp_path,
         split=SplitConfig(n_train=90, n_test=9, balance=balance),
-        novelty=NoveltyConfig(score=options["score"]),
-        thresholds=LabelThresholds(novelty_rule=options["rule"]),
+        novelty=NoveltyConfig(score=score),
+        thresholds=LabelThresholds(novelty_rule=rule),
     )
     release = build(config)
     verify_release(release.folder)
@@ -285,8 +285,6 @@ def test_an_existing_release_is_kept_unless_told_otherwise(tmp_path, plain):
     with pytest.raises(ReleaseExistsError, match="overwrite=True"):
         build(small(tmp_path, source=SyntheticConfig(n_works=4_000, seed=1)))
     assert verify_release(before.folder)
-    after = build(small(tmp_path, source=SyntheticConfig(n_works=4_000, seed=1), overwrite=True))
-    assert after.manifest["source"]["config"]["seed"] == 1
 
 
 @pytest.mark.parametrize("balance", ["novelty", "joint"])
@@ -295,20 +293,6 @@ def test_what_needs_novelty_is_refused_at_once_where_it_is_switched_off(tmp_path
         small(tmp_path, novelty=None, split=SplitConfig(balance=balance))
     with pytest.raises(ConfigError, match="background is given, but novelty is switched off"):
         small(tmp_path, novelty=None, background="pairs.parquet")
-
-
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"novelty": "yes"}, "novelty is 'yes', needs a NoveltyConfig"),
-        ({"background": 3}, "background is 3, needs a path"),
-        ({"out": 3}, "out is 3, needs a path"),
-        ({"cache_dir": None}, "cache_dir is None, needs a path"),
-    ],
-)
-def test_what_is_no_setting_is_refused_by_name(tmp_path, changes, says):
-    with pytest.raises(ConfigError, match=says):
-        small(tmp_path, **changes)
 
 
 def test_without_balancing_the_natural_shares_are_drawn(tmp_path):
@@ -321,12 +305,11 @@ def test_without_balancing_the_natural_shares_are_drawn(tmp_path):
     verify_release(release.folder)
 
 
-@pytest.mark.parametrize("seed", [0, 1])
-def test_records_and_the_corpus_made_of_them_give_the_same_slice_repeated_papers_too(tmp_path, seed):
+def test_records_and_the_corpus_made_of_them_give_the_same_slice_repeated_papers_too(tmp_path):
     """Of papers on record twice both take the lowest id: five pairs of the example would be drawn here."""
     records = RecordsConfig(inputs=(str(WORKS_FILE),))
     ingest(records, tmp_path / "corpus", cache_dir=tmp_path / "cache")
-    split = SplitConfig(n_train=900, n_test=150, balance="none", seed=seed)
+    split = SplitConfig(n_train=900, n_test=150, balance="none")
     corpus = CorpusConfig(folder=tmp_path / "corpus")
     one = build(small(tmp_path, source=records, split=split, novelty=None))
     other = build(small(tmp_path, source=corpus, split=split, novelty=None, out=tmp_path / "other"))

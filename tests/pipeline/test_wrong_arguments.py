@@ -43,6 +43,7 @@ WORLD = ssd.SyntheticConfig(n_works=9)
         (lambda wrong: BUILD(source=WORLD, thresholds=wrong), "BuildConfig.thresholds is .*, needs a LabelThresholds"),
         (lambda wrong: BUILD(source=WORLD, eligibility=wrong), "BuildConfig.eligibility is .*, needs an Eligib"),
         (lambda wrong: BUILD(source=WORLD, split=wrong), "BuildConfig.split is .*, needs a SplitConfig"),
+        (lambda wrong: BUILD(source=WORLD, novelty=wrong), "BuildConfig.novelty is .*, needs a NoveltyConfig"),
     ],
 )
 @pytest.mark.parametrize("wrong", ["works.jsonl", {}], ids=repr)

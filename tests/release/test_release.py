@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -135,24 +134,6 @@ def test_a_release_holds_what_was_drawn(original: Path) -> None:
         assert frame["novelty_label"].null_count() == frame.height
 
 
-def test_the_json_lines_say_the_same_as_the_parquet_rows(original: Path) -> None:
-    release = read_release(original)
-    for split, frame in (("train", release.train), ("test", release.test)):
-        content = (original / f"{split}.jsonl").read_bytes()
-        records = [json.loads(line) for line in content.split(b"\n")[:-1]]
-        assert [list(record) for record in records] == [EXAMPLE.names()] * frame.height
-        assert pl.DataFrame(records, schema=EXAMPLE).equals(frame)
-        assert content.endswith(b"}\n")
-
-
-def test_naive_line_readers_count_the_right_number_of_lines(original: Path) -> None:
-    content = (original / "train.jsonl").read_text(encoding="utf-8")
-    assert len(content.splitlines()) == 60
-    assert "Séance" in content
-    assert '"cd_index":0.0,' in content
-    assert '"cd_index":-0.0,' not in content
-
-
 def test_the_manifest_says_what_is_there(original: Path) -> None:
     stated = read_release(original).manifest
     assert stated["class_counts"]["test"]["disruption_label"] == {
@@ -180,12 +161,11 @@ def test_two_runs_write_the_same_bytes_everywhere_in_the_folder(original: Path, 
     assert bytes_of(tmp_path / "again") == bytes_of(original)
 
 
-@pytest.mark.parametrize(("threads", "engine"), [("1", "streaming"), ("2", "in-memory"), ("2", "streaming")])
-def test_threads_and_engine_change_no_byte(original: Path, tmp_path: Path, threads: str, engine: str) -> None:
+def test_threads_and_engine_change_no_byte(original: Path, tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from tests.release.test_release import write\nwrite(Path(sys.argv[1]))"
     )
-    settings = {"POLARS_MAX_THREADS": threads, "POLARS_ENGINE_AFFINITY": engine, "PYTHONHASHSEED": threads}
+    settings = {"POLARS_MAX_THREADS": "1", "POLARS_ENGINE_AFFINITY": "streaming", "PYTHONHASHSEED": "1"}
     command = [sys.executable, "-c", code, str(tmp_path / "slice")]
     subprocess.run(command, cwd=REPOSITORY, env=os.environ | settings, check=True)
     assert bytes_of(tmp_path / "slice") == bytes_of(original)
@@ -325,23 +305,6 @@ def test_a_link_to_itself_is_no_place_for_a_release(tmp_path: Path) -> None:
 def test_an_empty_folder_counts_as_not_there(tmp_path: Path) -> None:
     (tmp_path / "slice").mkdir()
     verify_release(write(tmp_path / "slice").folder)
-
-
-def test_a_killed_run_leaves_no_release_and_the_next_one_succeeds(original: Path, tmp_path: Path) -> None:
-    code = (
-        "import os, signal, sys; from pathlib import Path; from tests.release.test_release import write\n"
-        "write(Path(sys.argv[1]), extra=lambda _: os.kill(os.getpid(), signal.SIGKILL))"
-    )
-    target = tmp_path / "slice"
-    done = subprocess.run([sys.executable, "-c", code, str(target)], cwd=REPOSITORY, check=False)
-    assert done.returncode == -signal.SIGKILL
-    assert not target.exists()
-    assert len(list(tmp_path.iterdir())) == 1  # the hidden, unfinished folder: the kill came in the middle
-    with pytest.raises(InputNotFoundError, match="not a release"):
-        read_release(target)
-    write(target)
-    assert bytes_of(target) == bytes_of(original)
-    assert list(tmp_path.iterdir()) == [target]
 
 
 @pytest.fixture
@@ -591,14 +554,6 @@ def test_an_edit_anywhere_in_the_manifest_is_found(original: Path, copy: Path) -
         (copy / "manifest.json").write_text(json.dumps(edited), encoding="utf-8")
         with pytest.raises(VerificationError, match=r"manifest_sha256|format_version"):
             verify_release(copy)
-
-
-def test_all_differences_are_listed_at_once(copy: Path) -> None:
-    for damage in ("a line edited", "a file too many", "a wrong count"):
-        DAMAGES[damage][0](copy)
-    with pytest.raises(VerificationError) as caught:
-        verify_release(copy)
-    assert str(caught.value).count("\n- ") >= 3
 
 
 @pytest.mark.parametrize(

@@ -134,12 +134,6 @@ def test_an_impossible_window_is_refused(window_years: Any) -> None:
         mark_removals(frame_of([GOOD]), CONFIG, window_years=window_years)
 
 
-def test_the_last_year_is_the_latest_one_in_works_by_default() -> None:
-    rows = [GOOD | {"work_id": y, "title": str(y), "doi": None, "publication_year": y} for y in range(2000, 2011)]
-    marked = mark_removals(frame_of(rows), window_years=5).collect()
-    assert marked.filter(removed_by="window_incomplete")["work_id"].to_list() == list(range(2005, 2011))
-
-
 def test_works_are_counted_at_the_first_filter_of_the_documented_order() -> None:
     every = {
         "is_retracted": True,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
 from sciscidata.release.release import DRAWN, write_release
-from sciscidata.sampling.split import SplitConfig
+from sciscidata.sampling.split import Balance, SplitConfig
 from sciscidata.schemas import EXAMPLE, WORKS
 from sciscirl.task.papers import PaperView
 
@@ -50,34 +50,41 @@ views = st.builds(
 )
 
 
-def write_slice(folder: Path, rows: Sequence[Mapping[str, Any]], *, n_test: int = 0) -> Path:
-    """Release ``rows`` (columns of EXAMPLE but for the id, missing ones filled in); the last ``n_test`` are test."""
-    n_train = len(rows) - n_test
-    works, drawn = [], []
-    for index, row in enumerate(rows):
-        filled = {
+def write_slice(
+    folder: Path, rows: Sequence[Mapping[str, Any]], *, n_test: int = 0, n_dev: int = 0, balance: Balance = "none",
+    counts: bool = False, **stated: object,
+) -> Path:  # fmt: skip
+    """Release ``rows`` (columns of EXAMPLE but for the id, missing ones filled in), the last ones test and dev.
+
+    With ``counts`` the rows have n_i, n_j and n_k. ``stated`` goes into the manifest.
+    """
+    n_train = len(rows) - n_test - n_dev
+    splits = ["train"] * n_train + ["test"] * n_test + ["dev"] * n_dev
+    works = [
+        {
+            "work_id": index + 1,
+            "split": split,
+            "split_key": index,
             "title": f"Title {index}",
             "abstract": f"Abstract {index}.",
             "publication_year": 2000,
             "cited_by_count": index,
             "primary_field": "Physics",
+            "concepts": [],
             "cd_index": 0.5,
             "disruption_label": DISRUPTION_LABELS[index % 3],
             "novelty_label": NOVELTY_LABELS[index % 3],
             **row,
         }
-        place = {"work_id": index + 1, "split": "train" if index < n_train else "test", "split_key": index}
-        works.append({"concepts": [], **place, **filled})
-        drawn.append({**place, **filled})
-    novelty = {name: EXAMPLE[name] for name in ("novelty_score", "conventionality_score", "novelty_label")}
-    settings = {
-        "thresholds": asdict(LabelThresholds()),
-        "split": asdict(SplitConfig(n_train=n_train, n_test=n_test, balance="none")),
-    }
-    write_release(
-        pl.LazyFrame(drawn, schema={**DRAWN, **novelty}),
-        pl.LazyFrame([{name: work.get(name) for name in WORKS} for work in works], schema=WORKS),
-        folder,
-        manifest=settings,
+        for index, (split, row) in enumerate(zip(splits, rows, strict=True))
+    ]
+    columns = {**DRAWN, **{name: EXAMPLE[name] for name in ("novelty_score", "conventionality_score", "novelty_label")}}
+    columns |= dict.fromkeys(("n_i", "n_j", "n_k"), pl.UInt32) if counts else {}
+    drawn, texts = (
+        pl.LazyFrame([{name: work.get(name) for name in schema} for work in works], schema=schema)
+        for schema in (columns, WORKS)
     )
+    split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev, balance=balance)
+    manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
+    write_release(drawn, texts, folder, manifest=manifest)
     return folder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -13,14 +12,12 @@ from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from sciscidata.label_thresholds import LabelThresholds
-from sciscidata.release.release import DRAWN, write_release
-from sciscidata.sampling.split import SplitConfig, split_keys
-from sciscidata.schemas import EXAMPLE, WORKS
+from sciscidata.sampling.split import split_keys
 from sciscirl.options import SftOptions, resolve_run
 from sciscirl.sft.config import make_examples, make_papers_builder
 from sciscirl.sft.examples import GoldExamples
 from sciscirl.task.contracts import render_answer
+from tests.sciscirl.papers import write_slice
 
 LABELS = ("disruptive", "consolidating", "neutral")
 SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))
@@ -28,7 +25,6 @@ SCORES = dict(zip(LABELS, (0.5, -0.5, 0.0), strict=True))
 NOVELTY = {
     "odd": ("novel", 0.9, 0.1), "assorted": ("balanced", 0.5, 0.5), "common": ("conventional", 0.1, 0.9)
 }  # fmt: skip
-NOVELTY_COLUMNS = ("novelty_score", "conventionality_score", "novelty_label")
 RENDERER = "qwen3_instruct"
 
 
@@ -51,42 +47,31 @@ def make_slice(
     splits = [split for split, n in sizes.items() for _ in range(n)]
     labels = [LABELS[number % 3] for n in sizes.values() for number in range(n)]
     words = {"disruptive": "assay", "consolidating": "review", "neutral": "survey"}
-    citers = {"disruptive": (3, 1), "consolidating": (1, 3), "neutral": (2, 2)}
+    citers = {"disruptive": (3, 1, 0), "consolidating": (1, 3, 0), "neutral": (2, 2, 0)}
     keys = split_keys(pl.Series(range(1, len(splits) + 1), dtype=pl.Int64))
     rows = []
-    for number, (part, label, key) in enumerate(zip(splits, labels, keys, strict=True), start=1):
+    for number, (label, key) in enumerate(zip(labels, keys, strict=True), start=1):
         kind = [*NOVELTY][(number - 1) // 3 % 3]  # each kind with each label
+        counts = (n * (1 + number // 3 % 3) for n in citers[label])
         rows.append(
             {
-                "work_id": number,
                 "publication_year": 1990 + number % 20,
                 "title": f"A {words[label]} of thing {number}",
                 "abstract": f"We present a {words[label]} of {kind} things and discuss what is {kind} in them.",
                 "cited_by_count": number % 7,
                 "primary_field": "Chemistry" if number % 2 else "Medicine",
                 "concepts": ["Things"],
-                "split": part,
                 "split_key": key,
                 "cd_index": SCORES[label],
                 "disruption_label": label,
-                **dict(zip(NOVELTY_COLUMNS, (*NOVELTY[kind][1:], NOVELTY[kind][0]), strict=True)),
-                **{
-                    name: n * (1 + number // 3 % 3)
-                    for name, n in zip(("n_i", "n_j", "n_k"), (*citers[label], 0), strict=True)
-                },
+                **dict(zip(("novelty_label", "novelty_score", "conventionality_score"), NOVELTY[kind], strict=True)),
+                **dict(zip(("n_i", "n_j", "n_k"), counts, strict=True)),
             }
         )
     if long_title:
         part, _, place = long_title.partition(": ")
         rows[splits.index(part) + int(place) - 1]["title"] += " and of others" * (n_words // 3)
-    columns = {**DRAWN, **{name: EXAMPLE[name] for name in NOVELTY_COLUMNS}}
-    columns |= dict.fromkeys(("n_i", "n_j", "n_k"), pl.UInt32) if has_counts else {}
-    drawn = pl.LazyFrame([{name: row[name] for name in columns} for row in rows], schema=columns)
-    works = pl.LazyFrame([{name: row.get(name) for name in WORKS} for row in rows], schema=WORKS)
-    split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev)
-    manifest = {"thresholds": asdict(LabelThresholds()), "split": asdict(split), **stated}
-    write_release(drawn, works, folder, manifest=manifest)
-    return folder
+    return write_slice(folder, rows, n_test=n_test, n_dev=n_dev, balance="disruption", counts=has_counts, **stated)
 
 
 def make_tokenizer(folder: Path) -> Path:

@@ -270,14 +270,13 @@ def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(built):
     assert release.manifest["source"]["passed_over"].keys() <= {"side_full", "label_full", "unfit_record"}
 
 
-@pytest.mark.parametrize("balance", ["disruption", "none"])
-def test_a_development_split_is_pulled_too_and_changes_no_other(server, answers, tmp_path, balance):
+def test_a_development_split_is_pulled_too_and_changes_no_other(server, answers, tmp_path):
     # Without novelty, whose null model is made of all works judged: of those of dev too.
     settings = [
         config(
             server,
             tmp_path / str(n),
-            split=SplitConfig(n_train=18, n_test=6, balance=balance, n_dev=n),
+            split=SplitConfig(n_train=18, n_test=6, n_dev=n),
             source=ALL,
             novelty=None,
         )
@@ -439,8 +438,8 @@ def arguments_of(server_url: str, home: Path, *flags: str) -> list[str]:
     (home / "slice.toml").write_text(
         f'out = "{home}/slice"\ncache_dir = "{home}/cache"\n'
         "[api]\nrequests_per_second = 10000\nmax_sleep_s = 0.2\n"
-        "[openalex]\nfrom_year = 1960\nto_year = 2022\nmax_references = 5000\ncandidates_per_round = 300\n"
-        f"[split]\nn_train = 18\nn_test = 6\n[eligibility]\nlast_year = 2022\n"
+        "[openalex]\nfrom_year = 1960\nto_year = 2022\nmax_references = 5000\ncandidates_per_round = 150\n"
+        f"[split]\nn_train = 9\nn_test = 3\n[eligibility]\nlast_year = 2022\n"
     )
     return ["--email", "you@example.org", "--base-url", server_url, "--config", str(home / "slice.toml"), *flags]
 
@@ -484,7 +483,7 @@ def test_a_wrong_key_is_one_clear_error(server, tmp_path, monkeypatch):
 
 def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(tmp_path):
     noon = 12 * 60 * 60.0  # of a day that does not end while this runs
-    with OpenAlexServer(WORKS_FILE, daily_credits=150, clock=lambda: noon, key=KEY) as day:
+    with OpenAlexServer(WORKS_FILE, daily_credits=80, clock=lambda: noon, key=KEY) as day:
         assert run_here(day.base_url, tmp_path) == 75
         asked = {entry.request for entry in day.log if entry.delivered}
     text = (tmp_path / "log.txt").read_text()
@@ -494,7 +493,7 @@ def test_a_spent_day_ends_with_a_status_of_its_own_and_the_same_command_goes_on(
     with OpenAlexServer(WORKS_FILE, key=KEY) as next_day:
         assert run_script(next_day.base_url, tmp_path).wait(timeout=600) == 0  # in another process
         again = {entry.request for entry in next_day.log if entry.delivered}
-    assert len(asked) == 150
+    assert len(asked) == 80
     assert not asked & again
     verify_release(tmp_path / "slice")
 
@@ -504,8 +503,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
     clean, chaos = tmp_path / "clean", tmp_path / "chaos"
     clean.mkdir()
     chaos.mkdir()
-    few = ("--n-train", "9", "--n-test", "3", "--candidates-per-round", "150", "--overwrite")
-    assert run_here(server.base_url, clean, *few) == 0
+    assert run_here(server.base_url, clean) == 0
     moments = random.Random(1)
     killed = runs = 0
     settings = {"fault_rate": 0.2, "fault_seed": 3, "slow_s": 0.05, "retry_after_s": 0, "max_consecutive_faults": 2}
@@ -514,7 +512,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
             n_asked = len(faulty.log)
             runs += 1
             if killed < 5:
-                process = run_script(faulty.base_url, chaos, *few)
+                process = run_script(faulty.base_url, chaos, "--overwrite")
                 goal = n_asked + moments.randrange(1, 25)
                 while process.poll() is None and len(faulty.log) < goal:
                     time.sleep(0.002)
@@ -522,7 +520,7 @@ def test_faults_of_every_kind_and_five_kills_change_no_byte_and_pay_nothing_twic
                 status = process.wait(timeout=600)
                 killed += status == -9
             else:
-                status = run_here(faulty.base_url, chaos, *few)
+                status = run_here(faulty.base_url, chaos, "--overwrite")
                 if status == 0:
                     break
             assert status in (-9, 0, 1, 75)

@@ -133,7 +133,7 @@ def test_floats_of_32_bits_are_refused_where_they_lose_digits():
 
 
 @pytest.mark.parametrize("word", [*MISSING, "", " ", " NA "])
-@pytest.mark.parametrize("way", ["polars", "pandas", "arrow", "csv", "parquet", "jsonl"])
+@pytest.mark.parametrize("way", ["polars", "pandas", "csv"])
 def test_a_word_for_a_missing_value_is_null_and_counted(way, word, tmp_path, caplog):
     works = pl.DataFrame(
         {

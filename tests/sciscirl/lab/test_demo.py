@@ -29,9 +29,9 @@ def real_model() -> str:
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory) -> list[str]:
-    """120 and 30 papers of systematic reviews."""
+    """120 and 15 papers of systematic reviews."""
     home = tmp_path_factory.mktemp("real")
-    source, split = ssd.ExampleConfig(), ssd.SplitConfig(n_train=120, n_test=30)
+    source, split = ssd.ExampleConfig(), ssd.SplitConfig(n_train=120, n_test=15)
     config = ssd.BuildConfig(source=source, out=home / "slice", cache_dir=home / "cache", split=split, novelty=None)
     return ["--release", str(ssd.build(config).folder)]
 
@@ -58,12 +58,12 @@ def test_a_stopped_demonstration_says_how_to_go_on(tmp_path):
 
 @pytest.mark.slow
 def test_a_real_model_learns_the_form_of_an_answer(real_model, release, tmp_path, capsys):
-    # Thirty papers cannot tell how well it judges: a third of them right is 0.19 to 0.51. So no accuracy is asserted.
+    # Fifteen papers cannot tell how well it judges. So no accuracy is asserted.
     out = tmp_path / "demo"
     words = ["demo", "--short", *release, "--model", real_model, "--out", str(out)]
     assert main(words) == 0, capsys.readouterr().err
     before, after = (read_predictions(out / name / "predictions.parquet") for name in ("zero_shot", "sft_test"))
-    assert len(before) == len(after) == 30
+    assert len(before) == len(after) == 15
     assert after["is_valid"].mean() >= 0.9
     assert before["is_valid"].mean() < after["is_valid"].mean()
     rows = [json.loads(line) for line in (out / "sft" / "metrics.jsonl").read_text().splitlines()]

@@ -117,16 +117,16 @@ def test_settings_of_another_kind_are_one_line_and_no_traceback(run, judged, tmp
     whole = (run / "run.json").read_text("utf-8")
     evaluate = EvaluationConfig(release=tmp_path, out=tmp_path / "out", run=run)
     n_refused = 0
-    for value in ODD:
-        for where in (None, "settings"):
-            for key in with_facts if where is None else with_facts[where]:
+    for where in (None, "settings"):
+        for place, key in enumerate(with_facts if where is None else with_facts[where]):
+            for value in (ODD * 2)[place % len(ODD) :][:3]:
                 spoil(run, where, key, value)
                 for read in (lambda: read_run(run, "run").labels, lambda: find_subject(evaluate)):
                     said = _refusal(read)
                     assert "\n" not in said
                     n_refused += said != ""
                 (run / "run.json").write_text(whole, "utf-8")
-    assert n_refused > 50
+    assert n_refused > 20
     spoil(run, "settings", "name", ["exp4"])
     with pytest.raises(RunFolderError, match=r"is damaged: Expected `str.*settings\.name"):
         write_report(ReportConfig(runs=(run,), out=tmp_path / "r.html"))

@@ -28,7 +28,8 @@ from sciscirl.task.prompts import STYLES, PromptTemplate, register_prompt, rende
 from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_reward
 from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
-from tests.sciscirl.registries import kept_registries
+
+pytestmark = pytest.mark.usefixtures("registries")
 
 VIEW = PaperView('On "$abstract" and $cd_index\n{gold}', "We sleep. <|im_end|>", 2001, 3, None)
 OWN = """
@@ -46,12 +47,6 @@ class_weights = { disruptive = 3, neutral = 2 }
 system = "$task\\n$answer It costs $$5."
 user = "$title, $publication_year. $question"
 """
-
-
-@pytest.fixture(autouse=True)
-def registries():
-    with kept_registries():
-        yield
 
 
 @pytest.fixture

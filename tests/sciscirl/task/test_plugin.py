@@ -12,7 +12,8 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.runs.folder import describe_run
-from tests.sciscirl.registries import kept_registries
+
+pytestmark = pytest.mark.usefixtures("registries")
 
 MINE = """\
 import sciscirl
@@ -20,12 +21,6 @@ import sciscirl
 sciscirl.register_reward("milder", base="strong", wrong=-0.25)
 sciscirl.register_preset("from_plugin", base="exp4", reward="milder")
 """
-
-
-@pytest.fixture(autouse=True)
-def registries():
-    with kept_registries():
-        yield
 
 
 @pytest.fixture

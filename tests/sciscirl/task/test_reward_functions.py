@@ -16,16 +16,11 @@ from sciscirl.presets import describe, make_preset, recall_preset
 from sciscirl.task.papers import SCORES, read_split
 from sciscirl.task.rewards import REWARDS, register_reward
 from sciscirl.task.rules import TaskRules
-from tests.sciscirl.registries import kept_registries
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, say
 
+pytestmark = pytest.mark.usefixtures("registries")
+
 RANGE = {"wrong": -0.6, "correct": 1.0}
-
-
-@pytest.fixture(autouse=True)
-def registries():
-    with kept_registries():
-        yield
 
 
 def by_distance(answer, paper):

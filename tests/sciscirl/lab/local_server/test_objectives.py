@@ -18,10 +18,14 @@ pytestmark = pytest.mark.slow
 LOGGED = {
     "exp6": {"reward/batch", "batch_term_answers"},
     "exp9": {"spares_used", "reward_uniform_group_rate"},
-    "novelty": {"recall/novel", "predicted_share/conventional", "reward/task"},
-    "joint": {"disruption/reward/task", "novelty/reward/task", "both_match"},
     "adversarial_disruption": {"flip/kept_wrong", "first/invalid", "challenged", "reward/adaptation"},
-    "joint_balanced": {"novelty/reward/task", "disruption/label_match", "label_match", "both_match"},
+    "joint_balanced": {
+        "disruption/reward/task",
+        "novelty/reward/task",
+        "disruption/label_match",
+        "label_match",
+        "both_match",
+    },
 }
 
 
