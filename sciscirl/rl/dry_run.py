@@ -103,7 +103,8 @@ def show_plan(resolved: Mapping[str, Any], system: object, examples: Mapping[str
         _, is_common, rest = text.partition(str(system))
         shown.append(f"--- {title}{', after the same system message' if number and is_common else ''} ---")
         shown.append(rest.lstrip() if number and is_common else text)
-    settings = json.dumps(_set_ones(resolved), indent=2, ensure_ascii=False, default=str)
+    rest = _set_ones({name: value for name, value in resolved.items() if name != "prompt"})  # which stands above
+    settings = json.dumps(rest, indent=2, ensure_ascii=False, default=str)
     return "\n".join([*shown, "--- settings ---", settings])
 
 
