@@ -189,7 +189,7 @@ def call_words(name: str, words: Sequence[str]) -> None:
     refuse_without_effect(name, said)
     command = COMMANDS[name]
     shown = SHOWN.get(name, "").split()
-    values = read_words(make_parser(command, f"sciscirl {name}", shown), command, words, next(iter(shown), None))
+    values = read_words(make_parser(command, f"sciscirl {name}", shown), command, words, next(iter(shown), ""))
     call(command, _fetch_release(_find_models(values)))
 
 

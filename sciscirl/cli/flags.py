@@ -126,13 +126,8 @@ def add_options(parser: OptionParser, command: Command, shown: Sequence[str] = (
     )
 
 
-def read_words(
-    parser: OptionParser, command: Command, words: Sequence[str], first: str | None = None
-) -> dict[str, Any]:
-    """Read the values that are given as ``--name value``, ``--name=value`` or ``name=value``, by name of the option.
-
-    ``first`` names the option that a word alone was most likely meant for.
-    """
+def read_words(parser: OptionParser, command: Command, words: Sequence[str], first: str = "") -> dict[str, Any]:
+    """Read values that are given as ``--name value`` or ``name=value``; ``first`` may be meant by a word alone."""
     found, strange = parser.parse_known_args([*_as_flags(words, list_options(command))])
     if strange:
         near = f" Did you mean {first}={strange[0]}?" if first else ""

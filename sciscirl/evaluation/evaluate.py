@@ -547,7 +547,8 @@ def render_end(run: Path) -> str:
     if not by_step:
         return "not evaluated"
     metrics = measure(read_predictions(by_step[step := max(by_step)]), find_ceiling(by_step[step]))
-    related = [name for name in metrics if name.endswith("ceiling/macro_f1")]
+    # Below 0 the model is worse than a guess, and not on its way.
+    related = [name for name in metrics if name.endswith("ceiling/macro_f1") and metrics[name] > 0]
     said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, *related, "invalid"))
     doubt = explain_doubt(metrics, str(facts["settings"].get("contract", "")), is_taught=is_taught(facts))
     line = f"step {step:,}, {metrics['n']:,.0f} answers: {said}"

@@ -103,7 +103,8 @@ def show_plan(resolved: Mapping[str, Any], system: object, examples: Mapping[str
         _, is_common, rest = text.partition(str(system))
         shown.append(f"--- {title}{', after the same system message' if number and is_common else ''} ---")
         shown.append(rest.lstrip() if number and is_common else text)
-    settings = json.dumps(_set_ones(resolved), indent=2, ensure_ascii=False, default=str)
+    rest = _set_ones({name: value for name, value in resolved.items() if name != "prompt"})  # which stands above
+    settings = json.dumps(rest, indent=2, ensure_ascii=False, default=str)
     return "\n".join([*shown, "--- settings ---", settings])
 
 
@@ -127,11 +128,10 @@ def _set_ones(settings: object) -> object:
 
 def say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: TaskRules) -> list[str]:
     """Say what an answer earns, and what trees on metadata and the best constant answer do on the papers that judge."""
-    earned, golds = score_constants(papers, rules), [class_of(paper, rules.target) for paper in papers]
     right, wrong = list[float](), list[float]()
-    for labels, rewards in earned.items():
-        for gold, reward in zip(golds, rewards, strict=True):
-            (right if labels == gold else wrong).append(reward)
+    for labels, rewards in score_constants(papers, rules).items():
+        for paper, reward in zip(papers, rewards, strict=True):
+            (right if labels == class_of(paper, rules.target) else wrong).append(reward)
     best, constant = find_best_constant(papers, rules)
     try:
         judged = load_part("run_baseline")("metadata_boosting", builder.read("train"), papers, rules=rules)

@@ -9,7 +9,7 @@ from typing import Any, Final
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.envs.env import build_messages
 from sciscirl.evaluation.evaluator import make_evaluator
-from sciscirl.options import Run, SftOptions, TinkerSftOptions
+from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions
 from sciscirl.presets import describe
 from sciscirl.rl.dry_run import say_judges, show_plan
 from sciscirl.runs.chat_format import say_estimate
@@ -77,4 +77,4 @@ def render_plan(
         *say_estimate(examples.renderer),
     ]
     system = build_messages(examples.papers[0], examples.rules, examples.renderer)[0]["content"]
-    return show_plan(resolved, system, texts, facts)
+    return show_plan({name: resolved[name] for name in resolved if name not in NO_EFFECT["sft"]}, system, texts, facts)

@@ -23,7 +23,7 @@ from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
 from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
 
-_log = logging.getLogger(__name__)
+_warn_once = cache(logging.getLogger(__name__).warning)
 SplitName = Literal["train", "test", "dev"]
 #: By which papers a training run is judged on its way. ``held_out``: training papers that are kept out.
 EvalSplit = Literal["dev", "held_out", "test"]
@@ -466,10 +466,5 @@ def read_part(
                 f"apart, citations within a factor of {CITATION_FACTOR}, another label. Build a larger release."
             )
     if n_papers is not None and n_papers > len(papers):
-        _warn_of_few(n_papers, part, len(papers))
+        _warn_once(f"{n_papers:,} papers of {part} are asked for, and it has {len(papers):,}: all are taken.")
     return take_head(papers, n_papers, target)
-
-
-@cache
-def _warn_of_few(n_papers: int, part: str, n_there: int) -> None:
-    _log.warning("%s papers of %s are asked for, and it has %s: all are taken.", f"{n_papers:,}", part, f"{n_there:,}")

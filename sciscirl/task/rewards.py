@@ -336,8 +336,7 @@ def score_answer(
         paper: what a reward that is a function sees.
 
     Raises:
-        RewardError: ``answer`` is no Answer, a gold label is not in its vocabulary, or a balanced table has no weight
-            for it.
+        RewardError: there is no such answer or gold label, or a balanced table has no weight for the label.
 
     Example:
         >>> from sciscirl.task.contracts import parse_answer

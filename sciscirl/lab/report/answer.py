@@ -221,6 +221,8 @@ def view_answer(groups: Sequence[Group]) -> Section:
     tables: list[Table] = []
     pictures: list[Picture] = []
     for group in groups:
+        if not group.ways and len(group.baselines) < 2:
+            continue  # a baseline alone says nothing
         ways = {way.name: _tables(way) for way in group.ways}
         try:
             verdicts = {way.name: judge_training(way, group) for way in group.ways if _is_trained(_first(way))}

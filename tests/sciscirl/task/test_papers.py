@@ -24,7 +24,7 @@ from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import make_prediction
 from sciscirl.task.contracts import CONTRACTS, parse_answer, render_answer
-from sciscirl.task.papers import TARGETS, Gold, PaperView, read_split
+from sciscirl.task.papers import TARGETS, Gold, PaperView, read_part, read_split
 from sciscirl.task.prompts import STYLES, render_prompt
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
@@ -109,6 +109,14 @@ def test_a_development_split_is_read_where_there_is_one(tmp_path):
     papers = read_split(release.folder, "dev")
     assert [paper.openalex_id for paper in papers] == release.dev["openalex_id"].to_list()
     assert len(papers) == 12
+
+
+def test_more_papers_than_there_are_is_one_warning(toy_slice, caplog):
+    every = read_split(toy_slice, "test")
+    assert [read_part(toy_slice, "test", target="disruption", n_papers=987_654) for _ in range(2)] == [every, every]
+    assert [record.message for record in caplog.records] == [
+        f"987,654 papers of test are asked for, and it has {len(every)}: all are taken."
+    ]
 
 
 def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+from types import SimpleNamespace
 
 import matplotlib as mpl
 import polars as pl
@@ -156,7 +157,8 @@ def test_the_ceiling_of_the_release_and_its_baselines_stand_beside_the_runs(toy_
     )
     first = last.with_columns(label=pl.lit("neutral"))
     make_run(tmp_path / "run", evaluations={0: first, 4: last}, manifest_sha256=digest)
-    monkeypatch.setattr(answer, "read_json", lambda _: {"ceiling": {"accuracy": 0.7, "macro_f1": 0.65, "works": 9}})
+    stated = SimpleNamespace(manifest={"ceiling": {"accuracy": 0.7, "macro_f1": 0.65, "works": 9}})
+    monkeypatch.setattr(answer, "open_release", lambda _: stated)
     section = answer_of(tmp_path / "run", release=toy_slice)
     assert "These labels let a model expect macro_f1 0.650 at most." in section.headline[0]
     models, baselines, *_ = section.tables
@@ -579,7 +581,9 @@ def test_a_picture_shows_what_it_is_given(monkeypatch):
 def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, capsys, script_here):
     run_command(["report", str(home / "majority"), "--out", str(tmp_path / "r.html"), "--title", "Mine"])
     assert capsys.readouterr().out == f"report: {tmp_path / 'r.html'}\n"
-    assert "<title>Mine</title>" in (tmp_path / "r.html").read_text("utf-8")
+    page = (tmp_path / "r.html").read_text("utf-8")
+    assert "<title>Mine</title>" in page
+    assert "cannot be compared" not in page  # a baseline alone
     done = script_here("report.py", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"error: {tmp_path} is not the folder of a run")
