@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
 from benchmarks.make_snapshot import arrow_table, export_record, synthetic_records
+from sciscidata.errors import CorruptRecordError
 from sciscidata.records.json_record import read_records
 from sciscidata.records.work_columns import SPARE, rows_of_lines, rows_of_records
 from sciscidata.sources import record_files
@@ -137,6 +138,16 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
         ]
     assert [len(batch.problems) for batch in fast] == [2]
     assert [batch.rows["n_authors"].to_list() for batch in fast] == [sizes[:3] + sizes[4:5] + sizes[6:]]
+
+
+def test_abstracts_that_are_no_text_in_parquet_are_one_clear_error(tmp_path):
+    table = arrow_table([*map(export_record, synthetic_records(3))])
+    place = table.schema.get_field_index("abstract_inverted_index")
+    path = tmp_path / "part_0000.parquet"
+    pq.write_table(table.set_column(place, "abstract_inverted_index", [[1, 2, 3]]), path)
+    part = Part("updated_date=2026-06-01/part_0000.parquet", str(path), "parquet")
+    with pytest.raises(CorruptRecordError, match="abstract_inverted_index of the Parquet file has type int64, needs"):
+        list(reading.read_batches(part))
 
 
 def test_parquet_is_read_the_same_with_any_row_groups(tmp_path, monkeypatch):
