@@ -38,7 +38,7 @@ def run_watched(home: str, notes: str, touches_left: int, arguments: list[str]) 
     from sciscidata.cli.main import main
     from sciscidata.corpus.writer import _PART_ROWS
 
-    _PART_ROWS.update({"works": 1 << 12, "citations": 1 << 15})  # several parts of a small world
+    _PART_ROWS.update({"works": 1 << 10, "citations": 1 << 13})  # several parts of a small world
     errors = os.open(f"{notes}.errors", os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
     os.dup2(errors, 2)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -91,14 +91,14 @@ def files(folder: Path) -> dict[str, str]:
 def inputs(tmp_path_factory) -> Path:
     """A corpus, tables of SciSciNet and records, to be read by every stage and written by none."""
     home = tmp_path_factory.mktemp("inputs")
-    finish(home, "ingest", "--source", "synthetic", "--n-works", "5000", "--out", str(home / "world"))
-    make_sciscinet(home / "tables", 6_000, n_bytes=300)
+    finish(home, "ingest", "--source", "synthetic", "--n-works", "3000", "--out", str(home / "world"))
+    make_sciscinet(home / "tables", 3_000, n_bytes=300)
     with gzip.open(home / "records.jsonl.gz", "wt") as file:
-        for number in range(1, 5_001):
+        for number in range(1, 2_501):
             record = {
                 "id": f"https://openalex.org/W{number}",
                 "title": f"On dams {number}",
-                "publication_year": 1990 + number // 170,
+                "publication_year": 1990 + number // 85,
                 "abstract_inverted_index": {"dams": [0], "leak": [1]},
                 "referenced_works": [f"https://openalex.org/W{number // k}" for k in (2, 3, 5) if number >= 2 * k],
             }
@@ -113,22 +113,21 @@ def command(stage: str, inputs: Path, home: Path) -> list[str]:
     of_corpus = [str(inputs / "world"), *cache, "--out", str(home / "made" / "result.parquet")]
     corpus = ["--out", str(home / "made" / "corpus")]
     return {
-        "ingest synthetic": ["ingest", "--source", "synthetic", "--n-works", "12000", *cache, *corpus],
+        "ingest synthetic": ["ingest", "--source", "synthetic", "--n-works", "3000", *cache, *corpus],
         "ingest records": ["ingest", "--input", str(inputs / "records.jsonl.gz"), *cache, *corpus],
         "ingest sciscinet": ["ingest", "--sciscinet", str(inputs / "tables"), *cache, *corpus],
         "graph": ["graph", str(inputs / "world"), "--cache-dir", str(home / "made")],
-        "cd": ["cd", *of_corpus],
         "cd shard": ["cd", *of_corpus, "--shard", "2/3", "--family"],
         "novelty": ["novelty", *of_corpus],
         "background": ["background", "--corpus", *of_corpus, "--overwrite"],
         "export": ["export", "--corpus", str(inputs / "world"), *cache, "--out", str(home / "made" / "labelled")],
-        "build": ["build", "--source", "synthetic", "--n-works", "5000", "--n-train", "90", "--n-test", "9", *cache,
+        "build": ["build", "--source", "synthetic", "--n-works", "2000", "--n-train", "30", "--n-test", "3", *cache,
                   "--out", str(home / "made" / "slice"), "--overwrite"],
     }[stage]  # fmt: skip
 
 
 STAGES = (
-    "ingest synthetic", "ingest records", "ingest sciscinet", "graph", "cd", "cd shard", "novelty", "background",
+    "ingest synthetic", "ingest records", "ingest sciscinet", "graph", "cd shard", "novelty", "background",
     "export", "build",
 )  # fmt: skip
 
