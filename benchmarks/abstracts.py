@@ -17,7 +17,7 @@ import polars as pl
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from benchmarks import measure
-from benchmarks.measure import ONE_THREAD, Row, report, timed, try_process
+from benchmarks.measure import ONE_THREAD, Row, in_own_process, report, timed, try_process
 
 SQL = """
     SELECT string_agg(word, ' ' ORDER BY place)
@@ -36,12 +36,12 @@ def decode_by_loop(column: pl.Series) -> list[str | None]:
     return texts
 
 
-def decode_by_duckdb(column: pl.Series) -> pl.Series:
+def decode_by_duckdb(column: pl.Series) -> list[str | None]:
     import duckdb
 
     with duckdb.connect(config={"threads": 1}) as connection:
         connection.register("rows", pl.DataFrame({"index": column}).with_row_index("row").to_arrow())
-        return connection.execute(SQL).pl().to_series()
+        return [text for (text,) in connection.execute(SQL).fetchall()]
 
 
 def decode_by_polars(column: pl.Series) -> pl.Series:
@@ -78,7 +78,8 @@ def decode(tool: str, file: Path, n: int) -> None:
     cost, texts = timed(lambda: one(many), repeats)
     scaled = {name: taken * n / len(many) for name, taken in cost.items()}
     n_equal = sum(a == b for a, b in zip(texts, decode_by_loop(column), strict=False))
-    report(**scaled, note=f"{n / scaled['cpu_s']:,.0f} rows a CPU second; {n_equal:,} of {len(column):,} texts equal")
+    how = f"{n / scaled['cpu_s']:,.0f} rows a CPU second{'' if n == len(many) else ', time scaled'}"
+    report(**scaled, note=f"{how}; {n_equal:,} of {len(column):,} texts equal")
 
 
 def write_real_indexes(file: Path) -> None:
@@ -91,6 +92,7 @@ def write_real_indexes(file: Path) -> None:
     found = [index for row in rows if (index := json.loads(row).get("abstract_inverted_index"))]
     texts = [json.dumps(index, separators=(",", ":"), ensure_ascii=False) for index in found]
     pl.DataFrame({"index": texts}).write_parquet(file)
+    report()
 
 
 def main() -> None:
@@ -98,12 +100,14 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--file", type=Path, help=measure.HIDDEN)
     options = parser.parse_args()
+    if options.part == "write":
+        return write_real_indexes(options.file)
     if options.part:
         return decode(options.part, options.file, options.rows)
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "indexes.parquet"
-        write_real_indexes(file)
+        in_own_process(__file__, "--part", "write", "--file", str(file))
         for tool in DECODERS:
             for threads in ("1", "2") if tool == "sciscidata" else ("1",):
                 python = sys.executable if tool == "sciscidata" else options.peers

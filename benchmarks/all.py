@@ -50,19 +50,19 @@ class Step(NamedTuple):
 
 
 def list_steps(sizes: list[str]) -> list[Step]:
-    """List the steps; what has one size only takes the last."""
+    """List the steps; those without a size in their name take the last one."""
     size, (n, scale) = sizes[-1], SIZES[sizes[-1]]
     return [
         Step("first_call", "", []),
         *(Step(part, each, ["--size", each]) for part in ("cd_index", "novelty") for each in sizes),
-        Step("label_confidence", size, ["--size", size]),
-        Step("null_models", size, ["--size", size]),
+        Step("label_confidence", "", ["--size", size]),
+        Step("null_models", "", ["--size", size]),
         Step("abstracts", "", []),
         Step("snapshot", "", ["--parts", "4", "--records", "10000", "--repeats", "2"]),
-        Step("tables", size, ["--rows", str(10 * n)]),
-        Step("sciscinet", size, ["--works", str(n // 5)]),
-        Step("engines", size, ["workers", "--size", size]),
-        *([Step("scale", size, ["--sizes", scale])] if scale else []),
+        Step("tables", "", ["--rows", str(10 * n)]),
+        Step("sciscinet", "", ["--works", str(n // 5), "--n-train", str(n // 200), "--n-test", str(n // 2_000)]),
+        Step("engines", "", ["workers", "--size", size]),
+        *([Step("scale", "", ["--sizes", scale])] if scale else []),
     ]
 
 
@@ -128,9 +128,10 @@ def run_step(step: Step, python: str) -> list[dict[str, Any]]:
         return [{"task": step.name, "tool": "", "note": f"failed: {error}", "failed": True}]
 
 
-def is_done(file: Path) -> bool:
-    """Tell whether a step has rows, and did not fail."""
-    return file.exists() and not any("failed" in row for row in json.loads(file.read_text())["rows"])
+def is_done(step: Step, file: Path) -> bool:
+    """Tell whether a step has rows of these arguments, and did not fail."""
+    result = json.loads(file.read_text()) if file.exists() else {}
+    return result.get("arguments") == step.arguments and not any("failed" in row for row in result["rows"])
 
 
 def page(folder: Path) -> str:
@@ -143,13 +144,13 @@ def page(folder: Path) -> str:
     results = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"), key=place)}
     by_origin: dict[str, list[str]] = {}
     for name, result in results.items():
-        origin = f"{result['date']}, {result['machine']}, commit {result['commit'] or 'unknown'}"
-        origin += f"\n  {result['versions']}\n  Peers: {result['peers']}"
+        origin = f"{result['date']}, {result['machine']}\n  {result['versions']}\n  Peers: {result['peers']}"
         by_origin.setdefault(origin, []).append(name)
-    lines = [
-        f"- {', '.join(names)}: {origin}" if len(by_origin) > 1 else f"- {origin}"
-        for origin, names in by_origin.items()
-    ]
+    lines = []
+    for origin, names in by_origin.items():
+        commits = dict.fromkeys(results[name]["commit"] or "unknown" for name in names)
+        which = f"{', '.join(names)}: " if len(by_origin) > 1 else ""
+        lines.append(f"- {which}{origin}\n  Commit: {', '.join(commits)}")
     load = [result["load"] for result in results.values()]
     minutes = sum(result["seconds"] for result in results.values()) / 60
     lines.append(f"- {minutes:.0f} minutes in all; load when a step began: {min(load):.1f} to {max(load):.1f}.")
@@ -176,7 +177,7 @@ def main() -> None:
     origin = describe_machine(python)
     for number, step in enumerate(steps, 1):
         file = folder / f"{step.name}.json"
-        if options.resume and is_done(file):
+        if options.resume and is_done(step, file):
             continue
         print(f"step {number} of {len(steps)}: {step.name}", flush=True)
         load, start = os.getloadavg()[0], time.perf_counter()
@@ -184,7 +185,13 @@ def main() -> None:
         for row in rows:
             if "cpu_s" not in row and (reason := missing.get(normal(row["tool"]))):
                 row["note"] = f"cannot be installed: {reason}"
-        result = {**origin, "load": load, "seconds": round(time.perf_counter() - start, 1), "rows": rows}
+        result = {
+            **origin,
+            "arguments": step.arguments,
+            "load": load,
+            "seconds": round(time.perf_counter() - start, 1),
+            "rows": rows,
+        }
         unfinished = file.with_suffix(".part")
         unfinished.write_text(json.dumps(result, indent=1) + "\n")
         unfinished.replace(file)

@@ -354,6 +354,7 @@ def main() -> None:
     parser.add_argument("--failures", type=float, default=0.02, help="share of tasks that are lost halfway [0.02]")
     parser.add_argument("--stragglers", type=float, default=0.05, help="share that takes three times as long [0.05]")
     options = parser.parse_args()
+    CACHE.mkdir(exist_ok=True)
     if options.what == "overhead":
         overhead(options.tasks[-1])
     elif options.what == "workers":

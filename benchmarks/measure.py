@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -36,7 +37,7 @@ class Row(TypedDict, total=False):
 
 
 class Failed(Exception):
-    """A process ended with an error; the message is the last line that it wrote, ``said`` is all."""
+    """A process ended with an error; the message is the line that names it, ``said`` is all."""
 
     def __init__(self, message: str, said: str) -> None:
         super().__init__(message)
@@ -74,8 +75,9 @@ def run(command: Sequence[str], cwd: Path | None = None, **environment: str) -> 
         said = texts[1].strip() or texts[0].strip()
         print(said[-4_000:], file=sys.stderr)
         lines = said.splitlines() or ["no message"]
+        named = [line for line in lines if re.match(r"[\w.]*(error|exception)\b.*:", line, re.IGNORECASE)]
         killed = f"signal {-process.returncode}, perhaps for memory"
-        raise Failed(lines[-1] if process.returncode > 0 else killed, said)
+        raise Failed([*lines, *named][-1] if process.returncode > 0 else killed, said)
     return Process(usage.ru_utime + usage.ru_stime, wall_s, usage.ru_maxrss * _MAXRSS_BYTES / 1e9, texts[0])
 
 

@@ -81,7 +81,6 @@ def count_cells(size: str) -> None:
 
 def write_year(size: str, year: int, folder: Path) -> None:
     """Write what the peers read: the works of one year, all their references, and what is known of these."""
-    folder.mkdir()
     works, citations = (frame.collect() for frame in scan_graph(size, venues=True))
     citing = works.filter(pl.col("publication_year") == year)["work_id"]
     citations = citations.filter(pl.col("citing_id").is_in(citing.implode()))
@@ -91,9 +90,10 @@ def write_year(size: str, year: int, folder: Path) -> None:
         folder / "works.parquet"
     )
     citations.write_parquet(folder / "citations.parquet")
+    report()
 
 
-def check_values(size: str, year: int, folder: Path) -> str:
+def check_values(size: str, year: int, folder: Path) -> None:
     """Compare the observed counts of all pairs of two venues, and say how the peer's scores correlate with ours."""
     from sciscidata.novelty.atypicality import compute_atypicality
     from sciscidata.novelty.background import write_null_model
@@ -111,7 +111,9 @@ def check_values(size: str, year: int, folder: Path) -> str:
     both = scores.drop_nulls("z_p10").join(peer.cast({"work_id": pl.Int64}), on="work_id")
     both = both.filter(pl.col("NoveltyScore").is_finite())
     rho = both.select(pl.corr("z_p10", "NoveltyScore", method="spearman")).item()
-    return f"counts of {theirs.height:,} pairs of venues {equal}; z_p10: Spearman {rho:.3f}, {both.height:,} works"
+    report(
+        note=f"counts of {theirs.height:,} pairs of venues {equal}; z_p10: Spearman {rho:.3f}, {both.height:,} works"
+    )
 
 
 def beside_peer(peer: str, size: str, python: str) -> list[Row]:
@@ -124,12 +126,13 @@ def beside_peer(peer: str, size: str, python: str) -> list[Row]:
         {"task": task, "tool": "sciscidata, closed form", **ours["analytic"], **peak},
         {"task": task, "tool": "sciscidata, 10 shuffles", **ours["permutation"], **peak},
     ]
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = Path(temporary) / "year"
-        write_year(size, year, folder)
-        row = try_process(task, peer, PEERS, peer, str(folder), str(year), python=python, **ONE_THREAD)
+    with tempfile.TemporaryDirectory() as folder:
+        # In processes of their own, for the next one counts what this one held when it began.
+        arguments = ("--size", size, "--year", str(year), "--folder", folder)
+        in_own_process(__file__, "--part", "write_year", *arguments)
+        row = try_process(task, peer, PEERS, peer, folder, str(year), python=python, **ONE_THREAD)
         if peer == "pyscisci" and "cpu_s" in row:
-            row["note"] += "; " + check_values(size, year, folder)
+            row["note"] += "; " + in_own_process(__file__, "--part", "check_values", *arguments)["note"]
     return [*rows, row]
 
 
@@ -140,11 +143,16 @@ def main() -> None:
     parser.add_argument("--shuffles", action="store_true", help="10, 100 and 1,000 shuffles on real records")
     parser.add_argument("--year", type=int, help=measure.HIDDEN)
     parser.add_argument("--threads", type=int, help=measure.HIDDEN)
+    parser.add_argument("--folder", type=Path, help=measure.HIDDEN)
     options = parser.parse_args()
     if options.part == "one_year":
         return one_year(options.size, options.year)
     if options.part == "all_years":
         return all_years(options.size, options.threads)
+    if options.part == "write_year":
+        return write_year(options.size, options.year, options.folder)
+    if options.part == "check_values":
+        return check_values(options.size, options.year, options.folder)
     if options.part == "cells":
         return count_cells(options.size)
     if options.shuffles:

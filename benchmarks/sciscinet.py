@@ -135,6 +135,7 @@ def run_parts(folder, name, options):
     for part in [options.part] if options.part else PARTS:
         arguments = ("--measured", part, "--folder", str(folder), *sizes, *choices)
         task, tool = PARTS[part]
+        task += f" of {options.n_train:,} + {options.n_test:,}" if part == "slice" else ""
         rows.append(try_process(f"SciSciNet, {name}: {task}", tool, __file__, *arguments))
     measure.show(rows, options)
 

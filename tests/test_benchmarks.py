@@ -64,10 +64,15 @@ def test_one_command_writes_a_row_for_every_tool_and_says_which_did_not_run(tmp_
 
 
 def test_a_failed_step_is_a_row_and_is_run_again(tmp_path: Path):
-    rows = every_benchmark.run_step(every_benchmark.Step("cd_index", "S", ["--size", "none"]), sys.executable)
+    step = every_benchmark.Step("cd_index", "S", ["--size", "none"])
+    rows = every_benchmark.run_step(step, sys.executable)
     assert [row["note"][:30] for row in rows] == ["failed: cd_index.py: error: ar"]
-    (tmp_path / "step.json").write_text(json.dumps({"rows": rows}))
-    assert not every_benchmark.is_done(tmp_path / "step.json")
+    file = tmp_path / "step.json"
+    file.write_text(json.dumps({"arguments": step.arguments, "rows": rows}))
+    assert not every_benchmark.is_done(step, file)
+    file.write_text(json.dumps({"arguments": step.arguments, "rows": []}))
+    assert every_benchmark.is_done(step, file)
+    assert not every_benchmark.is_done(step._replace(arguments=["--size", "M"]), file)
 
 
 def test_a_ratio_is_to_the_first_tool_of_the_task():
