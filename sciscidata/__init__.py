@@ -17,7 +17,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 def __getattr__(name: str) -> object:
     if name in __all__:
         return _load(name)
-    from sciscidata.options.missing_names import missing_name
+    from sciscidata.options.did_you_mean import missing_name
 
     raise missing_name(__name__, name)
 

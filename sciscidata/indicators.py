@@ -11,7 +11,7 @@ from sciscidata.graph.control_variables import compute_control_variables, comput
 from sciscidata.novelty.communities import compute_foster_novelty, find_communities
 from sciscidata.novelty.label_confidence import compute_novelty_confidence
 from sciscidata.novelty.reference_distances import compute_shibayama_novelty
-from sciscidata.options.missing_names import missing_name
+from sciscidata.options.did_you_mean import missing_name
 
 __all__ = [
     "compute_cd_trajectory",

@@ -17,8 +17,9 @@ from typing import Annotated, Any, Final, Literal, cast
 from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, Share, check_fields, check_value
+from sciscidata.options.did_you_mean import find_unknown, suggest
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
-from sciscidata.terminal.messages import align_columns, find_unknown, suggest
+from sciscidata.terminal.messages import align_columns
 from sciscirl.errors import SciSciRLError, with_own_names
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import PAIRS, OwnTarget, list_labels, read_own_target

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from sciscidata.cli.commands import COMMANDS, Command, list_options, make_parser
 from sciscidata.errors import MemoryLimitError, SciSciDataError
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.options.parser import ARGUMENTS, translate
 
 # Nothing else up here: main has to be ready for Ctrl-C before the packages are loaded, which takes its time.
 from sciscidata.terminal.memory import check_limits, collect_garbage_rarely
-from sciscidata.terminal.messages import about_failure, end_well, open_terminal, show_cursor, suggest, tell
+from sciscidata.terminal.messages import about_failure, end_well, open_terminal, show_cursor, tell
 from sciscidata.terminal.processes import python_environment
 
 if TYPE_CHECKING:

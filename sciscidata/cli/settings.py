@@ -17,11 +17,11 @@ from sciscidata.label_thresholds import PRESETS
 from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import Hint, check_value, field_hints
+from sciscidata.options.did_you_mean import find_unknown, suggest
 from sciscidata.options.parser import ARGUMENTS, REQUIRED, Option, list_options, read_texts
 from sciscidata.schemas import Corpus
 from sciscidata.sources import registry
 from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_whole
-from sciscidata.terminal.messages import find_unknown, suggest
 
 #: Settings by section, as in the file: ``[split]`` then ``n_train = 300``. The top level is section "".
 Settings = dict[str, dict[str, Any]]

@@ -14,13 +14,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 from sciscidata.errors import ConfigError, VerificationError
 from sciscidata.hubs.hugging_face import Hub, find_hub, read_hub_name
 from sciscidata.hubs.zenodo import Deposition, Zenodo, find_zenodo, md5_of
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.release.documents import Publication, describe_publication, find_publication, render_documents
 from sciscidata.release.manifest import CITATION, DOCUMENTS, MANIFEST
 from sciscidata.release.release import Release, check_target
 from sciscidata.release.verify import list_changed, verify_release
 from sciscidata.storage import atomic_file, atomic_folder, path_inside, real_path
 from sciscidata.storage.small_files import SETTINGS_BYTES, read_json
-from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

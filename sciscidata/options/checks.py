@@ -19,7 +19,7 @@ import msgspec
 
 from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
-from sciscidata.terminal.messages import find_unknown, suggest
+from sciscidata.options.did_you_mean import find_unknown, suggest
 
 Config = TypeVar("Config")
 

@@ -16,7 +16,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NoReturn, get_args, get_origin
 
-from sciscidata.terminal.messages import Renamed, find_close, printable, suggest
+from sciscidata.options.did_you_mean import Renamed, find_close, suggest
+from sciscidata.terminal.messages import printable
 
 if TYPE_CHECKING:
     from sciscidata.options.checks import Hint

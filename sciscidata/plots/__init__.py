@@ -1,6 +1,6 @@
 """Pictures of scores, labels and draws, for a paper. Every ``plot_*`` takes the options of ``Look``."""
 
-from sciscidata.options.missing_names import missing_name
+from sciscidata.options.did_you_mean import missing_name
 from sciscidata.plots.by_group import measure_by, plot_by
 from sciscidata.plots.by_year_and_field import plot_by_field, plot_by_year, plot_drawn, plot_works
 from sciscidata.plots.disruption import (

@@ -10,7 +10,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame, to_lazy
-from sciscidata.options.checks import suggest
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.plots._parts import count_works
 from sciscidata.plots.estimates import (
     FEW,

@@ -15,7 +15,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.options.checks import suggest
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.plots._parts import write_share
 from sciscidata.plots.figure import INK, Look, axes_of, fit_text
 from sciscidata.plots.intervals import mean_interval, wilson_interval

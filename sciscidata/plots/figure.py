@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sciscidata.errors import ConfigError
-from sciscidata.options.checks import suggest
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.release.documents import SOURCE_NAMES
 from sciscidata.release.release import Release
 from sciscidata.schemas import Corpus

@@ -16,6 +16,7 @@ import polars as pl
 from sciscidata.disruption.config import WindowYears
 from sciscidata.errors import ConfigError
 from sciscidata.options.checks import Configuration, Share, Year, check_value, checked_config
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import number_ids
 from sciscidata.records.last_year_of_data import (
     count_years,
@@ -25,7 +26,6 @@ from sciscidata.records.last_year_of_data import (
 )
 from sciscidata.sampling.duplicates import find_duplicates
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS, require_columns
-from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

@@ -10,6 +10,7 @@ from typing import Final
 import polars as pl
 
 from sciscidata.errors import InputNotFoundError, SchemaMismatchError, WorkIdError
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.own_label import OwnLabel, check_classes
 from sciscidata.records.ids import MISSING, number_ids, without_missing
 from sciscidata.sources.labelled import name_texts
@@ -17,7 +18,7 @@ from sciscidata.sources.opened import NO_FILES, LabelFiles
 from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home
-from sciscidata.terminal.messages import counted, suggest
+from sciscidata.terminal.messages import counted
 
 logger = logging.getLogger(__name__)
 

@@ -10,10 +10,9 @@ import sys
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from difflib import get_close_matches
-from types import MappingProxyType, TracebackType
-from typing import Any, Final, TypeAlias
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, Final
 
 from sciscidata.terminal.memory import about_memory
 
@@ -46,54 +45,6 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
 def counted(n: int, one: str, many: str = "") -> str:
     """Write a number and what it counts: ``many`` for any number but 1, by default ``one`` with an s."""
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
-
-
-#: Names that another program has, and those that mean the same here; None: nothing does.
-Renamed: TypeAlias = Mapping[str, str | None]
-_NOTHING: Final[Renamed] = MappingProxyType({})
-
-
-def suggest(word: object, known: Iterable[str], renamed: Renamed = _NOTHING) -> str:
-    """Suggest the closest known word to an unknown one: " Did you mean X?", or "" if none is close."""
-    close = find_close(word, known, renamed) if isinstance(word, str) else None
-    return f" Did you mean {close}?" if close else ""
-
-
-def find_close(word: str, known: Iterable[str], renamed: Renamed = _NOTHING) -> str | None:
-    """Find the known word that means another, else with its initials, its beginning, or nearly its letters.
-
-    Example:
-        >>> [find_close(flag, ["--vllm", "--learning-rate", "--n-train"]) for flag in ("--lr", "--learn", "--n-trian")]
-        ['--learning-rate', '--learning-rate', '--n-train']
-        >>> find_close("--mini-batch", ["--min-size", "--batch-size"], {"mini_batch": "batch_size"})
-        '--batch-size'
-    """
-    bare, named = word.lstrip("-"), {name.lstrip("-"): name for name in known}  # dashes would count as equal letters
-    option = bare.replace("-", "_")
-    if option in renamed:
-        return next((named[name] for name in named if name.replace("-", "_") == renamed[option]), None)
-    initials = [
-        name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
-    ]
-    begun = [name for name in named if len(bare) > 2 and name.startswith(bare)]
-    close = initials or begun or get_close_matches(bare, named, n=1)
-    return named[close[0]] if close else None
-
-
-def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, what: str = "") -> str:
-    """Say which name is not known, where, and what to write instead; "" if all are known.
-
-    Example:
-        >>> find_unknown(["n_trian"], ["n_train", "n_test"], where="section [split]", what="setting")
-        "section [split] has no setting 'n_trian'. Did you mean n_train?"
-        >>> find_unknown(["speed"], ["n_train", "n_test"], where="a preset")
-        "a preset has no 'speed'. It has n_train, n_test."
-    """
-    for name in names:
-        if name not in known:
-            remedy = suggest(name, known) or f" It has {', '.join(known)}."
-            return f"{where} has no {f'{what} ' if what else ''}{name!r}.{remedy}"
-    return ""
 
 
 class TextRecord(logging.LogRecord):

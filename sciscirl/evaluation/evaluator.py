@@ -20,9 +20,9 @@ from tinker_cookbook.rl.types import TrajectoryGroup
 from tinker_cookbook.utils import logtree
 
 from sciscidata.storage.sums import seal_file
+from sciscirl.envs.answer_sampling import limit_tokens
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
-from sciscirl.envs.sampling import limit_tokens
 from sciscirl.errors import CollapseError, ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt

@@ -19,8 +19,8 @@ from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
+from sciscirl.envs.answer_sampling import DynamicSampling, NucleusSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
-from sciscirl.envs.sampling import DynamicSampling, NucleusSampling
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator, none_lost_unsaid
 from sciscirl.metrics.collapse import CollapseAlarm

@@ -18,7 +18,7 @@ from tinker_cookbook.exceptions import ConfigurationError, RendererError
 from tinker_cookbook.renderers import Renderer, get_renderer
 from tinker_cookbook.tokenizer_utils import Tokenizer, get_tokenizer
 
-from sciscidata.terminal.messages import find_close
+from sciscidata.options.did_you_mean import find_close
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab_parts import MODEL_CODE, SHORT_NAMES, load_part
 

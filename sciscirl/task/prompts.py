@@ -25,7 +25,7 @@ from typing import Annotated, Any, Final, Literal, get_args
 import msgspec
 
 from sciscidata.options.checks import check_fields
-from sciscidata.terminal.messages import suggest
+from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import PromptError
 from sciscirl.task.contracts import ContractName, contract_keys, render_answer
 from sciscirl.task.papers import (

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Final, cast
 from msgspec import Meta
 
 from sciscidata.options.checks import Hint, check_value, field_hints
-from sciscidata.terminal.messages import find_unknown, suggest
+from sciscidata.options.did_you_mean import find_unknown, suggest
 from sciscirl.errors import ReleaseError, RewardError
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import VOCABULARIES, OwnTarget, Paper, Target, list_labels, name_gold

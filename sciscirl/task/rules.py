@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscidata.options.checks import PositiveInt, check_fields
-from sciscidata.terminal.messages import suggest
+from sciscidata.options.did_you_mean import suggest
 from sciscirl.errors import PromptError, ReleaseError, RewardError, SciSciRLError
 from sciscirl.task.contracts import Answer, ContractName, parse_answer, render_answer
 from sciscirl.task.papers import (

@@ -17,11 +17,11 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import Request, works_request
 from sciscidata.options.checks import Configuration
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, Work, check_answer, part_of, works_in
-from sciscidata.terminal.messages import suggest
 
 logger = logging.getLogger(__name__)
 

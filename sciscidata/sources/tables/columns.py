@@ -11,7 +11,7 @@ from typing import Any, Final
 import polars as pl
 
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
-from sciscidata.options.checks import suggest
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import (
     BLANKS,
     DOI_START,

@@ -20,8 +20,8 @@ from tinker_cookbook.rl.rollouts import do_group_rollout
 from tinker_cookbook.rl.types import EnvGroupBuilder, RLDataset, TrajectoryGroup
 from transformers import PrinterCallback, TrainerState
 
+from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
-from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab.grpo.settings import make_arguments, refuse_options

@@ -27,7 +27,8 @@ import polars as pl
 
 from sciscidata.errors import SciSciDataError
 from sciscidata.options.checks import field_hints
-from sciscidata.terminal.messages import align_columns, counted, printable, suggest
+from sciscidata.options.did_you_mean import suggest
+from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
 from sciscirl.lab.report.comparison import render_comparison

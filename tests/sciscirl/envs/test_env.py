@@ -11,9 +11,9 @@ from tinker_cookbook.rl.data_processing import assemble_training_data, compute_a
 from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
+from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.env import LabelEnv, LabelGroupBuilder
-from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.metrics import GROUP_SQUARE
 from sciscirl.metrics.predictions import collect_predictions, prediction_schema

@@ -18,8 +18,8 @@ from tinker_cookbook.stores.storage import storage_from_uri
 from tinker_cookbook.stores.training_store import TrainingRunStore
 
 from sciscirl.cli.main import main
+from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.envs.sampling import DynamicSampling
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.options import TrainOptions, resolve_run

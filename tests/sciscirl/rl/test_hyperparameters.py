@@ -17,8 +17,8 @@ from sciscirl.cli.commands import COMMANDS
 from sciscirl.cli.flags import list_options, make_parser, read_words
 from sciscirl.cli.main import main
 from sciscirl.cli.main import run as run_command
+from sciscirl.envs.answer_sampling import DynamicSampling, NucleusSampling, limit_tokens
 from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.envs.sampling import DynamicSampling, NucleusSampling, limit_tokens
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.evaluator import make_evaluator

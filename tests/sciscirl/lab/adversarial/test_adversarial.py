@@ -16,7 +16,7 @@ from tinker_cookbook.rl.metric_util import compute_trajectory_metrics
 from tinker_cookbook.rl.rollout_logging import serialize_rollout_summaries
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
-from sciscirl.envs.sampling import DynamicSampling
+from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import evaluate_predictions, measure, render_metrics
 from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
