@@ -11,56 +11,11 @@ import math
 
 import numpy as np
 
-from sciscidata._kernels.compile import helper, kernel
-from sciscidata._kernels.sort import sort_range
+from sciscidata._kernels.compile import kernel
 
 _ROUNDING = 1e-12  # of what a difference is taken from: no more than this is nothing
 _CANCELLED = 1e-9  # of a variance: no more than this is left to a shortcut
 _TILE_BYTES = 2**18  # a part of the smallest second-level cache
-
-
-@helper
-def _surely_varies(sizes, x_a, x_b, parts_a, parts_b):
-    """Say whether a linear part is positive whatever a and b have to do with each other.
-
-    It is a quadratic form in the venues' u - mean u, positive definite unless the two fill the stratum, or one is
-    absent.
-    """
-    for c in range(sizes.size):
-        some = (x_a[c] > 0 and parts_b[c] > 0) or (x_b[c] > 0 and parts_a[c] > 0)
-        if some and (x_a[c] + x_b[c]) * sizes[c] < sizes[c] - 0.5:
-            return True
-    return False
-
-
-@helper
-def _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, within):
-    """Return the variance of how often two venues meet, a != b, by no shortcut; 0 where the count cannot vary."""
-    variance = 0.0
-    for c in range(sizes.size):
-        size, product = sizes[c], x_a[c] * x_b[c]
-        spread_a, spread_b = x_a[c] * (1 - x_a[c]), x_b[c] * (1 - x_b[c])
-        alone = spread_a * parts_b[c] + spread_b * parts_a[c]
-        if alone > 0:
-            covariance = 0.0
-            inside = size / (size - 2) if size > 2 else 0.0  # the partner is drawn from what is left
-            for d in range(sizes.size if product > 0 else 0):
-                u_a = x_a[d] * (inside if d == c else 1.0)
-                for e in range(sizes.size if u_a > 0 else 0):
-                    u_b = x_b[e] * (inside if e == c else 1.0)
-                    covariance += u_a * u_b * (three[c, d, e] - two[c, d] * two[c, e] / size)
-            linear = alone - 2 * product * covariance * size / (size - 1)
-            if linear > _CANCELLED * alone:
-                variance += linear
-        for d in range(sizes.size):
-            if d != c:
-                variance += weights[c, d] * (spread_a * x_b[d] * (1 - x_b[d]) + product * x_a[d] * x_b[d])
-        if size > 3:
-            m_a, m_b = math.floor(x_a[c] * size + 0.5), math.floor(x_b[c] * size + 0.5)
-            # Whole numbers up to here: exactly 0 where two venues fill a stratum and one of them has one slot.
-            square = m_a * m_b * ((size - 1) * (size - 2 - m_a - m_b) + 2 * m_a * m_b)
-            variance += within[c, 1] * square / ((size - 1) * (size - 2) * size * (size - 3))
-    return variance
 
 
 @kernel
@@ -122,18 +77,54 @@ def moments_of_cells(
 
 @kernel
 def settle_doubts(cell_starts, partners, first, shares, sizes, two, three, weights, parts, within, deviation):
-    """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one."""
+    """Replace every deviation that is not positive: by its opposite if the count surely varies, else the exact one.
+
+    It surely varies if a linear part is positive whatever a and b have to do with each other. That of a stratum is a
+    quadratic form in the two venues' u - mean u. It is positive definite unless the two fill the stratum, or one of
+    them is not there. Then only the other one's ``parts`` count. The exact one takes no shortcut, and is NaN where the
+    count cannot vary.
+    """
     for at in range(cell_starts.size - 1):
         a = first + at
         for cell in range(cell_starts[at], cell_starts[at + 1]):
-            if deviation[cell] <= 0:
-                b = partners[cell]
-                x_a, x_b, parts_a, parts_b = shares[a], shares[b], parts[a], parts[b]
-                if deviation[cell] < 0 and _surely_varies(sizes, x_a, x_b, parts_a, parts_b):
-                    deviation[cell] = -deviation[cell]
-                else:
-                    variance = _exact_variance(sizes, x_a, x_b, two, three, weights, parts_a, parts_b, within)
-                    deviation[cell] = math.sqrt(variance) if variance > 0 else np.nan
+            if deviation[cell] > 0 or deviation[cell] != deviation[cell]:
+                continue
+            b = partners[cell]
+            x_a, x_b, parts_a, parts_b = shares[a], shares[b], parts[a], parts[b]
+            c = 0 if deviation[cell] < 0 else sizes.size
+            while c < sizes.size:
+                some = (x_a[c] > 0 and parts_b[c] > 0) or (x_b[c] > 0 and parts_a[c] > 0)
+                if some and (x_a[c] + x_b[c]) * sizes[c] < sizes[c] - 0.5:
+                    break
+                c += 1
+            if c < sizes.size:
+                deviation[cell] = -deviation[cell]
+                continue
+            variance = 0.0
+            for c in range(sizes.size):
+                size, product = sizes[c], x_a[c] * x_b[c]
+                spread_a, spread_b = x_a[c] * (1 - x_a[c]), x_b[c] * (1 - x_b[c])
+                alone = spread_a * parts_b[c] + spread_b * parts_a[c]
+                if alone > 0:
+                    covariance = 0.0
+                    inside = size / (size - 2) if size > 2 else 0.0  # the partner is drawn from what is left
+                    for d in range(sizes.size if product > 0 else 0):
+                        u_a = x_a[d] * (inside if d == c else 1.0)
+                        for e in range(sizes.size if u_a > 0 else 0):
+                            u_b = x_b[e] * (inside if e == c else 1.0)
+                            covariance += u_a * u_b * (three[c, d, e] - two[c, d] * two[c, e] / size)
+                    linear = alone - 2 * product * covariance * size / (size - 1)
+                    if linear > _CANCELLED * alone:
+                        variance += linear
+                for d in range(sizes.size):
+                    if d != c:
+                        variance += weights[c, d] * (spread_a * x_b[d] * (1 - x_b[d]) + product * x_a[d] * x_b[d])
+                if size > 3:
+                    m_a, m_b = math.floor(x_a[c] * size + 0.5), math.floor(x_b[c] * size + 0.5)
+                    # Whole numbers up to here: exactly 0 where two venues fill a stratum and one of them has one slot.
+                    square = m_a * m_b * ((size - 1) * (size - 2 - m_a - m_b) + 2 * m_a * m_b)
+                    variance += within[c, 1] * square / ((size - 1) * (size - 2) * size * (size - 3))
+            deviation[cell] = math.sqrt(variance) if variance > 0 else np.nan
 
 
 @kernel
@@ -142,11 +133,15 @@ def add_co_occurrence(offsets, strata, k, met, two, three):
     for work in range(offsets.size - 1):
         n = 0
         for s in range(offsets[work], offsets[work + 1]):
-            if k[strata[s]] == 0:
-                met[n] = strata[s]
+            c = strata[s]
+            if k[c] == 0:
+                i = n
+                while i > 0 and met[i - 1] > c:  # ascending
+                    met[i] = met[i - 1]
+                    i -= 1
+                met[i] = c
                 n += 1
-            k[strata[s]] += 1
-        sort_range(met, np.int64(0), np.int64(n))
+            k[c] += 1
         for i in range(n):
             c = np.uint64(met[i])
             for j in range(i + 1):

@@ -280,26 +280,9 @@ def _select(values, low, high, k):
         low = cut
 
 
-@helper
-def _quantile(values, n, high, share):
-    """Return NumPy's linear quantile of values[:n], whose lowest lie in values[:high] and are reordered there."""
-    place = (np.int64(n) - 1) * share
-    k = np.uint64(math.floor(place))
-    t = place - math.floor(place)
-    _select(values, np.uint64(0), high, k)
-    below_it = values[k]
-    if t == 0:
-        return below_it
-    above_it = values[k + np.uint64(1)]
-    for i in range(k + np.uint64(2), high):
-        above_it = min(above_it, values[i])
-    gap = above_it - below_it
-    return above_it - gap * (1 - t) if t >= 0.5 else below_it + gap * t
-
-
 @kernel
 def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pairs, low, median, unique, values):
-    """Write, per work, how many pairs have a value, and the quantile ``low_share`` and median of these, or NaN."""
+    """Write, per work, how many pairs have a value, and NumPy's linear quantile ``low_share`` and median, or NaN."""
     one = np.uint64(1)
     for work in range(group_offsets.size - 1):
         begin, end = np.uint64(group_offsets[work]), np.uint64(group_offsets[work + 1])
@@ -311,11 +294,27 @@ def work_quantiles(group_offsets, counts, entry_starts, entries, low_share, n_pa
                 entry += one
                 if z == z:
                     times = counts[i] * (counts[i] - 1) // 2 if i == j else counts[i] * counts[j]
-                    times = min(times, 1) if unique else times
+                    times = 1 if unique and times > 1 else times
                     for _ in range(times):
                         values[n] = z
                         n += one
         n_pairs[work] = n
-        median[work] = _quantile(values, n, n, 0.5) if n else np.nan
-        half = (n - one) // np.uint64(2) + one  # where the median has put the lower half
-        low[work] = _quantile(values, n, half, low_share) if n else np.nan
+        high, share, quantile = n, 0.5, np.nan
+        for turn in range(2):  # one call of _select, which would otherwise be compiled twice
+            if n:
+                place = (np.int64(n) - 1) * share
+                k = np.uint64(math.floor(place))
+                t = place - math.floor(place)
+                _select(values, np.uint64(0), high, k)
+                quantile = values[k]
+                if t > 0:
+                    above_it = values[k + one]
+                    for i in range(k + np.uint64(2), high):
+                        if values[i] < above_it:
+                            above_it = values[i]
+                    gap = above_it - quantile
+                    quantile = above_it - gap * (1 - t) if t >= 0.5 else quantile + gap * t
+            if turn == 0:
+                median[work] = quantile
+                high, share = (n - one) // np.uint64(2) + one, low_share  # where the median has put the lower half
+        low[work] = quantile
