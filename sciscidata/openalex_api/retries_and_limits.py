@@ -1,4 +1,7 @@
-"""Retry waits (``ask_until_answered``), requests per second (``Pacer``) and the spending limit (``Bill``)."""
+"""Retry waits (``ask_until_answered``), requests per second (``Pacer``) and the spending limit (``Bill``).
+
+After HTTP 429, ``answers.py`` says how long to wait, and ``remote/retries.py`` adds the backoff.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Pictures of the CD index: how it is spread, and two indices of the same works side by side."""
+"""Pictures of the CD index: how it is spread, and two indices of the same works side by side.
+
+CD by year is in ``by_year_and_field.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Check anything that this package has written; of a release, recompute all that its files allow."""
+"""Check anything that this package has written; of a release, recompute all that its files allow.
+
+Every ordinary read compares the SHA-256 of its file, too: ``Release`` in ``release.py``.
+"""
 
 from __future__ import annotations
 
