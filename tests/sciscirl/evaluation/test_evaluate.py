@@ -376,7 +376,7 @@ def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
     from sciscirl.runs.folder import begin_run
 
     config = EvaluationConfig(release=toy_slice, out=tmp_path, run=tmp_path / "run")
-    with pytest.raises(SciSciRLError, match=r"has no run\.json"):
+    with pytest.raises(SciSciRLError, match="does not exist"):
         find_subject(config)
     config.run.mkdir()
     settings = describe(PRESETS["exp5"]) | {"renderer": "llama3", "max_tokens": 33, "max_paper_tokens": 99}
