@@ -163,7 +163,7 @@ def test_what_is_no_release_is_named(run, tmp_path):
 def test_a_dry_run_says_what_would_be_read_and_writes_nothing(run, tmp_path):
     status, out, err = run("--input", str(WORKS_FILE), "--dry-run")
     assert status == 0, err
-    about = int(re.search(r"1 file of records, 3,922,182 bytes: about ([\d,]+) works", out)[1].replace(",", ""))
+    about = int(re.search(r"1 file of records, 3,927,068 bytes: about ([\d,]+) works", out)[1].replace(",", ""))
     assert 0.3 < about / 4_381 < 1.2  # records that are cut to what is read are smaller than most
     assert "would draw: 5,000 train and 500 test works: disruptive 1,834, consolidating 1,834, neutral 1,832" in out
     assert "too few, probably: disruptive (about 204, 1,834 wanted)" in out
