@@ -31,7 +31,7 @@ def kept_registries() -> Iterator[None]:
         registry.PLUGINS[:] = loaded
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def registries() -> Iterator[None]:
     with kept_registries():
         yield

@@ -29,8 +29,6 @@ from sciscirl.task.rewards import NUMBERS, REWARDS, change_reward, register_rewa
 from sciscirl.task.rules import TaskRules
 from tests.conftest import REPOSITORY
 
-pytestmark = pytest.mark.usefixtures("registries")
-
 VIEW = PaperView('On "$abstract" and $cd_index\n{gold}', "We sleep. <|im_end|>", 2001, 3, None)
 OWN = """
 base = "exp4"

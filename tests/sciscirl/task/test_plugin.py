@@ -13,8 +13,6 @@ from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.runs.folder import describe_run
 
-pytestmark = pytest.mark.usefixtures("registries")
-
 MINE = """\
 import sciscirl
 

@@ -18,8 +18,6 @@ from sciscirl.task.rewards import REWARDS, register_reward
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, say
 
-pytestmark = pytest.mark.usefixtures("registries")
-
 RANGE = {"wrong": -0.6, "correct": 1.0}
 
 
