@@ -23,7 +23,7 @@ from sciscidata.records.ids import (
     without_missing,
 )
 from sciscidata.schemas import CITATIONS, DATES, WORKS
-from sciscidata.terminal.messages import counted
+from sciscidata.terminal.messages import counted, list_names
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +93,9 @@ def find_columns(
                     "semicolons."
                 )
             near = _near(role, (listed or [own])[0], there)
-            hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set {owner}{role}=."
+            hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set it: {owner}{role}=..."
             raise SchemaMismatchError(
-                f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {', '.join(there) or 'none'}."
+                f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {list_names(there)}."
                 f" Name the column of {_ROLE_WORDS.get(role, f'the {role}')}.{hint}"
             )
     for column, n in Counter(columns.values()).items():
