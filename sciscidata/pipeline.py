@@ -46,6 +46,7 @@ from sciscidata.scoring import Scored, label_works, score
 from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
+from sciscidata.storage import refuse_unwritable
 from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ def build(config: BuildConfig) -> Release:
     refuse_windows(config)
     refuse_unread_of_published(config, "window_years")
     check_target(config.out, overwrite=config.overwrite)
+    refuse_unwritable(config.out)
     background = describe_background(config.background, config.novelty)
     with _open_in_steps(config, "filter and draw", "write the release") as source:
         scored = score(source, config.measures, config.thresholds)
@@ -301,6 +303,7 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     refuse_windows(config)
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
+    refuse_unwritable(config.out)
     describe_background(config.background, config.novelty)  # refused before any work is read
     with _open_in_steps(config, "write labelled works") as source:
         scored = score(source, config.measures, config.thresholds, engine)
@@ -372,6 +375,7 @@ def write_background(
     path = Path(path)
     require_parquet_name(path, "a background is")
     _check_replaceable(path, overwrite=overwrite)
+    refuse_unwritable(path)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     with open_source(source, SourceRequest(cache_dir=cache_dir, only_corpus=True)) as opened:
         works, citations, _ = opened.for_graph

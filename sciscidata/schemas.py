@@ -156,6 +156,12 @@ SCORES = pl.Schema(
 #: What is said where each of two frames has the columns of the other.
 SWAPPED: Final = "works and citations are swapped: give works first, then citations."
 
+_IDS: Final = ("work_id", *CITATIONS)
+_FROM_TABLES: Final = (
+    "From columns and ids of your own, make a corpus first: works, citations, _ = sciscidata.from_tables(works, "
+    "citations, id=..., year=..., citing=..., cited=...)."
+)
+
 
 def require_columns(
     frame: AnyFrame,
@@ -177,12 +183,14 @@ def require_columns(
         >>> require_columns(edges, CITATIONS, frame_name="CITATIONS", stage="demo")
         Traceback (most recent call last):
         ...
-        sciscidata.errors.SchemaMismatchError: demo: CITATIONS column 'cited_id' is String, needs Int64. Cast
-        it: .with_columns(pl.col('cited_id').cast(pl.Int64)).
+        sciscidata.errors.SchemaMismatchError: demo: CITATIONS column 'cited_id' is String, needs Int64. From
+        columns and ids of your own, make a corpus first: works, citations, _ = sciscidata.from_tables(works,
+        citations, id=..., year=..., citing=..., cited=...).
     """
     lazy = to_lazy(frame, frame_name, stage)
     got = lazy.collect_schema()
     problems: list[str] = []
+    has_own_ids = False
     casts: list[pl.Expr] = []
     for name in columns if columns is not None else schema:
         needed = schema[name]
@@ -192,15 +200,18 @@ def require_columns(
             problems.append(
                 f"{frame_name} lacks column {name!r} ({needed}); it has {', '.join(got) or 'none'}. Rename or add it."
             )
+            has_own_ids |= name in _IDS
         elif got[name] != needed:
             cast = near_cast(name, got[name], needed, f"{stage}: {frame_name}")
             casts += [] if cast is None else [cast]
             if cast is None:
-                problems.append(
-                    f"{frame_name} column {name!r} is {got[name]}, needs {needed}. "
-                    f"Cast it: .with_columns(pl.col({name!r}).cast(pl.{needed}))."
-                )
+                is_own_id = name in _IDS and got[name] == pl.String()
+                has_own_ids |= is_own_id
+                remedy = "" if is_own_id else f" Cast it: .with_columns(pl.col({name!r}).cast(pl.{needed}))."
+                problems.append(f"{frame_name} column {name!r} is {got[name]}, needs {needed}.{remedy}")
     if problems:
+        if has_own_ids and frame_name in ("WORKS", "CITATIONS"):
+            problems.append(_FROM_TABLES)
         other = {"CITATIONS": ("work_id",), "WORKS": CITATIONS}.get(frame_name)
         if other is not None and got.keys() >= {*other}:
             problems = [SWAPPED]

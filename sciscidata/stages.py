@@ -40,6 +40,7 @@ from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
+from sciscidata.storage import refuse_unwritable
 from sciscidata.storage.lock import open_lock, try_lock, wait_for_lock
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
@@ -78,7 +79,7 @@ def ingest(
     Raises:
         ConfigError: before anything is read, if the source cannot become a corpus, or contradicts ``texts=False``.
         ReleaseExistsError: before anything is read, if ``out`` holds something that may not be replaced.
-        SciSciDataError: as the source raises. What was written so far is kept for the next run.
+        SciSciDataError: as the source raises. Finished parts of a snapshot are kept for the next run.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -198,6 +199,7 @@ def _score_to_file(
     out = Path(out)
     if is_done(out, facts, overwrite=overwrite):
         return out
+    refuse_unwritable(out)
     with ExitStack() as stack:
         if tasks is not None:
             stack.enter_context(_only_run_on(tasks))

@@ -87,6 +87,10 @@ def _run(arguments: Sequence[str]) -> int:
     options, rest = parser.parse_known_args([*arguments])
     if rest:  # not repeated, because it may be a key
         parser.prog += f" {name}"
+        from sciscidata.cli.settings import SOURCES
+
+        if COMMANDS[name].top and (sources := [word for word in rest if word in SOURCES]):
+            parser.error(f"{sources[0]!r} belongs to no flag. Did you mean --source {sources[0]}?")
         parser.error("there is a value after the last flag that takes one.")
     in_file: set[tuple[str, str]] = set()
     parsed = vars(options)
@@ -98,6 +102,7 @@ def _run(arguments: Sequence[str]) -> int:
             options += [option for option in list_options("build") if option.name not in own_names]
         corpus = parsed.get("corpus.folder", "CORPUS")
         message = message.replace("diagnose(works, citations)", f"sciscidata diagnose {corpus}")
+        message = message.replace("ExampleConfig", "--source example")  # it has no option to find it by
         return translate(message, options, in_file)
 
     logging.basicConfig(level=logging.INFO, handlers=[_handler(name_flags)])

@@ -185,6 +185,10 @@ def _prepared(section: str, values: Mapping[str, Any]) -> dict[str, Any]:
         near = suggest(section, SECTIONS) or f" It has {', '.join(f'[{name}]' for name in SECTIONS)}."
         raise ConfigError(f"the settings file has no section [{section}].{near}")
     where = f"the {f'section [{section}]' if section else 'top level'} of the settings file"
+    for name in () if section else values:
+        if at := [one for one in list_settings() if one.section and one.name == name.replace("-", "_")]:
+            sections = " or ".join(f"[{one.section}]" for one in at)
+            raise ConfigError(f"{where} has no setting {name!r}. Write it below {sections}: {at[0].name}.")
     if msg := find_unknown(values, known, where=where, what="setting"):
         raise ConfigError(msg)
     return {name: known[name].prepare(value) for name, value in values.items()}

@@ -161,7 +161,7 @@ def read_report(out: Path) -> tuple[dict[str, Any], str]:
         elif any((out / name).is_dir() for name in TABLES):
             msg = (
                 f"the corpus in {out} is not finished, or was made by an earlier version: no readable {INDEX}. Run the "
-                "same ingest again: it goes on."
+                "same ingest again."
             )
         else:
             msg = f"no corpus in {out}: no readable {INDEX}. Make one with `sciscidata ingest`, or check the path."

@@ -61,8 +61,8 @@ def write_corpus(
 
     Each file appears whole, ``corpus.json`` last. A finished corpus is used as it is, after all SHA-256 were compared.
     The frames have to give the same rows in the same order every time. When the size or time of one of ``inputs``
-    changes, it is another corpus, which ``overwrite`` replaces. ``advance`` gets numbers of rows. ``found``, more facts
-    for the report, may be filled while the frames are read.
+    changes, it is another corpus, which ``overwrite`` replaces. A failure leaves no corpus. ``advance`` gets numbers
+    of rows. ``found``, more facts for the report, may be filled while the frames are read.
     """
     out = Path(out)
     stage = "write_corpus"
@@ -74,8 +74,7 @@ def write_corpus(
     made_of = {"format_version": FORMAT_VERSION_OF_CORPUS, "texts": texts, "inputs": sizes, "source": corpus.provenance}
     identity = json.dumps(made_of, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
     refuse_foreign(out)
-    with locked_folder(out):
-        claim_folder(out, identity, overwrite=overwrite)
+    with locked_folder(out), _claimed(out, identity, overwrite=overwrite):
         if (out / INDEX).exists() and _is_whole(out):
             return scan_corpus(out)
         tables = ["works", "texts"] if texts else ["works"]
@@ -144,12 +143,33 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
             f"{out} holds another corpus: of another source, with other options, of files that have changed since, or "
             "of an earlier version. Choose another folder, or replace it: overwrite=True."
         )
+    _remove_parts(out)
+    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+
+
+def _remove_parts(out: Path) -> None:
     (out / INDEX).unlink(missing_ok=True)  # first; what this package has not written stays
     for path in (path for name in (*TABLES, RECEIPTS) for path in own_files(out, name)):
         path.unlink()
     with suppress(OSError):  # none, or not empty
         (out / RECEIPTS).rmdir()
-    write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
+
+
+@contextmanager
+def _claimed(out: Path, identity: str, *, overwrite: bool) -> Generator[None]:
+    """Claim a folder. If the block fails, remove what it wrote: a second run would not go on from it."""
+    claim_folder(out, identity, overwrite=overwrite)
+    try:
+        yield
+    except Exception:
+        if not (out / INDEX).exists():
+            with suppress(OSError):  # the failure itself says more; other files stay
+                _remove_parts(out)
+                for name in (MADE_OF, ".lock"):
+                    (out / name).unlink(missing_ok=True)
+                for name in (*TABLES, ""):
+                    (out / name).rmdir()
+        raise
 
 
 def write_small(target: Path, write: Callable[[Path], Any]) -> None:

@@ -14,7 +14,7 @@ CREDIT_USD: Final = 0.0001
 MAX_KEY_BYTES: Final = 8_100
 
 _WHO_ASKS: Final = frozenset({"api_key", "api-key", "mailto"})
-_SHOWN_CHARACTERS: Final = 160
+_SHOWN_CHARACTERS: Final = 80
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def find_close(word: str, known: Iterable[str], renamed: Renamed = _NOTHING) -> 
         name for name in named if len(bare) > 1 and bare == "".join(part[:1] for part in re.split("[-_]", name))
     ]
     begun = [name for name in named if len(bare) > 2 and name.startswith(bare)]
-    close = initials or begun or get_close_matches(bare, named, n=1)
+    close = initials or begun or get_close_matches(bare, named, n=1, cutoff=0.65)
     return named[close[0]] if close else None
 
 

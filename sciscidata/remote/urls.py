@@ -7,10 +7,10 @@ from typing import Final
 
 from sciscidata.errors import ConfigError
 
-#: What to do where a server is not reached. A command names the option of ``SyntheticConfig``.
+#: What to do where a server is not reached. A command names ``--source``.
 NO_NETWORK: Final = (
-    "Check the address and the network: behind a proxy, set HTTPS_PROXY. Files on a disk and SyntheticConfig need no "
-    "network."
+    "Check the address and the network: behind a proxy, set HTTPS_PROXY. Files on a disk, ExampleConfig (real papers) "
+    "and SyntheticConfig need no network."
 )
 _BYTE = r"(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)"
 # Only these spellings, and only a port between host and path. Two parsers could disagree about any other host:

@@ -14,6 +14,18 @@ from sciscidata.sampling.manifest_entries import count_works
 from sciscidata.sampling.split import SplitConfig, draw_split
 
 _CHECK: Final = "Check that the source has what they ask for: references, years."
+#: Options whose value may make a filter too strict.
+_OPTIONS: Final[Mapping[str, tuple[str, ...]]] = {
+    "work_type": ("work_types",),
+    "field": ("fields",),
+    "venue": ("venues",),
+    "language": ("languages",),
+    "year_range": ("min_year", "max_year"),
+    "few_references": ("min_references",),
+    "few_citations": ("min_citations",),
+    "window_incomplete": ("last_year",),
+    "unsure_label": ("min_label_confidence",),
+}
 
 
 class DrawRules(NamedTuple):
@@ -58,7 +70,7 @@ def draw_after_text(
         eligible = eligible.join(fields, on="work_id", how="left")
     counted = marked.group_by("removed_by", "publication_year", *vocabularies(label)).len()
     counts = count_works(counted, eligibility.last_year, label=label, data_date=data_date)
-    drawn = draw_or_explain(eligible, split, counts["filters"], label=label, texts=texts)
+    drawn = draw_or_explain(eligible, split, counts["filters"], eligibility, label=label, texts=texts)
     scored = marked.filter(pl.col("z_p10").is_not_null())
     return Drawn(drawn, works, eligible.lazy(), scored.lazy(), counts)
 
@@ -67,6 +79,7 @@ def draw_or_explain(
     eligible: pl.DataFrame,
     split: SplitConfig,
     filters: Mapping[str, int],
+    eligibility: EligibilityConfig,
     *,
     n_unread: int = 0,
     label: OwnLabel | None = None,
@@ -83,6 +96,14 @@ def draw_or_explain(
         off = [f"EligibilityConfig.require_{text}=False" for text in ("title", "abstract") if filters.get(f"no_{text}")]
         named = f"Name its texts ({', '.join(texts)}), or draw" if texts else "Draw"
         remedy = f"{named} without them: {', '.join(off)}." if off else _CHECK
+        default, chosen = EligibilityConfig(), dict[str, int]()
+        for name, options in _OPTIONS.items():
+            differ = [option for option in options if getattr(eligibility, option) != getattr(default, option)]
+            chosen |= dict.fromkeys(differ, filters.get(name, 0))
+        most = max(chosen.values(), default=0)
+        if most > max(filters.get("no_title", 0), filters.get("no_abstract", 0)):
+            named = " or ".join(f"EligibilityConfig.{option}" for option, n in chosen.items() if n == most)
+            remedy = f"Of the options that were set, {named} removed most. Change it."
         raise NotEnoughWorksError(f"no work of {filters['works']:,} may be drawn. {removed} {remedy}")
     try:
         return draw_split(eligible, split, label=label)

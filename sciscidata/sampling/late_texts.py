@@ -306,7 +306,7 @@ def draw_before_text(
     else:  # the draw says which class is short and by how many, and for that needs to see all works
         pool = remaining.select("work_id", *split.cell_columns, *vocabularies(label))
     pool = pool.collect(engine="streaming")
-    drawn = draw_or_explain(pool, split, counts["filters"], n_unread=n_unread, label=label, texts=texts)
+    drawn = draw_or_explain(pool, split, counts["filters"], eligibility, n_unread=n_unread, label=label, texts=texts)
     counts["text"] = {
         "read": queue.read.height,
         "passed": queue.read.height - len(queue.rejected),

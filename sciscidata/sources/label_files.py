@@ -18,7 +18,7 @@ from sciscidata.sources.opened import NO_FILES, LabelFiles
 from sciscidata.sources.record_files import printable_name
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import expand_home
-from sciscidata.terminal.messages import counted
+from sciscidata.terminal.messages import counted, list_names
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
         ):
             if not name:
                 raise SchemaMismatchError(
-                    f"{printable_name(path)} has no column {needed}; it has {', '.join(table.columns)}. Name it: "
+                    f"{printable_name(path)} has no column {needed}; it has {list_names(table.columns)}. Name it: "
                     f"OwnLabel.{'column' if needed == column else 'id'}.{suggest(needed, table.columns)}"
                 )
         for batch in table.read([*([at] if at else texts.values()), column]):

@@ -36,6 +36,7 @@ from sciscidata.label_thresholds import (
     compute_novelty_labels,
 )
 from sciscidata.options.checks import Configuration
+from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import (
     MISSING,
     ORIGINAL_ID,
@@ -46,9 +47,10 @@ from sciscidata.records.ids import (
     without_missing,
 )
 from sciscidata.release.export import LINES
-from sciscidata.release.manifest import NOVELTY_COLUMNS
+from sciscidata.release.manifest import MANIFEST, NOVELTY_COLUMNS
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.late_texts import STRUCTURE
+from sciscidata.sampling.split import SPLITS
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS, Corpus
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.record_files import find_files, printable_name, state_files
@@ -56,7 +58,7 @@ from sciscidata.sources.tables.columns import complete_works
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED
-from sciscidata.terminal.messages import counted
+from sciscidata.terminal.messages import counted, list_names
 from sciscidata.terminal.progress import progress_bar
 
 logger = logging.getLogger(__name__)
@@ -138,9 +140,14 @@ def read_labelled_files(
 
 
 def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
-    """List the files of the inputs; the folder of an export stands for its lines."""
-    exports = [Path(expand_home(path)) / LINES for path in inputs]
-    places = [str(lines) if lines.is_file() else path for lines, path in zip(exports, inputs, strict=True)]
+    """List the files of the inputs; the folder of an export stands for its lines, that of a release for its splits."""
+    places: list[str] = []
+    for path in inputs:
+        folder = Path(expand_home(path))
+        files = [folder / LINES] if (folder / LINES).is_file() else []
+        if (folder / MANIFEST).is_file():
+            files = [file for split in SPLITS if (file := folder / f"{split}.parquet").is_file()]
+        places += map(str, files) if files else [path]
     return find_files(places, "LabelledConfig.inputs", in_folders=True)
 
 
@@ -321,15 +328,15 @@ class _Reader:
             at["openalex_id"] = ids
         missing = [name for name in _NEEDED if name not in at] if self._is_scored else []
         missing += [text] if (text := self._config.text) and text not in names else []
-        there = f"labelled input {printable_name(file)} lacks {', '.join(missing)}; it has {', '.join(names)}."
+        there = f"labelled input {printable_name(file)} lacks {', '.join(missing)}; it has {list_names(names)}."
         if missing:
-            msg = f"{there} Rename or add them."
+            msg = there + ("".join(suggest(name, names) for name in missing) or " Rename or add them.")
             if self._is_scored and text not in missing:
                 msg += " Works with a label of your own need no score: name its column, OwnLabel.column."
             raise SchemaMismatchError(msg)
         if not self._is_scored and not {"title", "abstract"} & {*at}:
             raise SchemaMismatchError(
-                f"labelled input {printable_name(file)} has no text for a model to read; it has {', '.join(names)}. "
+                f"labelled input {printable_name(file)} has no text for a model to read; it has {list_names(names)}. "
                 "Name the column: LabelledConfig.text."
             )
         return at

@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +28,7 @@ from sciscidata.sources.parsed_once import is_made, make_once, read_batches
 from sciscidata.sources.record_files import (
     ReadSoFar,
     count_new,
+    decompressed_chunks,
     find_files,
     in_batches,
     later_change,
@@ -299,6 +301,11 @@ def _ingest(
         by_citing.add(citations_of(rows))
     report = reading.report() | ({"dates": True} if config.dates else {})
     if not reading.seen:
+        if table := next(filter(_is_table, files), None):
+            raise EmptyInputError(
+                f"{table} is a table (CSV, TSV or Parquet), and RecordsConfig.inputs are OpenAlex works in JSON. Name "
+                "it with TablesConfig.works, or with LabelledConfig.inputs if it has scores or labels."
+            )
         _log_skipped(report)
         first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in reading.problems[:1])
         raise EmptyInputError(
@@ -309,6 +316,14 @@ def _ingest(
     _write_sorted(by_citing, folder / "citations.parquet", CITATIONS, 16 * _PART_WORKS)
     shutil.rmtree(runs)
     (folder / "ingest.json").write_text(json.dumps(report, indent=2, ensure_ascii=False) + "\n", "utf-8")
+
+
+def _is_table(file: Path) -> bool:
+    with suppress(CorruptRecordError):
+        line = next(decompressed_chunks(file), b"").lstrip().partition(b"\n")[0]
+        is_json = line.startswith((b"{", b"[")) or b'":' in line
+        return line.startswith(b"PAR1") or (not is_json and re.search(rb"\w[\"']?[,;\t]", line) is not None)
+    return False
 
 
 def _write_sorted(rows: DiskSort, path: Path, schema: pl.Schema, n_rows: int) -> None:

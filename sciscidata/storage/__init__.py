@@ -8,6 +8,7 @@ from sciscidata.storage.atomic import atomic_file as atomic_file
 from sciscidata.storage.atomic import atomic_folder as atomic_folder
 from sciscidata.storage.atomic import clear_leftovers as clear_leftovers
 from sciscidata.storage.atomic import clear_unfinished as clear_unfinished
+from sciscidata.storage.atomic import refuse_unwritable as refuse_unwritable
 from sciscidata.storage.atomic import scratch_folder as scratch_folder
 from sciscidata.storage.atomic import whole_when_done as whole_when_done
 from sciscidata.storage.cache import cached_folder as cached_folder

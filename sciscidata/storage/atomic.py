@@ -56,6 +56,17 @@ def atomic_folder(
         flush(target.parent)
 
 
+def refuse_unwritable(target: Path) -> None:
+    """Raise StorageError before any work if nothing could be written where ``target`` is to lie."""
+    target = real_path(target)
+    try:
+        above = next(folder for folder in target.parents if folder.exists())
+        with tempfile.TemporaryDirectory(prefix=".sciscidata-", dir=above):
+            pass
+    except OSError as error:
+        raise storage_error(error, target) from error
+
+
 def take_place(new: Path, target: Path) -> None:
     """Let a whole folder become ``target``; a StorageError if something lies there, such as another run's result."""
     try:

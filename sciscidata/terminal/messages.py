@@ -47,6 +47,12 @@ def counted(n: int, one: str, many: str = "") -> str:
     return f"{n:,} {one if n == 1 else many or f'{one}s'}"
 
 
+def list_names(names: Sequence[str], most: int = 20) -> str:
+    """List names for a message, of many the first ones and a count; "none" if there are none."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return (", ".join(names[:most]) or "none") + more
+
+
 class TextRecord(logging.LogRecord):
     r"""A log record whose message is safe text, for every handler."""
 

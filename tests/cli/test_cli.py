@@ -198,6 +198,7 @@ def test_a_file_that_holds_no_work_is_an_error(run, tmp_path):
             "unknown flags --api-keyy, --n-trian. Did you mean --api-key --n-train?",
         ),
         (["build", "--api-k", "SECRET"], "unknown flag --api-k. Did you mean --api-key?"),
+        (["build", "SECRET", "example"], "'example' belongs to no flag. Did you mean --source example? See"),
         (["build", "-api-key", "SECRET"], "there is a value after the last flag that takes one"),
         (["build", "--api-key", "half", "SECRET"], "there is a value after the last flag that takes one"),
         (
@@ -261,6 +262,7 @@ def test_flags_go_over_the_configuration_file(tmp_path):
         ("[splits]\nn_train = 3\n", r"no section \[splits\]. Did you mean split\?"),
         ("[split]\nn_trian = 3\n", r"section \[split\] .* has no setting 'n_trian'. Did you mean n_train\?"),
         ("[split]\nxyz = 3\n", r"section \[split\] .* has no setting 'xyz'. It has n_train, n_test, seed, balance"),
+        ("n-train = 3\n", r"the top level .* has no setting 'n-train'. Write it below \[split\]: n_train\."),
         ("sorce = 'records'\n", r"the top level .* has no setting 'sorce'. Did you mean source\?"),
         ("[split\n", "not a TOML file"),
         ("[split]\nbalance = 'noveltyy'\n", r"needs one of .*\. Did you mean novelty\?"),

@@ -96,6 +96,7 @@ def test_real_records_give_the_same_release_through_an_export(tmp_path: Path) ->
     direct = build(BuildConfig(source=records, out=tmp_path / "direct", eligibility=settings, split=SPLIT, **places))
     drawn = draw(tmp_path, tmp_path / "drawn", tmp_path / "all", eligibility=settings)
     assert drawn == bytes_of(direct.folder)
+    assert draw(tmp_path, tmp_path / "again", direct.folder, eligibility=settings) == drawn
 
 
 def test_with_the_columns_of_the_filters_no_filter_is_left_out(home: Path, export: Path, tmp_path: Path) -> None:
@@ -363,6 +364,7 @@ def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
         ),
         (["review", "label"], [], "has no text for a model to read; it has review, label.*--text"),
         (["text", "label"], ["--text", "body"], "lacks body; it has text, label. Rename"),
+        (["Review", "label"], ["--text", "review"], r"it has Review, label\. Did you mean Review\?"),
         (["text", "class"], [], "no column label; it has text, class. Name it: --label"),
         (
             ["text", "label"],

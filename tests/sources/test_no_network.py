@@ -16,8 +16,8 @@ from sciscidata.options.checks import field_hints
 
 LONGEST_S = 30.0
 HELP = (
-    r"Check the address and the network: behind a proxy, set HTTPS_PROXY\. Files on a disk and --source synthetic need "
-    "no network"
+    r"Check the address and the network: behind a proxy, set HTTPS_PROXY\. Files on a disk, --source example "
+    r"\(real papers\) and --source synthetic need no network"
 )
 #: Every source, how it is named, and whether it is elsewhere.
 SOURCES = {

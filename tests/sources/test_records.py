@@ -260,6 +260,8 @@ def test_a_file_without_works_scans_to_empty_frames_and_is_refused_by_a_pull(tmp
     assert (corpus.works.collect().schema, corpus.citations.collect().schema) == (WORKS, CITATIONS)
     with pytest.raises(EmptyInputError, match="no OpenAlex work in 1 file"):
         pull(tmp_path / "cache", file)
+    with pytest.raises(EmptyInputError, match=r"t.csv is a table .*TablesConfig.works"):
+        pull(tmp_path / "cache", write(tmp_path / "t.csv", content=b"title,text\nA,b\n"))
     assert not list((tmp_path / "cache").iterdir())
 
 

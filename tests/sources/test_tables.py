@@ -15,6 +15,7 @@ from polars.testing import assert_frame_equal
 import sciscidata as ssd
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.schemas import CITATIONS, WORKS
+from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 from sciscidata.stages import ingest
 
 WORKS_TABLE = {"pid": ["P1", "P2", "P3", "P4"], "year": [1990, 2000, 2001, 2003], "court": ["a", "a", "b", None]}
@@ -277,7 +278,7 @@ def test_what_is_no_frame_is_refused():
         ssd.from_tables(pl.DataFrame(WORKS_TABLE), id="pid", year="year")
 
 
-def test_columns_with_names_of_works_are_kept():
+def test_columns_with_names_of_works_are_kept(tmp_path):
     table = pl.DataFrame(
         {"work_id": [1, 2], "publication_year": 2000, "doi": ["https://doi.org/10.1/AB", None],
          "is_retracted": ["TRUE", None], "cited_by_count": ["5", None], "language": "en", "n_authors": [3.0, None]}
@@ -286,3 +287,13 @@ def test_columns_with_names_of_works_are_kept():
     assert rows.select("doi", "is_retracted", "cited_by_count", "language", "n_authors").rows() == [
         ("10.1/ab", True, 5, "en", 3), (None, False, None, "en", None),
     ]  # fmt: skip
+    (tmp_path / "w.csv").write_text("work_id,publication_year,n_authors,is_retracted\n1,2000,5.0,yes\n2,2001,,0\n")
+    (tmp_path / "c.csv").write_text("citing_id,cited_id\n2,1\n")
+    files = TablesConfig(works=(str(tmp_path / "w.csv"),), citations=(str(tmp_path / "c.csv"),))
+    read = ingest_tables(files, tmp_path / "corpus").works.select("n_authors", "is_retracted").collect()
+    assert read.rows() == [(5, True), (None, False)]
+    for cells, message in (("1.5,0", r"'n_authors' holds '1.5', needs whole numbers"), ("1,maybe", "true, false, yes")):
+        (tmp_path / "w.csv").write_text(f"work_id,publication_year,n_authors,is_retracted\n1,2000,{cells}\n")
+        with pytest.raises(SchemaMismatchError, match=message):
+            ingest_tables(files, tmp_path / "failed")
+        assert not (tmp_path / "failed").exists()

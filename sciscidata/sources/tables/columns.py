@@ -23,7 +23,7 @@ from sciscidata.records.ids import (
     without_missing,
 )
 from sciscidata.schemas import CITATIONS, DATES, WORKS
-from sciscidata.terminal.messages import counted
+from sciscidata.terminal.messages import counted, list_names
 
 logger = logging.getLogger(__name__)
 
@@ -50,7 +50,10 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "citing": ("citing", "source", "from"),
     "cited": ("cited", "target", "to", "reference"),
 }
-_FLAGS: Final = {None: None, "true": True, "false": False, "1": True, "0": False}
+_FLAGS: Final = {
+    **dict.fromkeys(("true", "yes", "1", "1.0"), True),
+    **dict.fromkeys(("false", "no", "0", "0.0"), False),
+}
 #: A list as Python, JSON, Postgres or R writes it, and its entries.
 _LIST: Final = r"^(?:\[|\{|c?\()([\s\S]*)[\])}]$"
 _ENTRY: Final = r"""\"[^\"]*\"|'[^']*'|[^\s,\"']+"""
@@ -90,9 +93,9 @@ def find_columns(
                     "semicolons."
                 )
             near = _near(role, (listed or [own])[0], there)
-            hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set {owner}{role}=."
+            hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set it: {owner}{role}=..."
             raise SchemaMismatchError(
-                f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {', '.join(there) or 'none'}."
+                f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {list_names(there)}."
                 f" Name the column of {_ROLE_WORDS.get(role, f'the {role}')}.{hint}"
             )
     for column, n in Counter(columns.values()).items():
@@ -167,14 +170,25 @@ def _without_missing(rows: pl.DataFrame, tally: Counter[str], missing: Sequence[
 
 
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
-    try:
-        if dtype == pl.Boolean() and values.dtype == pl.String():
-            return values.str.to_lowercase().replace_strict(_FLAGS, return_dtype=dtype)
-        return values.cast(dtype)
-    except pl.exceptions.PolarsError as error:
+    if dtype == pl.Boolean() and values.dtype == pl.String():
+        read = values.str.to_lowercase().replace_strict(_FLAGS, default=None, return_dtype=dtype)
+        needed = "true, false, yes, no, 1 or 0"
+    elif dtype.is_integer() and (values.dtype == pl.String() or values.dtype.is_float()):
+        values = values.fill_nan(None) if values.dtype.is_float() else values
+        read = values.cast(pl.String).str.replace(r"\.0*$", "").cast(dtype, strict=False)  # pandas writes 5 as 5.0
+        needed = "whole numbers"
+    else:
+        try:
+            return values.cast(dtype)
+        except pl.exceptions.PolarsError as error:
+            raise SchemaMismatchError(
+                f"{values.name!r} is {values.dtype}, needs {dtype}. Cast it, or drop the column."
+            ) from error
+    if len(wrong := values.filter(read.is_null() & values.is_not_null())):
         raise SchemaMismatchError(
-            f"{values.name!r} is {values.dtype}, needs {dtype}. Cast it, or drop the column."
-        ) from error
+            f"column {values.name!r} holds {wrong[0]!r}, needs {needed}. Mend the value, or leave it empty."
+        )
+    return read
 
 
 def _years(rows: pl.DataFrame, at: Mapping[str, str], tally: Tally) -> pl.Series:
