@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
     BackgroundError,
     ConfigError,
+    EmptyInputError,
     InputNotFoundError,
     NotEnoughWorksError,
     ReleaseExistsError,
@@ -254,7 +255,8 @@ def _plot_pictures(
             data=data,
             path=folder / "novelty.png",
         )
-        plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
+        with suppress(EmptyInputError):  # no work with z has a year
+            plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:
