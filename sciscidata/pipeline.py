@@ -155,6 +155,10 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         raise
     works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
     logger.info("%s of %s works are eligible", eligible, works)
+    if config.label is not None:
+        n_without = result.counts["filters"]["eligible"] - sum(result.counts["eligible"][config.label.name].values())
+        if n_without:
+            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", config.label.name)
     return result
 
 
