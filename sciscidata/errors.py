@@ -13,8 +13,8 @@ ONE_ROW_EACH: Final = ".sort(pl.all()).unique('work_id', keep='first', maintain_
 def how_to_install(*extras: str) -> str:
     """Say how to install extras of this project."""
     return (
-        f"pip install 'sciscidata[{','.join(extras)}]', "
-        f"or in a copy of the repository python3 scripts/install.py {' '.join(extras)}"
+        f'pip install ".[{",".join(extras)}]" in your copy of the repository '
+        f"(python3 scripts/install.py {' '.join(extras)} if that made your environment)"
     )
 
 

@@ -50,6 +50,8 @@ def to_lazy(frame: AnyFrame, name: str, stage: str, columns: Iterable[str] | Non
         remedy = "Make one: pl.DataFrame(...)."
     elif kind.__name__ == "Corpus":
         remedy = "Give its two frames: corpus.works and corpus.citations."
+    elif kind.__name__ == "Release":
+        remedy = "Give one of its frames: release.train or release.test."
     elif library == "networkx":
         remedy = (
             "Make two of the graph: works = pl.DataFrame([{'work_id': node, **facts} for node, facts in "

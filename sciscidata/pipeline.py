@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
     BackgroundError,
     ConfigError,
+    EmptyInputError,
     InputNotFoundError,
     NotEnoughWorksError,
     ReleaseExistsError,
@@ -40,7 +41,7 @@ from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.filter import remark_on_names
 from sciscidata.sampling.late_texts import draw_before_text
 from sciscidata.sampling.manifest_entries import describe_background, describe_novelty, remark_on_novelty
-from sciscidata.sampling.split import SplitConfig, balanced_columns, needed_columns
+from sciscidata.sampling.split import balanced_columns, needed_columns
 from sciscidata.schemas import CD_SCORES, Corpus
 from sciscidata.scoring import Scored, label_works, score
 from sciscidata.sources.lazy_batches import put_beside
@@ -52,8 +53,9 @@ from sciscidata.terminal.progress import begin_step, name_steps
 logger = logging.getLogger(__name__)
 
 _SMALLER = (
-    "there are too few texts for 5,000 + 500, so %s + %s are drawn. State these sizes (SplitConfig.n_train, "
-    "SplitConfig.n_test) if texts may be added later: other sizes deal texts anew to train and test"
+    "there are too few texts for %s, so %s are drawn. The rest is left out: a hash of its id puts a text into train or "
+    "test, and each class has to fill both. State these sizes (SplitConfig.n_train, SplitConfig.n_test) if texts may "
+    "be added later: other sizes deal texts anew to train and test"
 )
 _EXAMPLE = "source=SyntheticConfig(), out=Path('slices/first')"
 
@@ -96,10 +98,11 @@ def build(config: BuildConfig) -> Release:
             drawn = _draw(source, scored, labelled, config)
         except NotEnoughWorksError as error:
             is_text_only = "undefined_score" in source.left_out  # no more works can come from anywhere
-            if error.fits is None or not is_text_only or config.split.sizes != SplitConfig().sizes:
+            wanted = config.split
+            if error.fits is None or not is_text_only or not wanted.stated_sizes.items() <= error.fits.sizes.items():
                 raise
             config = replace(config, split=error.fits)
-            logger.warning(_SMALLER, *config.split.sizes.values())
+            logger.warning(_SMALLER, *(" + ".join(f"{n:,}" for n in s.sizes.values()) for s in (wanted, error.fits)))
             drawn = _draw(source, scored, labelled, config)
         facts = _describe(source, scored, drawn, config, background)
         begin_step("write the release")
@@ -154,6 +157,10 @@ def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: 
         raise
     works, eligible = (f"{result.counts['filters'][name]:,}" for name in ("works", "eligible"))
     logger.info("%s of %s works are eligible", eligible, works)
+    if config.label is not None:
+        n_without = result.counts["filters"]["eligible"] - sum(result.counts["eligible"][config.label.name].values())
+        if n_without:
+            logger.info("%s of the eligible works have no %s and are not drawn", f"{n_without:,}", config.label.name)
     return result
 
 
@@ -254,7 +261,8 @@ def _plot_pictures(
             data=data,
             path=folder / "novelty.png",
         )
-        plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
+        with suppress(EmptyInputError):  # no work with z has a year
+            plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import glob
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +18,7 @@ from sciscidata._support.quantiles import counted_quantiles
 from sciscidata.cli.summary import Part, print_lines, print_path, shown
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import read_score_facts
-from sciscidata.errors import ReleaseExistsError
+from sciscidata.errors import EmptyInputError, ReleaseExistsError
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
@@ -126,12 +126,11 @@ def _sections(path: Path) -> str:
         return _about(works.lazy(), examples.lazy(), "split", release.splits, stored)
     if kind == "export":
         works = pl.scan_ndjson(glob.escape(str(path / LINES)), schema=EXAMPLE)
-        figures = [plots.plot_by_year(works, **_LOOK), plots.plot_by_field(works, score="", **_LOOK)]
+        pictures = [_figure(plots.plot_by_year, works), _figure(plots.plot_by_field, works, score="")]
         derived = compute_disruption_labels(works.rename({"disruption_label": "stated"}))
         differs = derived.select(pl.col("disruption_label").ne_missing(pl.col("stated")).any())
         if not differs.collect(engine="streaming").item():  # else its bands would be of other thresholds
-            figures.append(plots.plot_disruption(works, **_LOOK))
-        pictures = map(_figure, figures)
+            pictures.append(_figure(plots.plot_disruption, works))
         return _about(works, works, "disruption_label", VOCABULARIES["disruption_label"], pictures)
     if kind == "corpus":
         works = scan_corpus(path).works
@@ -140,7 +139,7 @@ def _sections(path: Path) -> str:
         return _about(works, works.with_columns(openalex_id=shown_id))
     if kind == "scores":
         rows, plot = pl.scan_parquet(path, glob=False), _PLOTS.get(read_score_facts(path)["stage"])
-        return _quantiles(rows) + (_figure(plot(rows, **_LOOK)) if plot else "")
+        return _quantiles(rows) + (_figure(plot, rows) if plot else "")
     return ""
 
 
@@ -153,7 +152,7 @@ def _about(
 ) -> str:
     counts = {value: (pl.col(by) == value).sum() for value in values}
     years = works.select(pl.col("publication_year").count()).collect(engine="streaming").item()
-    drawn = [*pictures, *([_figure(plots.plot_works(works, **_LOOK))] if years else [])]
+    drawn = [*pictures, *([_figure(plots.plot_works, works)] if years else [])]
     articles = "".join(_article(work) for work in examples.head(_N_EXAMPLES).collect().iter_rows(named=True))
     parts = {"Pictures": "".join(drawn), "Works": articles}
     return _quantiles(works) + _fields(works, counts) + "".join(f"<h2>{k}</h2>{v}" for k, v in parts.items() if v)
@@ -203,7 +202,12 @@ def _value(name: str, value: object) -> str:
     return ", ".join(map(str, value)) if isinstance(value, list) else str("unknown" if value is None else value)
 
 
-def _figure(figure: Figure) -> str:
+def _figure(plot: Callable[..., Figure], works: pl.LazyFrame, **options: str) -> str:
+    """Draw a picture into the page, none where there is nothing to draw."""
+    try:
+        figure = plot(works, **options, **_LOOK)
+    except EmptyInputError:
+        return ""
     content = io.BytesIO()
     figure.savefig(content, dpi=220, format="png")
     caption = figure.get_label()

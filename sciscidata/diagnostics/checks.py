@@ -56,10 +56,10 @@ class _Limit(NamedTuple):
 
 _LIMITS: Final = {
     "citing_ids": _Limit(
-        0.05, "their citations have no year, so they count for nothing; are works a part of the data?"
+        0.05, "their citations have no year, so they count for nothing. Is the table of works complete?"
     ),
     "cited_ids": _Limit(
-        0.5, "they have no year and no venue, so novelty leaves them out; are works a part of the data?"
+        0.5, "they have no year and no venue, so novelty leaves them out. Is the table of works complete?"
     ),
     "later_citations": _Limit(0.05, "check the years"),
     "impossible_years": _Limit(0.01, "set them to null"),

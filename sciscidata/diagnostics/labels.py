@@ -9,12 +9,11 @@ import numpy as np
 import polars as pl
 
 from sciscidata.diagnostics.checks import Check
-from sciscidata.disruption.label_confidence import LabelCeiling, best_expected, redraw_labels
+from sciscidata.disruption.label_confidence import LabelCeiling, best_expected, check_shares, redraw_labels
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.label_confidence import NOVELTY_CONFIDENCE
-from sciscidata.options.checks import check_value
 from sciscidata.schemas import require_columns
 
 _LEAST_SURE: Final = 2 / 3
@@ -84,7 +83,7 @@ def find_novelty_ceiling(confidence: AnyFrame, *, shares: Mapping[str, float] | 
     Raises:
         SchemaMismatchError: if a column is missing or has another type.
         EmptyInputError: if no work has a label.
-        ConfigError: if ``shares`` names another label.
+        ConfigError: if ``shares`` do not sum to 1, or name another label.
 
     Source: this project's.
 
@@ -100,8 +99,8 @@ def find_novelty_ceiling(confidence: AnyFrame, *, shares: Mapping[str, float] | 
     rows = frame.select(needed).drop_nulls().collect()
     if rows.is_empty():
         raise EmptyInputError(f"{stage}: no work has a novelty label. Give all scored works.")
-    wanted = None if shares is None else check_value("shares", dict(shares), dict[str, float])
-    if wanted is not None and not (set(wanted) <= set(NOVELTY_LABELS) and sum(wanted.values()) > 0):
+    wanted = None if shares is None else check_shares(shares)
+    if wanted is not None and not set(wanted) <= set(NOVELTY_LABELS):
         raise ConfigError(f"shares holds {wanted}, needs shares of {', '.join(NOVELTY_LABELS)}.")
     some = rows.gather_every(-(-rows.height // _MOST_DRAWN))
     chances = np.maximum(some.select(columns).to_numpy(), 1e-9)

@@ -122,7 +122,8 @@ def find_label_ceiling(
     Raises:
         SchemaMismatchError: if a column is missing or has another type.
         EmptyInputError: if no work has an index and a citer.
-        ConfigError: if ``shares`` names another label, or one that no work has; or the labels are by rank.
+        ConfigError: if ``shares`` do not sum to 1, or name another label, or one that no work has; or the labels are by
+            rank.
 
     Source: this project's.
 
@@ -132,7 +133,17 @@ def find_label_ceiling(
         >>> 0.5 < find_label_ceiling(scores).accuracy < 1
         True
     """
+    if shares is not None:
+        shares = check_shares(shares)
     return redraw_labels(scores, thresholds, by=by).find_ceiling(shares)
+
+
+def check_shares(shares: Mapping[str, float]) -> dict[str, float]:
+    """Return shares of labels; a ConfigError says what they sum to if that is not 1."""
+    found = check_value("shares", dict(shares), dict[str, float])
+    if abs(sum(found.values()) - 1) > 0.01:
+        raise ConfigError(f"shares holds {found}, needs shares that sum to 1: these sum to {sum(found.values()):g}.")
+    return found
 
 
 class Redraws(NamedTuple):
@@ -157,7 +168,7 @@ class Redraws(NamedTuple):
         works = self.labels.replace_strict(stands_for, return_dtype=pl.Float64).to_numpy()
         weights = np.ones(3)
         if shares is not None:
-            weights = _weigh(self.counts, check_value("shares", dict(shares), dict[str, float]))
+            weights = _weigh(self.counts, shares)
         weighed = self.chances * (works[:, None, None] * weights)
         return LabelCeiling(*best_expected(weighed.reshape(-1, 3)), sum(self.counts.values()))
 

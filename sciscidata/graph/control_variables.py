@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,7 +13,10 @@ from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.graph.graph import build_graph
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 
+logger = logging.getLogger(__name__)
+
 _FIELD_AND_YEAR = ("primary_field", "publication_year")
+_GROUPS = "name the columns of the groups, for example within=['publication_year']"
 
 
 def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFrame:
@@ -62,7 +66,7 @@ def compute_control_variables(works: AnyFrame, citations: AnyFrame) -> pl.LazyFr
     schema = pl.Schema(dict.fromkeys(("work_id", "n_references", "n_known", "n_citations"), pl.Int64))
     counted = works.join(pl.defer(count, schema=schema), on="work_id", how="left")
     usual = pl.col("cited_by_count").mean().over(_FIELD_AND_YEAR)
-    is_placed = pl.all_horizontal(pl.col(_FIELD_AND_YEAR).is_not_null()) & (usual > 0)
+    is_placed = _all_known((*_FIELD_AND_YEAR, "cited_by_count"), stage, "normalised_citations", "") & (usual > 0)
     return counted.select(
         "work_id",
         pl.col("n_references", "n_citations"),
@@ -96,15 +100,35 @@ def compute_percentile(
     """
     lazy = to_lazy(scores, "the scores", "compute_percentile")
     schema = lazy.collect_schema()
-    known = {name: schema.get(name, pl.Float64()) for name in (column, *within)}
-    require_columns(lazy, known, frame_name="the scores", stage="compute_percentile")
-    if not known[column].is_numeric():
+    for name in (column, *within):
+        if name not in schema:
+            remedy = f"Join it, or {_GROUPS}." if name in within else "Name a column of scores."
+            raise SchemaMismatchError(
+                f"compute_percentile: the scores lack column {name!r}; they have {', '.join(schema)}. {remedy}"
+            )
+    if not schema[column].is_numeric():
         raise SchemaMismatchError(
-            f"compute_percentile: column {column!r} is {known[column]}, needs numbers. Name a column of scores."
+            f"compute_percentile: column {column!r} is {schema[column]}, needs numbers. Name a column of scores."
         )
-    is_placed = pl.all_horizontal(pl.col(within).is_not_null()) if within else pl.lit(True)
-    value = pl.when(is_placed).then(pl.col(column).cast(pl.Float64).fill_nan(None))
+    remedy = f" To leave it out, {_GROUPS}."
+    is_placed = _all_known(within, "compute_percentile", f"{column}_percentile", remedy) if within else pl.lit(True)
+    value = pl.when("_placed").then(pl.col(column).cast(pl.Float64).fill_nan(None))
     rank, count = value.rank("average"), value.count()
     if within:
         rank, count = rank.over(within), count.over(within)
-    return lazy.with_columns((100 * (rank - 0.5) / count).alias(f"{column}_percentile"))
+    placed = lazy.with_columns(is_placed.alias("_placed"))  # apart, else each group would warn
+    return placed.with_columns((100 * (rank - 0.5) / count).alias(f"{column}_percentile")).drop("_placed")
+
+
+def _all_known(columns: Sequence[str], stage: str, result: str, remedy: str) -> pl.Expr:
+    """Say of each row whether it has all columns; at collect, warn of a column that is null throughout."""
+
+    def watch(known: pl.Series) -> pl.Series:
+        if len(known) and not known.any():
+            text = "%s: column %r is null in all %s rows, and so is %s.%s"
+            logger.warning(text, stage, known.name, f"{len(known):,}", result, remedy)
+        return known
+
+    return pl.all_horizontal(
+        pl.col(name).is_not_null().map_batches(watch, return_dtype=pl.Boolean()) for name in columns
+    )

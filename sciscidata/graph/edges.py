@@ -76,7 +76,7 @@ def say_few_joined(edges: Edges, suggest: Callable[[], str] = str) -> str:
     form = suggest() if edges.joined < _FEW_IN_FORM * edges.n else ""
     if not form and edges.joined >= _FEW * edges.n:
         return ""
-    why = form or "are the ids of citations those of works? If works are a part of the data, take all of them"
+    why = form or "are the ids of citations those of works? Is the table of works complete?"
     return f"{say_share(edges.joined, edges.n, 'citations', 'join two works')}: {why}"
 
 

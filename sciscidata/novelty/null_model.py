@@ -66,11 +66,12 @@ def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
         return []
     listed = ", ".join(map(str, years[:_LISTED])) + (", ..." if len(years) > _LISTED else "")
     worst = max(concentrations.values())
-    less, of_theirs = ("a fifth", "a third") if worst >= _HEAVILY else ("4 %", "two thirds")
+    # Variances sum to 4 % or a fifth less than those of shuffles; that of one pair may be two thirds or a third.
+    usual, most = ("12 %", "73 %") if worst >= _HEAVILY else ("2 %", "22 %")
     return [
-        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}). There the "
-        f"variances of the closed form may sum to {less} less than those of shuffles; that of one pair may be "
-        f"{of_theirs} of theirs. To be sure, shuffle: NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
+        f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}), so z is about "
+        f"{usual} too far from 0 in these years, of single pairs of venues up to {most}. To be sure, shuffle: "
+        "NoveltyConfig.null='permutation', NoveltyConfig.n_shuffles=1000."
     ]
 
 

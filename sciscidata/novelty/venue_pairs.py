@@ -6,6 +6,7 @@ venues of a work are its groups. A cell is a pair of venues that some work of th
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -28,6 +29,9 @@ from sciscidata.records.ids import with_original_ids
 from sciscidata.schemas import CITATIONS, WORKS, require_columns
 from sciscidata.terminal.progress import progress_bar
 
+logger = logging.getLogger(__name__)
+
+_NAME_VENUES: Final = "Name their column: from_tables(..., venue=...), or set source_id."
 _ROWS_AT_ONCE: Final = 1 << 20
 _PAIRS_AT_ONCE: Final = 1 << 26
 _LARGE_YEAR: Final = 1 << 24  # references of a year that is scored alone, so that memory holds its pairs
@@ -320,7 +324,12 @@ def defer_scores(
 
     def collect() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir)
-        return watched(score(graph, venue_numbers(graph, works)), graph, stage)
+        venues = venue_numbers(graph, works)
+        scores = score(graph, venues)
+        if venues.size and (venues < 0).all():
+            logger.warning("%s: no work has a venue and a year, so all scores are null. %s", stage, _NAME_VENUES)
+            return scores
+        return watched(scores, graph, stage)
 
     return with_original_ids(pl.defer(collect, schema=schema), works)
 

@@ -12,6 +12,7 @@ from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.plots._parts import count_works
+from sciscidata.plots.by_year_and_field import describe_hidden
 from sciscidata.plots.estimates import (
     FEW,
     LINES,
@@ -29,6 +30,7 @@ from sciscidata.plots.estimates import (
     name_hollow,
     name_rows,
     read_values,
+    refuse_nothing,
     sums_of,
     widen,
 )
@@ -87,25 +89,7 @@ def measure_by(
         [75.0, 25.0]
     """
     keys = [x, *([by] if by is not None else [])]
-    if stat not in get_args(Stat):
-        raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
-    frame = to_lazy(frame, "the frame", "measure_by")
-    work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
-    work = work.cast(pl.Int64).fill_null(-1).alias("_work")
-    rows = read_values(frame, keys, {"_value": (y, stat)}, work, stage="measure_by").drop_nulls()
-    rows = rows.sort(*keys, "_value", "_work").collect(engine="streaming")
-    if stat == "percentile":
-        value, known = rows["_value"].to_numpy(), rows.unique("_work", keep="first")["_value"].sort().to_numpy()
-        places = np.searchsorted(known, value) + np.searchsorted(known, value, "right")
-        _warn_of_ties(known, y)
-        rows = rows.with_columns(_value=50 * places / max(known.size, 1))
-    if stat in ("mean", "share"):
-        groups = add_up(rows.lazy(), keys, ["_value"], work="_work")
-        measured = estimate(groups, "_value", is_share=stat == "share")
-    else:
-        groups, measured = _measure_medians(rows, keys)
-    columns = [pl.Series(name, part).fill_nan(None) for name, part in zip(_MEASURED, measured, strict=True)]
-    return groups.select(*keys, "n").with_columns(columns)
+    return _measure(_read(frame, keys, y, stat, "measure_by"), keys, y, stat, "measure_by")
 
 
 def plot_by(
@@ -141,6 +125,7 @@ def plot_by(
 
     Raises:
         ConfigError: an option is wrong, or there are too many groups to draw.
+        EmptyInputError: no row has a group and a value.
         SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
 
     Example:
@@ -149,7 +134,11 @@ def plot_by(
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
         ('team size', 'median of CD index')
     """
-    measured = measure_by(frame, x, y, by=by, stat=stat)
+    keys = [x, *([by] if by is not None else [])]
+    read = _read(frame, keys, y, stat, "plot_by")
+    measured = _measure(read, keys, y, stat, "plot_by")
+    if measured.is_empty():
+        refuse_nothing(frame, [*keys, y], "plot_by")
     is_names = not measured[x].dtype.is_numeric()
     places = measured[x].unique().sort()
     most = _MOST_NAMES if is_names else _MOST_PLACES
@@ -190,10 +179,9 @@ def plot_by(
                 draw_numbers(axes, part[x].to_numpy(), one, limits, label=label, after=after)
         if not is_names:
             axes.set_xlabel(name_column(x))
-            if measured.height:
-                low, high = places.to_numpy()[[0, -1]]
-                room = 0.3 + 0.02 * (high - low)
-                widen(axes, "x", low - room, high + room)
+            low, high = places.to_numpy()[[0, -1]]
+            room = 0.3 + 0.02 * (high - low)
+            widen(axes, "x", low - room, high + room)
         if by is not None:
             for part, one in zip(lines, series, strict=True):
                 axes.plot([], [], "o", color=one.colour, ms=3.5, label=str(part[by][0]))
@@ -205,7 +193,42 @@ def plot_by(
         within = f" and {name_column(by)}" if by else ""
         picture.title = f"{count_works(n_rows)} by {name_column(x)}{within}: {named} with 95% interval."
         picture.title += name_hollow(any((one.n < few).any() for one in series), few, after)
+        picture.title += describe_hidden(_count_hidden(read, [*map(name_column, keys), name_column(y)], keys))
     return picture.figure
+
+
+def _read(frame: AnyFrame, keys: list[str], y: str, stat: Stat, stage: str) -> pl.LazyFrame:
+    """Read the groups, ``_value`` and ``_work`` of each row."""
+    if stat not in get_args(Stat):
+        raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
+    frame = to_lazy(frame, "the frame", stage)
+    work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
+    work = work.cast(pl.Int64).fill_null(-1).alias("_work")
+    return read_values(frame, keys, {"_value": (y, stat)}, work, stage=stage)
+
+
+def _count_hidden(rows: pl.LazyFrame, names: list[str], keys: list[str]) -> dict[str, int]:
+    """Count the rows that lack a group or a value, each once, by the first that it lacks."""
+    columns = [*keys, "_value"]
+    lacks = pl.coalesce(pl.when(pl.col(column).is_null()).then(pl.lit(i)) for i, column in enumerate(columns))
+    counts = dict(rows.select(lacks.alias("lacks")).drop_nulls().group_by("lacks").len().collect().rows())
+    return {f"without {name}": counts.get(i, 0) for i, name in enumerate(names)}
+
+
+def _measure(rows: pl.LazyFrame, keys: list[str], y: str, stat: Stat, stage: str) -> pl.DataFrame:
+    known = rows.drop_nulls().sort(*keys, "_value", "_work").collect(engine="streaming")
+    if stat == "percentile":
+        value, each = known["_value"].to_numpy(), known.unique("_work", keep="first")["_value"].sort().to_numpy()
+        places = np.searchsorted(each, value) + np.searchsorted(each, value, "right")
+        _warn_of_ties(each, y, stage)
+        known = known.with_columns(_value=50 * places / max(each.size, 1))
+    if stat in ("mean", "share"):
+        groups = add_up(known.lazy(), keys, ["_value"], work="_work")
+        measured = estimate(groups, "_value", is_share=stat == "share")
+    else:
+        groups, measured = _measure_medians(known, keys)
+    columns = [pl.Series(name, part).fill_nan(None) for name, part in zip(_MEASURED, measured, strict=True)]
+    return groups.select(*keys, "n").with_columns(columns)
 
 
 def _measure_medians(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, tuple[Numbers, ...]]:
@@ -225,15 +248,15 @@ def _measure_medians(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame,
     return groups, (n_works, (pick((n - 1) // 2) + pick(n // 2)) / 2, low, high)
 
 
-def _warn_of_ties(values: Numbers, y: str) -> None:
+def _warn_of_ties(values: Numbers, y: str, stage: str) -> None:
     middle = values[values.size // 2] if values.size else 0  # more than half of sorted values cover it
     n = int((values == middle).sum())
     if 2 * n > values.size > 1:
         cited = " For cited works alone: .filter(pl.col('n_i') + pl.col('n_j') > 0)." * y.startswith("cd_index")
         logger.warning(
-            "measure_by: %s of %s works have %s %g, so medians of groups fall on one percentile. Leave these works "
+            "%s: %s of %s works have %s %g, so medians of groups fall on one percentile. Leave these works "
             "out, or take stat='mean'.%s",
-            *(f"{n:,}", f"{values.size:,}", y, middle, cited),
+            *(stage, f"{n:,}", f"{values.size:,}", y, middle, cited),
         )
 
 

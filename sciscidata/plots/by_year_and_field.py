@@ -10,6 +10,7 @@ import polars as pl
 
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
+from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.plots._parts import count_works, write_share
 from sciscidata.plots.estimates import (
     FEW,
@@ -27,6 +28,7 @@ from sciscidata.plots.estimates import (
     name_hollow,
     name_rows,
     read_values,
+    refuse_nothing,
     widen,
 )
 from sciscidata.plots.figure import COLOURS, INK, PALE, Look, Picture, drawing, letter_panels, name_data
@@ -66,13 +68,15 @@ def plot_by_year(
         label: one of the labels of EXAMPLE, or a class of your own label; "" leaves out the panel.
         score: a column of numbers; "" leaves out the panel.
         few: a year with fewer works is shown as unsure.
-        complete_until: last year whose citation window is complete; later years are shown as unsure. None: all are.
+        complete_until: last year whose citation window is complete; later years are shown as unsure. None: of the CD
+            index, the caption warns of the last years.
         **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
 
     Returns:
         The figure, with a panel for the label and one for the score.
 
     Raises:
+        EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
 
     Example:
@@ -105,6 +109,8 @@ def plot_by_year(
             f"after {last}": sum(n for year, n in counts.items() if year > last),
         }
         picture.title += describe_hidden(outside)
+        if complete_until is None and (score.startswith("cd_index") or label in VOCABULARIES["disruption_label"]):
+            picture.title += " Citation windows of the last years may not be over (no complete_until is given)."
     return picture.figure
 
 
@@ -130,6 +136,7 @@ def plot_by_field(
         The figure, with a panel for the label and one for the score.
 
     Raises:
+        EmptyInputError: there is nothing to draw, such as a column of nulls.
         SchemaMismatchError: a column is missing or mistyped.
 
     Example:
@@ -170,6 +177,7 @@ def plot_works(works: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure, with a panel for years and one for fields.
 
     Raises:
+        EmptyInputError: ``publication_year`` is null in all rows.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
 
     Example:
@@ -197,6 +205,7 @@ def plot_drawn(eligible: AnyFrame, drawn: AnyFrame | Release, **look: Unpack[Loo
         The figure, with a panel for years and one for fields.
 
     Raises:
+        EmptyInputError: ``publication_year`` is null in all rows.
         SchemaMismatchError: ``publication_year`` is missing or mistyped.
 
     Example:
@@ -218,6 +227,9 @@ def _plot_counts(frames: list[pl.LazyFrame], look: Look) -> Figure:
     """Draw the works of one frame by year and by field, or the shares of a second beside those of the first."""
     totals = [int(frame.select(pl.len()).collect(engine="streaming").item()) for frame in frames]
     by_year, by_field = [count_years(frame) for frame in frames], [_count_fields(frame) for frame in frames]
+    for frame, counts in zip(frames, by_year, strict=True):
+        if not counts:
+            refuse_nothing(frame, [_YEAR], "plot_drawn" if len(frames) > 1 else "plot_works")
     fields = sorted(by_field[0], key=lambda name: (-by_field[0][name], name))[:_MOST_FIELDS] if all(by_field) else []
     names, height = name_rows(fields, look)
     heights = (58, height) if fields else (58,)
@@ -244,7 +256,12 @@ def _add_up(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> 
         raise ConfigError("there is nothing to show. Name a label, a score, or both.")
     labelled = require_columns(labelled, EXAMPLE, frame_name="the frame", stage=stage, columns=[by])
     rows = read_values(labelled, [by], {"label": (label, "share"), "score": (score, "mean")}, stage=stage)
-    return add_up(rows.drop_nulls(by) if by == _YEAR else rows, [by], ["label", "score"])
+    groups = add_up(rows.drop_nulls(by) if by == _YEAR else rows, [by], ["label", "score"])
+    known = groups.drop_nulls(by)
+    for name, column in {"label": label, "score": score}.items():
+        if column and not known[f"n_{name}"].sum():
+            refuse_nothing(labelled, [by, column], stage)
+    return groups
 
 
 def _estimate(groups: pl.DataFrame, label: str, score: str, few: int) -> list[Series]:

@@ -24,7 +24,7 @@ from sciscidata.plots._parts import (
     signed_log_axis,
     signed_log_edges,
 )
-from sciscidata.plots.estimates import add_up, draw_line, name_hollow
+from sciscidata.plots.estimates import add_up, draw_line, name_hollow, refuse_nothing
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
@@ -63,6 +63,7 @@ def plot_disruption(
 
     Raises:
         ConfigError: an option of the picture is wrong, or only one of ``eligible`` and ``drawn`` is given.
+        EmptyInputError: ``cd_index`` is null in all rows.
         SchemaMismatchError: the frame has no ``cd_index``.
 
     Example:
@@ -81,6 +82,8 @@ def plot_disruption(
     heights = (60, 50) if eligible is not None and drawn is not None else (60,)
     with drawing(look, heights_mm=heights, ratios=(2, 1)[: len(heights)]) as picture:
         n_works = _draw_spread(picture.panels[0], batches, cut)
+        if not n_works and eligible is None:  # a build has counts to show
+            refuse_nothing(lazy, ["cd_index"], "plot_disruption")
         picture.panels[0].tick_params(axis="x", labelsize=6 if picture.is_narrow else 7)
         of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
         bands = "" if cut.cells else " over the label bands"

@@ -6,19 +6,21 @@ Groups with few works are hollow and pale, and no line goes through them.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, NoReturn
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from polars import selectors
 
-from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import AnyFrame, to_lazy
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.plots._parts import write_share
 from sciscidata.plots.figure import INK, Look, axes_of, fit_text
 from sciscidata.plots.intervals import mean_interval, wilson_interval
+from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -266,7 +268,7 @@ def read_values(
     for name, (value, stat) in values.items():
         made[name] = pl.lit(None, pl.Float64)
         if value and stat == "share" and schema.get(value) != pl.Boolean:
-            columns.append(find_label_column(value, rows))
+            columns.append(find_label_column(value, rows, "label" if name == "label" else "y"))
             made[name] = (pl.col(columns[-1]) == value).cast(pl.Float64)
         elif value:
             columns.append(value)
@@ -281,7 +283,21 @@ def read_values(
     return rows.select(*keys, *others, **made)
 
 
-def find_label_column(label: str, labelled: pl.LazyFrame) -> str:
+def refuse_nothing(frame: AnyFrame, columns: Sequence[str], stage: str) -> NoReturn:
+    """Say which columns leave nothing to draw; a label stands for its column."""
+    rows = to_lazy(frame, "the frame", stage)
+    schema = rows.collect_schema()
+    names = [name if name in schema else find_label_column(name, rows) for name in columns if name]
+    known = rows.select(pl.col(names)).with_columns(selectors.float().fill_nan(None))
+    n, *counts = known.select(pl.len().alias("_n"), pl.all().count()).collect(engine="streaming").row(0)
+    empty = [name for name, count in zip(names, counts, strict=True) if not count]
+    why = f"no row has a value in each of {', '.join(names)}"
+    if not n or empty:
+        why = f"column {empty[0]!r} is null in all {counted(n, 'row')}" if n else "the frame has no row"
+    raise EmptyInputError(f"{stage}: there is nothing to draw: {why}. Name another column, or give rows with a value.")
+
+
+def find_label_column(label: str, labelled: pl.LazyFrame, argument: str = "label") -> str:
     """Find the column that holds a label: of those that every release has, else an own one of these works."""
     holder = next((column for column, words in VOCABULARIES.items() if label in words), None)
     if holder is None:
@@ -292,7 +308,10 @@ def find_label_column(label: str, labelled: pl.LazyFrame) -> str:
         holder = next((name for name, rows in with_label.items() if rows.collect(engine="streaming").height), None)
     if holder is None:
         words = [word for vocabulary in VOCABULARIES.values() for word in vocabulary]
-        raise ConfigError(f"label is {label!r}, needs one of {', '.join(words)}.{suggest(label, words)}")
+        or_column = ", or a column of true and false" if argument == "y" else ""
+        raise ConfigError(
+            f"{argument} is {label!r}, needs one of {', '.join(words)}{or_column}.{suggest(label, words)}"
+        )
     return holder
 
 

@@ -15,7 +15,7 @@ from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
 from sciscidata.plots._parts import collect_some, count_works, draw_classes
-from sciscidata.plots.estimates import draw_line, name_hollow
+from sciscidata.plots.estimates import draw_line, name_hollow, refuse_nothing
 from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
 from sciscidata.plots.intervals import wilson_interval
 from sciscidata.records.last_year_of_data import find_last_year
@@ -107,6 +107,9 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     Returns:
         The figure: the two z, and below them the number of works.
 
+    Raises:
+        EmptyInputError: no work has a year and both z.
+
     Example:
         >>> scored = pl.DataFrame({"publication_year": [2000, 2001], "z_p10": [-1.0, 0.5], "z_median": [1.0, 2.0]})
         >>> plot_novelty_by_year(scored, width="one").get_suptitle().partition(":")[0]
@@ -120,6 +123,8 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
     scored = require_columns(scored, needed, frame_name="scored", stage="plot_novelty_by_year", columns=names)
     shown = scored.select("publication_year", pl.col(*_SERIES).fill_nan(None)).drop_nulls()
     quantiles = counted_quantiles(shown, "publication_year", _BAND)
+    if quantiles.is_empty():
+        refuse_nothing(scored, names, "plot_novelty_by_year")
     by_year = quantiles.filter(column="z_median", share=0.5)
     last_year = find_last_year(dict(by_year.select("publication_year", "n").rows()))
     if last_year is not None:  # else one mistaken date would leave a sliver for all other years

@@ -202,7 +202,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         manifest = read_json(folder / MANIFEST)
     except (FileNotFoundError, NotADirectoryError) as error:
-        why = f"it has no {MANIFEST}" if folder.is_dir() else "no such folder is there"
+        is_file = "it is a file, and a release is a folder" if folder.is_file() else "no such folder is there"
+        why = f"it has no {MANIFEST}" if folder.is_dir() else is_file
         raise InputNotFoundError(
             f"{folder} is not a release: {why}. Check the path, or build one: sciscidata build."
         ) from error

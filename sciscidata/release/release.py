@@ -133,9 +133,12 @@ class Release:
     def scores(self) -> pl.DataFrame:
         """What the scores of all works follow from: SCORES, one row each; the splits in their order, train first."""
         if SCORES_FILE not in list_data_files(self.manifest):
-            raise InputNotFoundError(
-                f"{self.folder} has no {SCORES_FILE}. Build a release with BuildConfig.scores_file=True."
-            )
+            remedy = "Build a release with BuildConfig.scores_file=True."
+            if not any(self._read(split)["cd_index"].count() for split in self.splits):
+                remedy = (
+                    "Its works have no CD index, only another label, so label confidence has nothing to follow from."
+                )
+            raise InputNotFoundError(f"{self.folder} has no {SCORES_FILE}. {remedy}")
         return self._read("scores")
 
     @cached_property

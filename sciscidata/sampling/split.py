@@ -6,7 +6,7 @@ Seeded draws of Polars and NumPy may change between versions; SHA-256 does not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final
 
@@ -103,6 +103,12 @@ class SplitConfig(Configuration):
         """The number of works in each split, train first; dev only where it is asked for."""
         sizes = {"train": self.n_train, "test": self.n_test}
         return sizes | ({"dev": self.n_dev} if self.n_dev else {})
+
+    @property
+    def stated_sizes(self) -> dict[str, int]:
+        """The sizes that are not the default ones: a build of own texts may lower the others."""
+        usual = SplitConfig().sizes
+        return {split: size for split, size in self.sizes.items() if size != usual.get(split)}
 
     @property
     def is_stratified(self) -> bool:
@@ -304,7 +310,7 @@ def _draw_groups(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | Non
     quotas = find_quotas(counts, config, label)
     if not _fits(counts, quotas, config):
         problems = _lacking_room if config.cell_columns else _lacking_works
-        smaller = _find_smaller(keyed, config, label)
+        smaller = _find_smaller(keyed, config, label, config.stated_sizes) or _find_smaller(keyed, config, label, {})
         lines = [*problems(counts, quotas, columns, config), *_name_remedy(columns, config, smaller)]
         raise NotEnoughWorksError("\n".join(lines), smaller)
     rank = pl.int_range(pl.len()).over(keys)
@@ -326,23 +332,26 @@ def _fits(counts: pl.DataFrame, quotas: pl.DataFrame, config: SplitConfig) -> bo
     return not is_any_short and quotas["quota"].sum() == sum(config.groups.values())
 
 
-def _find_smaller(keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None) -> SplitConfig | None:
-    """Find sizes that fit, as large a share of what was wanted; None if there are none.
+def _find_smaller(
+    keyed: pl.DataFrame, config: SplitConfig, label: OwnLabel | None, kept: Mapping[str, int]
+) -> SplitConfig | None:
+    """Find sizes that fit, as large a share of what was wanted, with those ``kept``; None if there are none.
 
     Other sizes deal the works anew to the splits, so each pair is tried.
     """
     columns = balanced_columns(config, label)
     keys = ["split", *(["field_year"] if config.cell_columns else []), *columns]
     n_classes = len(quota_cells(columns, label))
-    share = min(1, keyed.height / sum(config.sizes.values()))
+    free = {name: size for name, size in config.sizes.items() if name not in kept}
+    share = min(1, (keyed.height - sum(kept.values())) / max(sum(free.values()), 1))
     while True:
         sizes: dict[str, int] = {}
-        for name, wanted in config.sizes.items():
+        for name, wanted in free.items():
             size = int(wanted * share)
             round_size = size - size % 10 ** max(len(str(size)) - 2, 0)
             if wanted:
                 sizes[f"n_{name}"] = max(round_size, min(wanted, _FEW_EACH * n_classes))
-        if max(config.sizes.values()) * share < n_classes:
+        if max(free.values(), default=0) * share < n_classes:
             return None
         smaller = replace(config, **sizes)
         counts = keyed.with_columns(split=group_of_keys(keyed["split_key"], smaller)).group_by(keys).len("found")
@@ -379,9 +388,10 @@ def _lacking_works(
     if columns:
         in_all = filled.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
         *rarest, count = in_all.sort("found", maintain_order=True).row(0)
+        by_hash = ", mostly fewer: a hash of its id puts each work into one of them" if config.is_stratified else ""
         yield (
             f"The rarest class, {_name(rarest)}, has {count:,} works in {'all' if config.n_dev else 'both'} splits "
-            f"together, so a balanced draw holds {count * in_all.height:,} at most."
+            f"together, so a balanced draw holds {count * in_all.height:,} at most{by_hash}."
         )
 
 

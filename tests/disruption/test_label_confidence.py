@@ -305,6 +305,8 @@ def test_the_ceiling_of_a_balanced_draw_is_that_of_its_shares():
         ConfigError, match=r"shares holds .*novel.*, needs shares of labels that a work has: consolidating"
     ):
         find_label_ceiling(rows, shares={"novel": 1})
+    with pytest.raises(ConfigError, match=r"these sum to 0\.7"):
+        find_label_ceiling(rows, shares={"disruptive": 0.3, "neutral": 0.4})
     with pytest.raises(EmptyInputError, match="no work has a CD index and a citer"):
         find_label_ceiling(scores([0, 0, 5]))
 

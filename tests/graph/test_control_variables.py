@@ -35,7 +35,7 @@ def test_references_and_citers_are_counted_once():
     assert (without.schema["n_authors"], without["n_authors"].null_count()) == (pl.Int32, 4)
 
 
-def test_a_percentile_is_a_rank_within_field_and_year():
+def test_a_percentile_is_a_rank_within_field_and_year(caplog):
     corpus = ssd.scan_example()
     scored = ssd.compute_cd_index(corpus.works, corpus.citations).join(corpus.works, on="work_id")
     found = compute_percentile(scored).collect()
@@ -46,5 +46,10 @@ def test_a_percentile_is_a_rank_within_field_and_year():
     assert found.filter(~is_placed)["cd_index_percentile"].null_count() == found.filter(~is_placed).height
     every = compute_percentile(scored, within=[]).collect()["cd_index_percentile"]
     assert every.mean() == pytest.approx(50)
+    with pytest.raises(SchemaMismatchError, match=r"the scores lack column 'primary_field'.*within="):
+        compute_percentile(scored.drop("primary_field"))
+    compute_percentile(scored.with_columns(primary_field=pl.lit(None, pl.String))).collect()
+    (message,) = caplog.messages
+    assert "'primary_field' is null in all 4,381 rows, and so is cd_index_percentile" in message
     with pytest.raises(SchemaMismatchError, match="column 'title' is String, needs numbers"):
         compute_percentile(scored, "title")

@@ -203,8 +203,8 @@ def test_variances_sum_to_those_of_shuffles_where_no_few_venues_dominate_and_a_w
     assert bool(novelty_nulls.remark_on_concentration({2000: concentration})) == (ratio < 0.99)
 
 
-@pytest.mark.parametrize(("concentration", "expected"), [(0.19, ""), (0.2, "4 % less"), (0.3, "a fifth less")])
-def test_the_warning_says_how_far_variances_may_be_off_by_the_concentration(concentration, expected):
+@pytest.mark.parametrize(("concentration", "expected"), [(0.19, ""), (0.2, "about 2 %"), (0.3, "about 12 %")])
+def test_the_warning_says_how_far_z_may_be_off_by_the_concentration(concentration, expected):
     said = novelty_nulls.remark_on_concentration({1999: 0.01, 2000: concentration})
     assert [expected in remark for remark in said] == ([True] if expected else [])
 

@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 from matplotlib.figure import Figure
 
-from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.plots import measure_by, plot_by
 from sciscidata.plots.intervals import student, wilson_interval
 
@@ -175,11 +175,12 @@ def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
         (
             {"x": "team_sise"},
             SchemaMismatchError,
-            "measure_by: the frame lacks column 'team_sise'. Did you mean team_size",
+            "plot_by: the frame lacks column 'team_sise'. Did you mean team_size",
         ),
         ({"x": "team_size", "y": "primary_field"}, SchemaMismatchError, "is a column of String, mean needs numbers"),
         ({"x": "team_size", "stat": "avg"}, ConfigError, "stat is 'avg', needs one of mean, median, percentile, share"),
         ({"x": "team_size", "y": "disruptve", "stat": "share"}, ConfigError, "Did you mean disruptive"),
+        ({"x": "team_size", "stat": "share"}, ConfigError, "y is 'cd_index', needs one of"),
         ({"x": "work_id"}, ConfigError, "x='work_id' has 4,000 groups, a picture has room for 500. Make classes"),
         ({"x": "team_size", "by": "cd_index"}, ConfigError, "groups, a picture has 7 colours. Keep fewer"),
     ],
@@ -187,3 +188,14 @@ def test_the_example_by_label_and_year_is_what_plot_by_year_draws():
 def test_what_cannot_be_drawn_is_refused(options, error, told):
     with pytest.raises(error, match=told):
         plot_by(PAPERS, **options)
+
+
+def test_rows_that_lack_a_group_are_counted_and_a_column_of_nulls_is_refused():
+    noted = PAPERS.with_columns(
+        note=pl.when(pl.int_range(pl.len()) % 4 == 0).then("team_size"), none=pl.lit(None, pl.Int64)
+    )
+    assert plot_by(noted, "note").get_label().endswith(" Not shown: 3,000 works without note.")
+    with pytest.raises(
+        EmptyInputError, match="plot_by: there is nothing to draw: column 'none' is null in all 4,000 rows"
+    ):
+        plot_by(noted, "none")

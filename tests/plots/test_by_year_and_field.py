@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
+
 import numpy as np
 import polars as pl
 import pytest
@@ -11,7 +14,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 import sciscidata as ssd
-from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.plots import (
     plot_by_field,
@@ -176,13 +179,14 @@ EMPTY = pl.DataFrame(
 
 @pytest.mark.parametrize("width", ["one", "two"])
 @pytest.mark.parametrize("n", [0, 1])
-def test_nothing_and_one_work_can_be_drawn(tmp_path, width, n):
+def test_one_work_can_be_drawn_and_none_is_an_error(tmp_path, width, n):
     one = {"work_id": [1], "publication_year": [2000], "primary_field": ["Law"], "cd_index": [0.5], "z_p10": [1.0]}
     row = pl.DataFrame(one | {"z_median": [2.0], "disruption_label": ["disruptive"], "novelty_label": ["novel"]})
     works = row.cast(dict(EMPTY.schema)).select(EMPTY.columns).head(n)
-    for i, draw in enumerate((plot_by_year, plot_by_field, plot_works, plot_uzzi_cells)):
-        draw(works, width=width, path=tmp_path / f"{i}.png")
-    plot_drawn(works, works, width=width, path=tmp_path / "drawn.png")
+    plot_uzzi_cells(works, width=width, path=tmp_path / "cells.png")
+    for i, draw in enumerate((plot_by_year, plot_by_field, plot_works, partial(plot_drawn, works))):
+        with nullcontext() if n else pytest.raises(EmptyInputError, match="the frame has no row"):
+            draw(works, width=width, path=tmp_path / f"{i}.png")
     plot_windows(works, works, width=width, path=tmp_path / "windows.png")
     assert {sizes(path)[0] for path in tmp_path.iterdir()} == {85 if width == "one" else 180}
 

@@ -338,6 +338,8 @@ def test_without_sizes_as_many_texts_are_drawn_as_fit(
     assert main([*words, "--out", str(tmp_path / "stated"), "--n-train", sizes[0], "--n-test", sizes[1]]) == 0
     assert (tmp_path / "free/train.jsonl").read_bytes() == (tmp_path / "stated/train.jsonl").read_bytes()
     assert main([*words, "--out", str(tmp_path / "large"), "--n-train", "600"]) == 1
+    assert main([*words, "--out", str(tmp_path / "half"), "--n-train", "40"]) == 0
+    assert pl.read_parquet(tmp_path / "half/train.parquet").height == 40
 
 
 def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(

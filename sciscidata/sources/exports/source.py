@@ -125,7 +125,8 @@ def _read(files: list[Path], folder: Path) -> None:
         raise SchemaMismatchError(
             f"cited references are missing: {counted(n_rows, 'record')} in {counted(len(files), 'file')}. Export again "
             "with the record content 'Full Record and Cited References' (Web of Science), or with References ticked "
-            "(Scopus). The library of a reference manager holds none: look its works up in a corpus by DOI."
+            "(Scopus). The library of a reference manager holds none: look its works up in a corpus by DOI "
+            "(docs/coming_from.md, BibTeX)."
         )
     if without:
         logger.warning("exports: no record has cited references in %s: export again with them", ", ".join(without))

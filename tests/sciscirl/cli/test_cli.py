@@ -178,7 +178,7 @@ def test_a_package_that_is_not_installed_is_named_with_the_remedy(monkeypatch, c
     monkeypatch.setattr("sciscirl.cli.commands.COMMANDS", {"presets": load})
     assert main(["presets"]) == 1
     assert capsys.readouterr().err.startswith(
-        "error: no_such_package is not installed. Run pip install 'sciscidata[rl]', or "
+        'error: no_such_package is not installed. Run pip install ".[rl]" in your copy of the repository'
     )
 
 
