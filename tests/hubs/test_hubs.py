@@ -371,5 +371,5 @@ def test_an_address_that_is_none_is_refused(address: str) -> None:
 def test_without_the_extra_the_error_names_it(release: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    with pytest.raises(ConfigError, match=r"pip install 'sciscidata\[hub\]'"):
+    with pytest.raises(ConfigError, match=r'pip install "\.\[hub\]"'):
         publish(release, to=NAME)

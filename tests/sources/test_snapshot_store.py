@@ -207,7 +207,7 @@ def test_options_that_are_credentials_or_have_no_effect_are_refused_and_a_missin
             snapshot_bytes(SnapshotConfig(folder="openalex", **option))
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "obstore", None)
-        with pytest.raises(ConfigError, match=r"needs obstore .*Run pip install 'sciscidata\[store\]'"):
+        with pytest.raises(ConfigError, match=r'needs obstore .*Run pip install "\.\[store\]"'):
             snapshot_bytes(SnapshotConfig(folder="s3://openalex"))
 
 
