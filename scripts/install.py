@@ -114,6 +114,7 @@ def main() -> None:
     mode = ["--config-settings", "editable_mode=compat"]
     run([*pip, "--no-deps", "--no-build-isolation", *mode, "--editable", str(HOME)])
     rest.wait()
+    print(f"installed; activate: source {python.parent / 'activate'}")
 
 
 def install_cpu_torch(pip: list[str]) -> None:

@@ -19,6 +19,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
 from sciscidata.label_thresholds import LabelThresholds, count_labels
 from sciscidata.options.checks import Share
+from sciscidata.options.did_you_mean import find_close
 from sciscidata.own_label import OwnLabel, stated_label, vocabularies
 from sciscidata.sampling.filter import LATER_FILTERS
 from sciscidata.sampling.split import SPLITS, SplitConfig
@@ -204,8 +205,10 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError) as error:
         is_file = "it is a file, and a release is a folder" if folder.is_file() else "no such folder is there"
         why = f"it has no {MANIFEST}" if folder.is_dir() else is_file
+        beside = [] if folder.exists() else [one.parent.name for one in folder.parent.glob(f"*/{MANIFEST}")]
+        near = f" Did you mean {folder.with_name(close)}?" if (close := find_close(folder.name, beside)) else ""
         raise InputNotFoundError(
-            f"{folder} is not a release: {why}. Check the path, or build one: sciscidata build."
+            f"{folder} is not a release: {why}.{near} Check the path, or build one: sciscidata build."
         ) from error
     except OSError as error:
         raise InputNotFoundError(

@@ -19,6 +19,7 @@ from tinker_cookbook.rl.types import RLDataset, RLDatasetBuilder
 
 from sciscidata.options.checks import PositiveInt, check_value
 from sciscidata.storage import hash_file
+from sciscidata.terminal.messages import counted
 from sciscirl.envs.class_share_penalty import ShareTracker
 from sciscirl.envs.collapse_watch import TrainingWatch
 from sciscirl.envs.env import LabelGroupBuilder, build_messages, count_tokens
@@ -333,7 +334,9 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         if len(papers) < self.batch_size:
             what, more = f"{self.release} has {len(papers):,} training papers", "build a larger release"
             n_every = len(self.read("train", every=True))
-            if len(papers) < n_every:
+            if self.ids is not None:
+                what, more = f"{self.ids} names {counted(len(papers), 'training paper')}", "name more in ids"
+            elif len(papers) < n_every:
                 what, more = f"n_train={self.n_train} takes {len(papers):,} of {n_every:,} papers", "raise n_train"
             elif n_kept := self.n_held_out():
                 what += f" beside {n_kept:,} that are kept out to judge the run"

@@ -99,7 +99,7 @@ class EvaluationConfig(TaskOptions):
     Attributes:
         release: the folder of a release; on the command line also hf:OWNER/NAME@REVISION.
         out: the folder of the result; RELEASE is the name of the release's folder, NAME that of the run, or of model
-            and preset. Baselines go below it, or into evaluations/RELEASE. A result is never replaced.
+            and preset. Baselines go below it, or into evaluations/RELEASE. Another result is never replaced.
         split: of the release; held_out: training papers that the run did not train on. None: with a run, that of its
             own evaluations, else test.
         preset: prompt, contract, reward and how answers are sampled; None: those of the run, else baseline, greedy.

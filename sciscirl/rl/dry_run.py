@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from tinker_cookbook.utils.ml_log import dump_config
 
+from sciscidata.terminal.messages import counted
 from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.errors import SciSciRLError
@@ -23,11 +24,13 @@ from sciscirl.runs.chat_format import dry_run, say_estimate
 from sciscirl.runs.folder import plan_run
 from sciscirl.runs.prices import Usage, say_price
 from sciscirl.task.contracts import render_answer
-from sciscirl.task.papers import Paper, class_of, list_labels
+from sciscirl.task.papers import PairTarget, Paper, Target, class_of, list_labels
 from sciscirl.task.rules import TaskRules, find_shortest_answers
 
 _N_SHOWN: Final = 3
 _N_PROMPTS_COUNTED: Final = 256
+#: Fewer papers cannot tell a better model from a lucky one.
+_FEW: Final = 30
 
 
 @dry_run()
@@ -57,8 +60,8 @@ def render_plan(
     n_steps = min(options.max_steps, len(papers) // preset.batch_size)
     shown = papers.first(n_steps * preset.batch_size)
     n_counted = min(len(shown), _N_PROMPTS_COUNTED)
-    counted = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
-    messages = [build_messages(paper, rules, renderer) for paper in counted]
+    sample = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
+    messages = [build_messages(paper, rules, renderer) for paper in sample]
     prompts = [renderer.build_generation_prompt(one).to_ints() for one in messages]
     lengths = [len(prompt) for prompt in prompts]
     labels = {column: words[1] for column, words in list_labels(rules.target).items()}
@@ -70,6 +73,7 @@ def render_plan(
         n_turns = 2
         prompt_tokens += mean + preset.max_tokens + load_part("count_second_turn")(rules, renderer)
     n_trained = n_steps * preset.batch_size * preset.group_size
+    one = _name_one(rules.target)
     n_answers = n_trained * (1 + preset.dynamic_sampling) + n_evaluations * n_test
     usage = Usage(
         prefill=round(n_answers * prompt_tokens),
@@ -78,12 +82,13 @@ def render_plan(
     )
     examples = {
         f"prompt {number} of {paper.openalex_id}, {len(prompt):,} tokens": str(renderer.tokenizer.decode(prompt))
-        for number, (paper, prompt) in enumerate(zip(counted[:_N_SHOWN], prompts, strict=False), 1)
+        for number, (paper, prompt) in enumerate(zip(sample[:_N_SHOWN], prompts, strict=False), 1)
     }
     facts = [
-        f"steps: {n_steps:,} of {preset.batch_size} papers x {preset.group_size} answers; {n_evaluations} evaluations "
-        f"of {n_test:,} answers; each of {len(papers.papers):,} training papers is shown "
-        f"{len(shown) / len(papers.papers):.1f} times",
+        f"preset {preset.name}{f' (from {preset.base})' if preset.base else ''}, model {preset.model}",
+        f"steps: {n_steps:,} of {counted(preset.batch_size, one)} x {counted(preset.group_size, 'answer')}; "
+        f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; each of {len(papers.papers):,} "
+        f"training {one}s is shown {len(shown) / len(papers.papers):.1f} times",
         f"tokens: a prompt has {min(lengths):,} to {max(lengths):,}, mean {mean:,.0f} ({len(lengths):,} prompts "
         f"counted); a short valid answer about {short:,}, at most {preset.max_tokens:,} are sampled",
         *say_judges(run, builder.eval_split, len(evaluator.papers)),
@@ -111,12 +116,18 @@ def show_plan(resolved: Mapping[str, Any], system: object, examples: Mapping[str
 def say_judges(run: Run[Any], split: str, n_papers: int) -> list[str]:
     """Say by which papers a run is judged, and why."""
     why = {
-        "test": "as published presets always are; eval_split=dev or held_out keeps test for the end",
+        "test": f"as preset {run.preset.name} is by default; eval_split=dev or held_out keeps test for the end",
         "dev": "the development split of the release",
         "held_out": "training papers that are kept out, because the release has no development split",
     }
     reason = f"as eval_split={split} says" if run.options.eval_split else why[split]
-    return [f"judged by: {n_papers:,} papers of {split}, {reason}"]
+    judges = f"judged by: {counted(n_papers, _name_one(run.preset.rules.target))} of {split}, {reason}"
+    remedy = "a larger release" + (", --n-dev, or eval_split=test" if split != "test" else "")
+    return [judges, *([f"too few to tell: take {remedy}"] if n_papers < _FEW else [])]
+
+
+def _name_one(target: Target) -> str:
+    return "pair" if isinstance(target, PairTarget) else "paper"
 
 
 def _set_ones(settings: object) -> object:

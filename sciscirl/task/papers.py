@@ -18,6 +18,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, SciSciDataError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.own_label import OwnLabel, stated_label
+from sciscidata.records.ids import openalex_number
 from sciscidata.release.release import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
@@ -257,7 +258,7 @@ def read_split(
         raise ReleaseError(f"split is {split!r}, needs one of: {', '.join(get_args(SplitName))}.")
     release = open_release(release_folder)
     if split not in release.splits:
-        raise ReleaseError(f"{release_folder} has no development split. Build a release with SplitConfig.n_dev.")
+        raise ReleaseError(f"{release_folder} has no development split. Build one with it: sciscidata build --n-dev N.")
     words: dict[str, tuple[str, ...]] = {**VOCABULARIES}
     if target is not None:
         words |= list_labels(target)
@@ -275,10 +276,11 @@ def read_split(
             )
         strays = rows.filter(~rows[column].is_in(words[column]).fill_null(value=False))
         if len(strays):
+            balance = short_name(column) if column in VOCABULARIES else "label"
             raise ReleaseError(
                 f"{split} of {release_folder}: {len(strays):,} of {len(rows):,} rows have no {column}, first "
                 f"{strays['openalex_id'][0]}; every row needs one of {', '.join(words[column])}. Build a release "
-                f"balanced by {column}."
+                f"where every work has it: sciscidata build ... --balance {balance}."
             )
     chances = _read_chances(release) if with_chances else {}
     return [
@@ -416,16 +418,21 @@ def open_release(release_folder: str | Path) -> Release:
 def read_ids(path: Path, release_folder: str | Path) -> set[str]:
     """Read the ids of papers, one a line (ReleaseError: the file cannot be read, or an id is in no split)."""
     try:
-        listed = set(decode_text(read_whole(path)).split())
+        words = decode_text(read_whole(path)).split()
     except (OSError, ValueError) as error:
         raise ReleaseError(f"ids is {path}, which cannot be read: {error}. Give a file with an id a line.") from error
+    if not words:
+        raise ReleaseError(f"{path} has no ids. Write the ids of papers of the release, one a line.")
     release = open_release(release_folder)
-    strange = listed.difference(*(_read_rows(release, split)["openalex_id"] for split in release.splits))
-    if strange or not listed:
-        what = (
-            f"names {len(strange):,} that {release_folder} does not have, first {min(strange)}" if strange else "none"
+    known = {one for split in release.splits for one in _read_rows(release, split)["openalex_id"]}
+    numbers = {word: openalex_number(word, "W") for word in words if word not in known}  # of a URL, in any case
+    listed = {word if numbers.get(word) is None else f"W{numbers[word]}" for word in words}
+    strange = listed - known
+    if strange:
+        raise ReleaseError(
+            f"of {len(listed):,} ids {path} names {len(strange):,} that {release_folder} does not have, first "
+            f"{min(strange)}. Name works of the release, with ids as it has them."
         )
-        raise ReleaseError(f"of {len(listed):,} ids {path} {what}. Name works of the release, with ids as it has them.")
     return listed
 
 

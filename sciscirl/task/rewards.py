@@ -118,8 +118,11 @@ class RewardTable:
         for name in ("class_weights", "gold_weights"):
             pairs = dict(own[name])
             if len(own[name]) != len(set(pairs) & set(self.labels)) or min(pairs.values(), default=1) <= 0:
-                needed = f"needs positive factors, at most one for each of {', '.join(self.labels)}"
-                raise RewardError(f"reward table {self.name!r} has {name} {own[name]!r}, {needed}.")
+                said = ", ".join(f"{label}:{value:g}" for label, value in own[name])
+                near = "".join(suggest(label, self.labels) for label in pairs if label not in self.labels)
+                raise RewardError(
+                    f"{name} is {said}, needs positive factors, at most one for each of {', '.join(self.labels)}.{near}"
+                )
         if self.gold_weights and not self.is_balanced:
             raise RewardError(
                 f"reward table {self.name!r} has gold_weights but is not balanced. Set is_balanced, or drop them."
@@ -229,7 +232,10 @@ NUMBERS: Final = tuple(
 def find_reward(name: str) -> RewardTable:
     """Return the reward of a name."""
     if name not in REWARDS:
-        raise RewardError(f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)}")
+        raise RewardError(
+            f"reward is {name!r}, needs one of {', '.join(REWARDS)}.{suggest(name, REWARDS)} For one of your own, give "
+            "its file too: plugin=FILE.py."
+        )
     return REWARDS[name]
 
 

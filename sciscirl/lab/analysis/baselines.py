@@ -22,12 +22,13 @@ from threadpoolctl import threadpool_limits
 from sciscirl.errors import ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import (
     OUT_OPTION,
+    PREDICTIONS_FILE,
     EvaluationConfig,
     find_subject,
     read_asked,
     save_evaluation,
 )
-from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema
+from sciscirl.metrics.predictions import find_target, make_prediction, prediction_schema, read_predictions
 from sciscirl.presets import describe_rules, recall_rules
 from sciscirl.runs.folder import locked_folder
 from sciscirl.task.contracts import Answer, most_probable
@@ -202,6 +203,13 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
     settings = {"split": split, "n_papers": config.n_papers, "seed": config.seed, **_state_target(rules)}
     with locked_folder(config.baselines_out, user="evaluation", option=OUT_OPTION):
+        for name, judged in predictions.items():
+            earlier = config.baselines_out / name / PREDICTIONS_FILE
+            if earlier.exists() and not read_predictions(earlier).equals(judged):
+                raise SciSciRLError(
+                    f"{earlier.parent} holds this baseline of another release or other settings. Choose another "
+                    f"{OUT_OPTION}."
+                )
         return {
             name: save_evaluation(
                 judged, replace(config, out=config.baselines_out / name), {"baseline": name, **settings}

@@ -177,12 +177,13 @@ def render_selection(selection: Selection) -> str:
                 f"collapse: {', '.join(one.signs)}" if one.signs else "",
             ]
         )
-    none_kept = "what the run began with: training gained nothing that these papers can tell"
+    is_only = len(selection.candidates) == 1
+    why = "one evaluation: nothing to choose from" if is_only else "training gained nothing that these papers can tell"
     lines = [
         *align_columns(rows),
         f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
         f"from {config.n_resamples:,} paired resamples of the papers.",
         "These papers chose it, so they flatter it: report it on others (sciscirl report --final).",
-        f"checkpoint: {printable(chosen.checkpoint or '') or none_kept}",
+        f"checkpoint: {printable(chosen.checkpoint or '') or f'what the run began with: {why}'}",
     ]
     return "\n".join(lines)

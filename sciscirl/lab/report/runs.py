@@ -138,6 +138,8 @@ class Run:
         steps = f"{self.n_steps:,} step{'' if self.n_steps == 1 else 's'}"
         if self.is_stopped:
             return f"stopped after {steps}: class collapse"
+        if not self.rows and (self.is_finished or (self.last is not None and self.last.step)):
+            return f"{METRICS_FILE} is missing or empty"
         state = f"finished after {steps}" if self.is_finished else (
             f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
         )  # fmt: skip

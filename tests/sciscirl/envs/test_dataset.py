@@ -261,7 +261,11 @@ def test_a_list_of_ids_says_which_papers_of_each_split_are_used(toy_slice, toy_m
     assert facts["ids_sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     config = EvaluationConfig(release=toy_slice, model="a/b", preset="exp4", ids=file)
     assert ids(read_asked(config, find_subject(config))) == splits["test"][3:6]
-    for text, said in (("W1\nW999999\n", "names 1 that .* does not have, first W999999"), ("", "of 0 ids .* none")):
+    file.write_text("\n".join(f"https://openalex.org/{one}" for one in splits["test"][3:6]), "utf-8")
+    assert ids(builder.eval_papers()) == splits["test"][3:6]
+    with pytest.raises(SciSciRLError, match=r"ids\.txt names 0 training papers, .* or name more in ids"):
+        builder.train_papers()
+    for text, said in (("W1\nW999999\n", "names 1 that .* does not have, first W999999"), ("", "ids.txt has no ids")):
         file.write_text(text, "utf-8")
         with pytest.raises(ReleaseError, match=said):
             builder.eval_papers()

@@ -256,6 +256,11 @@ def test_baselines_are_judged_as_a_model_would_be(toy_slice, tmp_path):
         record = json.loads((folder / "run.json").read_text("utf-8"))
         assert record["settings"]["baseline"] == name
         assert len(record["release"]["manifest_sha256"]) == 64
+    assert evaluate_baselines(config) == results
+    with pytest.raises(
+        SciSciRLError, match=r"majority holds this baseline of .* other settings\. Choose another folder"
+    ):
+        evaluate_baselines(replace(config, preset="exp8"))
 
 
 @pytest.mark.parametrize(

@@ -190,7 +190,8 @@ def test_the_dry_run_counts_the_answers_that_dynamic_sampling_may_take(toy_slice
     options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
                "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
     once, often = (
-        render_dry_run(resolve_run(TrainOptions(**options, dynamic_sampling=n))).splitlines()[5] for n in (None, 3)
+        render_dry_run(resolve_run(TrainOptions(**options, dynamic_sampling=n))).partition("in all, ")[2].split("\n")[0]
+        for n in (None, 3)
     )
     # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 spares each answer of training up to 4 times.
     assert f" {(16 + 6) * 64:,} sampled, " in once

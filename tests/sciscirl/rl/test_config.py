@@ -105,8 +105,9 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert text.count(" of thing ") == 3
     assert text.count("You judge what kind of mark") == 1  # what all prompts share is shown once
     assert text.count("\n--- prompt ") == 3
-    assert len(text.partition("\n--- prompt 1")[0].splitlines()) == 7  # facts come first
-    assert "judged by: 9 papers of test, as eval_split=test says" in text
+    assert len(text.partition("\n--- prompt 1")[0].splitlines()) == 9  # facts come first
+    assert text.startswith("preset exp4 (from exp3), model ")
+    assert "judged by: 9 papers of test, as eval_split=test says\ntoo few to tell: take a larger release\n" in text
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
     assert "each of 24 training papers is shown 1.3 times" in text
     assert "steps: 100,000,000 of 16" in render_dry_run(resolve_run(TrainOptions(**options, max_steps=10**8)))

@@ -100,7 +100,7 @@ def test_only_an_altered_split_is_refused(tmp_path, split):
 def test_a_development_split_is_read_where_there_is_one(tmp_path):
     from sciscidata import BuildConfig, SplitConfig, SyntheticConfig, build
 
-    with pytest.raises(ReleaseError, match=r"no development split.*SplitConfig\.n_dev"):
+    with pytest.raises(ReleaseError, match=r"no development split.*sciscidata build --n-dev N"):
         read_split(write_slice(tmp_path / "slice", [{}] * 4), "dev")
     places = {"out": tmp_path / "dev", "cache_dir": tmp_path / "cache"}
     release = build(
@@ -143,6 +143,8 @@ def test_a_changed_manifest_a_lost_file_and_no_folder_are_one_kind_of_error(tmp_
         read_split(folder, "train")
     with pytest.raises(ReleaseError, match="is not a release"):
         read_split(tmp_path / "nowhere", "train")
+    with pytest.raises(ReleaseError, match=r"no such folder is there\. Did you mean .*slice\? Check the path"):
+        read_split(tmp_path / "slcie", "train")
     assert issubclass(ReleaseError, SciSciRLError)
     assert issubclass(SciSciRLError, SciSciDataError)
 

@@ -168,7 +168,7 @@ def test_a_paper_without_a_known_label_cannot_be_scored(gold):
     ("changes", "message"),
     [
         ({"correct": float("nan")}, "not finite"),
-        ({"class_weights": (("Neutral", 2.0),)}, "needs positive factors"),
+        ({"class_weights": (("Neutral", 2.0),)}, r"is Neutral:2, needs positive factors, .*\. Did you mean neutral\?"),
         ({"class_weights": (("neutral", 2.0), ("neutral", 3.0))}, "needs positive factors"),
         ({"wrong": 1.0}, "rising values"),
         ({"wrong": 0.3, "class_weights": (("neutral", 0.25),)}, "rising values"),

@@ -118,7 +118,9 @@ def test_several_answers_to_a_paper_are_resampled_together(tmp_path):
 def test_training_that_gained_nothing_leaves_the_model_it_began_with(tmp_path):
     selection = select_checkpoint(make_run(tmp_path / "run", {0: answers(first(50)), 50: answers(first(50))}))
     assert (selection.chosen.step, selection.chosen.checkpoint) == (0, None)
-    assert "checkpoint: what the run began with" in render_selection(selection)
+    assert "checkpoint: what the run began with: training gained nothing" in render_selection(selection)
+    single = select_checkpoint(make_run(tmp_path / "single", {0: answers(first(50))}))
+    assert "began with: one evaluation: nothing to choose from" in render_selection(single)
 
 
 def test_weights_that_were_not_kept_cannot_be_chosen_and_are_not_compared_with(tmp_path):

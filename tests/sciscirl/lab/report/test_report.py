@@ -287,6 +287,12 @@ def test_each_state_of_a_run_is_said(page):
     }  # fmt: skip
 
 
+def test_a_run_that_lost_its_log_is_not_said_to_have_taken_no_step(tmp_path):
+    make_run(tmp_path / "exp4", evaluations={0: answers(0.1), 2: answers(0.4)}, n_steps=2)
+    (tmp_path / "exp4" / "metrics.jsonl").unlink()
+    assert read_runs([tmp_path / "exp4"])[0].state == "metrics.jsonl is missing or empty"
+
+
 def test_every_run_says_what_judged_it_how_often_and_whether_it_collapsed(home):
     table = rows_of(view_runs(read_runs([home / name for name in ("exp4", "exp5", "base_only", "majority")])).tables[0])
     assert [*table["exp4"].values()] == ["exp4", "finished after 4 steps", "4", "test", "60", "3", "no sign", "", ""]
