@@ -16,7 +16,7 @@ from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty import _moment_kernels as novelty_kernels
 from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
 from sciscidata.novelty import null_model as novelty_nulls
-from sciscidata.novelty import venue_pairs
+from sciscidata.novelty import atypicality, venue_pairs
 from sciscidata.novelty.atypicality import score_atypicality
 from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
 from sciscidata.novelty.venue_pairs import entry_starts, venue_numbers
@@ -226,6 +226,7 @@ def test_the_concentration_is_the_share_of_pairs_of_slots_of_one_stratum_with_on
 
 
 def test_years_of_few_venues_are_named_in_the_log_and_handed_out(caplog):
+    atypicality._warn_once.cache_clear()  # another test may have heard the same
     works = pl.LazyFrame(
         {
             "work_id": range(40),
