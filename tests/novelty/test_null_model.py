@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from sciscidata.graph.graph import CitationGraph, build_graph
 from sciscidata.novelty import _moment_kernels as novelty_kernels
 from sciscidata.novelty import _per_work_kernels as work_quantile_kernels
-from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import atypicality, venue_pairs
+from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty.atypicality import score_atypicality
 from sciscidata.novelty.config import LOW_QUANTILE, NoveltyConfig
 from sciscidata.novelty.venue_pairs import entry_starts, venue_numbers
