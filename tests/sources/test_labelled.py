@@ -342,6 +342,14 @@ def test_without_sizes_as_many_texts_are_drawn_as_fit(
     assert pl.read_parquet(tmp_path / "half/train.parquet").height == 40
 
 
+def test_a_retracted_text_is_left_out_in_the_words_of_any_table(home: Path, tmp_path: Path) -> None:
+    words = pl.Series(["Yes", "1.0", "no", "false", "TRUE", "0"] * 20)
+    REVIEWS.with_columns(is_retracted=words).write_csv(tmp_path / "in.csv")
+    assert build_texts(home, tmp_path / "in.csv", tmp_path / "slice", "--n-train", "20", "--n-test", "4") == 0
+    counts = json.loads((tmp_path / "slice" / "manifest.json").read_bytes())["counts"]["filters"]
+    assert (counts["retracted"], counts["eligible"]) == (60, 60)
+
+
 def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
     home: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -50,7 +50,8 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "citing": ("citing", "source", "from"),
     "cited": ("cited", "target", "to", "reference"),
 }
-_FLAGS: Final = {
+#: Words that tables have for true and false, in lower case.
+FLAGS: Final = {
     **dict.fromkeys(("true", "yes", "1", "1.0"), True),
     **dict.fromkeys(("false", "no", "0", "0.0"), False),
 }
@@ -171,7 +172,7 @@ def _without_missing(rows: pl.DataFrame, tally: Counter[str], missing: Sequence[
 
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     if dtype == pl.Boolean() and values.dtype == pl.String():
-        read = values.str.to_lowercase().replace_strict(_FLAGS, default=None, return_dtype=dtype)
+        read = values.str.to_lowercase().replace_strict(FLAGS, default=None, return_dtype=dtype)
         needed = "true, false, yes, no, 1 or 0"
     elif dtype.is_integer() and (values.dtype == pl.String() or values.dtype.is_float()):
         values = values.fill_nan(None) if values.dtype.is_float() else values
