@@ -3,7 +3,7 @@
     python benchmarks/sciscinet.py --works 500000           tables made for this, and removed
     python benchmarks/sciscinet.py --folder FOLDER [--part all|baseline|slice|ingest] [--score rank]
 
-FOLDER has tables of make_sciscinet.py. Every part runs in a process of its own. The baseline is the flattener one
+FOLDER has tables of make_sciscinet.py. Every part runs in a separate process. The baseline is the flattener one
 would write first: Parquet batches, ``json.loads`` for every abstract, ``json.dumps`` for every row.
 """
 
@@ -128,7 +128,7 @@ def write_corpus_of(folder, out):
 
 
 def run_parts(folder, name, options):
-    """Run every part in a process of its own, or the one asked for."""
+    """Run every part in a separate process, or only the one asked for."""
     sizes = ("--n-train", str(options.n_train), "--n-test", str(options.n_test), "--limit", str(options.limit))
     choices = ("--score", options.score, "--novelty-rule", options.novelty_rule, "--balance", options.balance)
     rows = []

@@ -12,7 +12,6 @@ from typing import Final, TypeAlias
 
 _PARTS: Final = ("", ".indicators", ".plots", ".errors", ".schemas")
 
-
 #: Names that another program has, and those that mean the same here; None: nothing does.
 Renamed: TypeAlias = Mapping[str, str | None]
 _NOTHING: Final[Renamed] = MappingProxyType({})

@@ -54,7 +54,7 @@ from sciscidata.sampling.split import SPLITS
 from sciscidata.schemas import ATYPICALITY, CITATIONS, EXAMPLE, WORKS, Corpus
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
 from sciscidata.sources.record_files import find_files, printable_name, state_files
-from sciscidata.sources.tables.columns import FLAGS, complete_works
+from sciscidata.sources.tables.columns import complete_works, read_flags
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.storage import cached_folder, expand_home
 from sciscidata.storage.parquet import CHECKED
@@ -351,8 +351,7 @@ def _typed(rows: pl.DataFrame) -> pl.DataFrame:
     if "concepts" in texts:
         rows = rows.with_columns(pl.col("concepts").str.split("|"))
     if "is_retracted" in texts:
-        read = pl.col("is_retracted").str.to_lowercase()
-        rows = rows.with_columns(read.replace_strict(FLAGS, default=None, return_dtype=pl.Boolean()))
+        rows = rows.with_columns(read_flags(rows["is_retracted"]))
     absent = [pl.lit(None, dtype).alias(name) for name, dtype in _COLUMNS.items() if name not in rows.columns]
     typed = rows.cast({name: _COLUMNS[name] for name in rows.columns if name != "source_id"})
     return typed.with_columns(absent).select(_COLUMNS.names())

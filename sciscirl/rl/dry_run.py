@@ -18,6 +18,7 @@ from sciscirl.envs.env import build_messages, count_tokens
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
 from sciscirl.lab_parts import load_part
+from sciscirl.metrics.metrics import FEWEST
 from sciscirl.options import Run, TrainOptions
 from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.chat_format import dry_run, say_estimate
@@ -29,8 +30,6 @@ from sciscirl.task.rules import TaskRules, find_shortest_answers
 
 _N_SHOWN: Final = 3
 _N_PROMPTS_COUNTED: Final = 256
-#: Fewer papers cannot tell a better model from a lucky one.
-_FEW: Final = 30
 
 
 @dry_run()
@@ -123,7 +122,7 @@ def say_judges(run: Run[Any], split: str, n_papers: int) -> list[str]:
     reason = f"as eval_split={split} says" if run.options.eval_split else why[split]
     judges = f"judged by: {counted(n_papers, _name_one(run.preset.rules.target))} of {split}, {reason}"
     remedy = "a larger release" + (", --n-dev, or eval_split=test" if split != "test" else "")
-    return [judges, *([f"too few to tell: take {remedy}"] if n_papers < _FEW else [])]
+    return [judges, *([f"too few to tell: take {remedy}"] if n_papers < FEWEST else [])]
 
 
 def _name_one(target: Target) -> str:

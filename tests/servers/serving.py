@@ -22,7 +22,7 @@ def choose_port() -> int:
 
 
 class Server(ThreadingHTTPServer):
-    """A server on a port of its own; 0 takes a free one. It serves to the end of its ``with`` block."""
+    """A server on ``port``; 0 takes a free one. It serves until its ``with`` block ends."""
 
     daemon_threads = True
     request_queue_size = 128

@@ -94,7 +94,7 @@ def _row(record: Mapping[str, str]) -> list[str | None]:
             value = re.sub(r";\s+", "\n", value)
         if value and role == "n_authors":
             authors = re.split(";" if ";" in value else _AUTHORS.get(name, "\n"), value)
-            n_authors = sum(author.strip()[:1] not in ("", "[") for author in authors)  # "[Anonymous]" is nobody
+            n_authors = sum(author.strip()[:1] not in ("", "[") for author in authors)  # "[Anonymous]" is no author
             value = str(n_authors) if n_authors else None
         values[role] = value
     notes = record.get("N1") or record.get("note") or ""

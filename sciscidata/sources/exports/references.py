@@ -84,7 +84,7 @@ def number_references(texts: pl.Series) -> pl.DataFrame:
 def match_references(works: pl.DataFrame, references: pl.DataFrame) -> tuple[pl.DataFrame, dict[str, int]]:
     """Make CITATIONS of references, each once, whether what they cite is one of ``works`` or not.
 
-    A reference is the work that has its DOI, else the only work that has its key. Any other gets a number of its own.
+    A reference is the work that has its DOI, else the only work that has its key. Any other gets its own number.
     The counts say how well keys agree with DOIs.
     """
 

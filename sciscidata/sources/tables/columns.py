@@ -51,7 +51,7 @@ _WORDS: Final[Mapping[str, tuple[str, ...]]] = {
     "cited": ("cited", "target", "to", "reference"),
 }
 #: Words that tables have for true and false, in lower case.
-FLAGS: Final = {
+_FLAGS: Final = {
     **dict.fromkeys(("true", "yes", "1", "1.0"), True),
     **dict.fromkeys(("false", "no", "0", "0.0"), False),
 }
@@ -170,9 +170,14 @@ def _without_missing(rows: pl.DataFrame, tally: Counter[str], missing: Sequence[
     return pl.DataFrame([column for column, _ in found])
 
 
+def read_flags(words: pl.Series) -> pl.Series:
+    """Read words for true and false as Boolean; any other is null."""
+    return words.str.to_lowercase().replace_strict(_FLAGS, default=None, return_dtype=pl.Boolean())
+
+
 def _cast(values: pl.Series, dtype: pl.DataType) -> pl.Series:
     if dtype == pl.Boolean() and values.dtype == pl.String():
-        read = values.str.to_lowercase().replace_strict(FLAGS, default=None, return_dtype=dtype)
+        read = read_flags(values)
         needed = "true, false, yes, no, 1 or 0"
     elif dtype.is_integer() and (values.dtype == pl.String() or values.dtype.is_float()):
         values = values.fill_nan(None) if values.dtype.is_float() else values

@@ -38,7 +38,7 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
 
 
 def install_by_uv(requirements: str, python: Path) -> None:
-    """Install pinned files by uv, if it is there and pip names no index of its own; pip does what is left."""
+    """Install pinned files with uv, if it is there and pip has no index set. Pip installs the rest."""
     if importlib.util.find_spec("uv") is None:
         return
     settings = _run(python_command("-m", "pip", "config", "list", python=python))

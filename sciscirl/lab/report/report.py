@@ -68,7 +68,7 @@ def write_report(config: ReportConfig) -> Path:
         StorageError: if the report cannot be written.
     """
     runs = read_runs(config.runs)
-    # The name of an own label without its ending, "part", may be a word of its own.
+    # Keep the whole name of an own label: "part", without its ending, would mislead.
     names = (run.target.label.name if type(run.target) is OwnTarget else run.target for run in runs if run.target)
     tasks = " and ".join(dict.fromkeys(names))
     title = config.title or (f"Training on {tasks}" if tasks else "Training")
