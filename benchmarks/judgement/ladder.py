@@ -481,7 +481,7 @@ def list_jobs(fields: list[str], lr: float) -> list[dict[str, Any]]:
     tune("memory_sure", "two_sure", "label", 0, memory=True, n_epochs=10)
     for seed in seeds:
         tune("soft_two", "two", "soft", seed)
-    for seed in (1, 2):
+    for seed in seeds:
         more = {"reward": "strong", "interleave": False, "after": f"sft_three_{seed}"}
         add("exp4_long_three", "rl", "three", seed, n_steps=252, **more)
     add("just_rl_three", "rl", "three", 0, reward="strong", interleave=False, n_steps=20)
