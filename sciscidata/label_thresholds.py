@@ -58,9 +58,10 @@ class LabelThresholds(Configuration):
         uzzi_tail_max: highest z_p10 of tail novelty, itself excluded, with the rule ``"uzzi"``.
         uzzi_median_share: quantile of z_median over all scored works above which conventionality is high, with the rule
             ``"uzzi"``; 0.5 is the median.
-        cells: labels by rank, in place of the first three options: the highest consolidating CD index, the lowest and
-            the highest neutral one, and the lowest disruptive one, by cell of field and five years ("Art 1990"). Works
-            between them and in other cells have no label. ``LabelThresholds.fit`` finds them. Empty: no ranks.
+        cells: labels by rank, in place of the first three options. By cell of field and five years ("Art 1990") they
+            are four CD indices: the highest consolidating one, the lowest and the highest neutral one, and the lowest
+            disruptive one. Works between them and in other cells have no label. ``LabelThresholds.fit`` finds them.
+            Empty: no ranks.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or cut-offs are out of order (or equal while
@@ -114,9 +115,9 @@ class LabelThresholds(Configuration):
         """Find the cut-offs of labels by rank: the lowest, the middle and the highest ``share`` of each cell.
 
         A cell is a primary field and five publication years (1990 to 1994). Only works with a citer are ranked. Ties
-        share a label, so a tenth may hold more. A cell has no cut-offs, and its works no label, if it has fewer than 50
-        works with a citer, or if ties let two shares overlap. A release keeps the cut-offs in its manifest, so further
-        works do not move them.
+        share a label, so a tenth may hold more. A cell with fewer than 50 works with a citer has no cut-offs, and its
+        works no label. Nor has one where ties let two shares overlap. A release keeps the cut-offs in its manifest, so
+        further works do not move them.
 
         Args:
             scores: CD_SCORES of all works, with ``primary_field`` and ``publication_year``.

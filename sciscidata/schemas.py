@@ -141,7 +141,7 @@ EXAMPLE = pl.Schema(
 )
 
 #: What the scores of a released work follow from, and what helps to use them: one row per work of EXAMPLE. Null where
-#: undefined, or not known to the source. n_k is also null where n_i equals n_j: the OpenAlex API was not asked.
+#: undefined, or not known to the source. Where n_i equals n_j, the OpenAlex API was not asked for n_k, and it is null.
 SCORES = pl.Schema(
     {
         "openalex_id": EXAMPLE["openalex_id"],

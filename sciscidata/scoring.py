@@ -128,7 +128,7 @@ def _add_novelty(
 
 
 def _beside_scores(facts: pl.LazyFrame, scores: pl.DataFrame, novelty: NoveltyConfig | None) -> pl.LazyFrame:
-    """Put scores next to facts in 48 bytes a work: counts are narrow, and what follows from a row is computed again."""
+    """Put scores next to facts in 48 bytes a work. Counts are narrow, and what follows from a row is computed again."""
     made_of_z = ("novelty_score", "conventionality_score") if novelty and novelty.score == "sigmoid" else ()
     counts = ("n_references", "n_pairs")
     n_i, n_j, n_k = (pl.col(name).cast(pl.Int64) for name in ("n_i", "n_j", "n_k"))

@@ -111,7 +111,7 @@ def _find_result(out: Path) -> dict[str, Any]:
 
 
 def write_scores(batches: Iterable[pl.DataFrame], out: Path, facts: Mapping[str, Any], *, replace: bool) -> Path:
-    """Write a score file, whole or not at all, in the order of ids; ``replace`` replaces no other kind of file."""
+    """Write a score file, whole or not at all, in the order of ids. ``replace`` replaces score files only."""
     with atomic_file(out, overwrite=replace, recheck=partial(_find_result, out)) as file, ExitStack() as stack:
         writer: Any = None
         for rows in batches:

@@ -26,7 +26,7 @@ _MOST_DRAWN: Final = 20_000
 def diagnose_labels(
     eligible: pl.LazyFrame, counts: Mapping[str, int], drawn: Mapping[str, int], thresholds: LabelThresholds
 ) -> tuple[dict[str, Any] | None, list[Check]]:
-    """Return the ceiling of drawn labels for the manifest, and a check of how sure each label is; None without counts.
+    """Return the ceiling of drawn labels, for the manifest, and a check of how sure each is; None without counts.
 
     Both are estimated from a part of the eligible works, which depends on their ids only.
     """

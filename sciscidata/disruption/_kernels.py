@@ -94,8 +94,8 @@ def count_citers(
 
     Every in-window citer of a reference is stamped with a number of the focal paper. New stamps counted are n_j + n_k;
     the focal paper's own citers then fall into stamped, n_j, and unstamped, n_i. With several windows (``ends``,
-    ascending, of citers), new stamps are noted in ``found``, and counted there for each window: the lists are walked
-    once. ``stamps`` starts as zeros, and holds numbers up to ``highest``. None exceeds the present one, and "less"
+    ascending, of citers), the lists are walked once. New stamps are noted in ``found``, and counted there for each
+    window. ``stamps`` starts as zeros, and holds numbers up to ``highest``. None exceeds the present one, and "less"
     takes an instruction less than "not equal". A wider window is taken in parts, each with its own number. Lists are
     sorted, so the next part begins where this one stopped. ``slices`` (2, most references, 2) and ``found`` are
     scratch.

@@ -1,8 +1,8 @@
 """Compiled loops of label confidence, called by ``label_confidence.py`` only.
 
-A redraw has s citers. Each next one is of n_i with probability (a + g x) / (a + b + g s), where x of the s before are:
-an urn, from which follow the binomial (g = 0) and the beta-binomial distribution (g = 1). The totals s and n_k have
-p(s + 1) / p(s) = (u + v s) / (s + 1): Poisson (v = 0) or negative binomial. So every step costs a few multiplications.
+A redraw has s citers. Each next one is of n_i with probability (a + g x) / (a + b + g s), where x of the s before are.
+This urn gives the binomial (g = 0) and the beta-binomial distribution (g = 1). The totals s and n_k have p(s + 1) /
+p(s) = (u + v s) / (s + 1): Poisson (v = 0) or negative binomial. So every step costs a few multiplications.
 """
 
 # pyright: basic
@@ -232,7 +232,7 @@ def fit_shares(counts, prior):
 def _sides_of_a_tie(totals, a, b, g):
     """Return the probabilities of n_i > n_j and of n_i < n_j.
 
-    One more citer changes the side only from or to a tie, and half of the ways to a tie come from each side.
+    One more citer changes the side only from or to a tie. Half of the ways to a tie come from each side.
     """
     first, size, chance = totals
     up = found = ties = 0.0
@@ -339,8 +339,8 @@ def label_chances(
 ):  # fmt: skip
     """Write into ``found`` (4, works) the probability of each work's label, of consolidating, neutral and disruptive.
 
-    Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out;
-    where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
+    Plain: three Poisson counts with the observed means. Redraws without a later work have no label and are left out.
+    Where the work itself has none, they have the label of 0. ``is_shrunk``: see ``label_confidence.py``.
     """
     form = (1, 0.5, 0.5, 1) if is_shrunk else (0, 1.0, 0.0, 0)
     v = form[2]
@@ -452,7 +452,7 @@ def spread_rates(n_i, n_j, cell, prior, rates):
     """Write rates of n_i and n_j that the counts of a work with a citer leave possible into ``rates`` (works, m, 2).
 
     The sum is gamma with shape n_i + n_j and rate 1, the share of n_i beta. Both are cut into m parts of equal
-    probability, m a power of 2, and paired by reversed bits: nothing is drawn.
+    probability, m a power of 2. Reversed bits pair them, so nothing is drawn.
     """
     share_below, sum_below = np.empty(_GRID), np.empty(_GRID)
     m = rates.shape[1]

@@ -38,8 +38,8 @@ def compute_expected_cd_index(
     """Compare the CD index of every work with what it is on average in rewired citation graphs, without drawing any.
 
     This is a close approximation of ``compute_null_cd_index`` with ``null="rewired"``, of the default convention. On
-    cit-HepTh and handball the means correlate with those of 1,000 draws at 0.999, and z at 0.995 and 0.998 (Spearman);
-    on the small example at 0.988 and 0.964. Use draws for few works, and where a single one matters.
+    cit-HepTh and handball the means correlate with those of 1,000 draws at 0.999, and z at 0.995 and 0.998 (Spearman).
+    On the small example these are 0.988 and 0.964. Use draws for few works, and where a single one matters.
 
     Args:
         works: WORKS; only work_id and publication_year are read.
@@ -49,7 +49,8 @@ def compute_expected_cd_index(
 
     Returns:
         One row per work, unordered: work_id, cd_index, null_mean, null_std and z, as in NULL_CD_INDEX. All but cd_index
-        are null where a work has no year or no reference, or no later work can cite it or a reference in the window.
+        are null where a work has no year or no reference. They are null, too, where no later work can cite it or a
+        reference in the window.
 
     Raises:
         ConfigError: when called, if ``window_years`` is wrong.

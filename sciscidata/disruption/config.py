@@ -45,8 +45,8 @@ class CDConfig(Configuration):
         windows: further windows, counted in the same pass. Years (``10``), or by dates months (``"18mo"``) and days
             (``"90d"``); None, on a command line ``all``: without end. Each adds its columns, such as cd_index_10 and
             n_i_10. Empty: none.
-        time: what windows are measured by. ``"publication_date"``: by day; works with a year only count as of 1 July,
-            and citers of the same day are treated as those of the same year.
+        time: what windows are measured by. ``"publication_date"``: by day. Works with a year only count as of 1 July;
+            citers of the same day are treated as those of the same year.
 
     Raises:
         ConfigError: on construction, if a value does not fit its type, or two options contradict each other.

@@ -29,9 +29,9 @@ def compute_embedding_disruptiveness(works: AnyFrame, past: str = "past", future
         future: the column with the vectors of what comes after.
 
     Returns:
-        One row per row of ``works``, in that order: work_id, embedding_disruptiveness (Float64), 1 - cosine of the two:
-        0 where they point the same way, 1 at a right angle, 2 if opposed; high is disruptive. Null if a vector is
-        missing, all 0, or holds a null, NaN or infinity.
+        One row per row of ``works``, in that order: work_id and embedding_disruptiveness (Float64), which is 1 - cosine
+        of the two. It is 0 where they point the same way, 1 at a right angle, 2 if opposed; high is disruptive. Null if
+        a vector is missing, all 0, or holds a null, NaN or infinity.
 
     Raises:
         SchemaMismatchError: when called, if a column is missing or of another dtype; at collect, if vectors differ in

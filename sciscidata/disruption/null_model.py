@@ -80,10 +80,10 @@ def compute_null_cd_index(
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
 
     Returns:
-        NULL_CD_INDEX, one row per work, unordered. cd_index is as in compute_cd_index. null_mean and null_std
-        (population standard deviation) are of the draws in which it is defined, n_defined is their number. z is
-        (cd_index - null_mean) / null_std, null if the draws do not vary. A work that is undefined in all draws has no
-        null_mean, in all but one no null_std. Without a year it has nothing.
+        NULL_CD_INDEX, one row per work, unordered. cd_index is as in compute_cd_index, and defined in n_defined draws.
+        These have mean null_mean and population standard deviation null_std. z is (cd_index - null_mean) / null_std,
+        null if the draws do not vary. A work that is undefined in all draws has no null_mean, in all but one no
+        null_std. Without a year it has nothing.
 
     Raises:
         ConfigError: when called, if an argument is wrong.

@@ -24,7 +24,7 @@ class EngineConfig(Configuration):
 
     Attributes:
         engine: who runs the tasks. ``"local"``: processes of this machine. ``"dask"``: the workers of a Dask cluster.
-            ``"slurm"``: job arrays. ``"list"``: nobody, but the commands are listed, for any other scheduler.
+            ``"slurm"``: job arrays. ``"list"``: any other scheduler, by the commands that are listed.
         address: of the Dask scheduler, like tcp://10.0.0.1:8786.
         scheduler_file: file by which the Dask scheduler makes itself known.
         slurm: what each job asks for, like partition=cpu,cpus_per_task=16,mem_gb=48,time=2h.

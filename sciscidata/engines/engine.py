@@ -57,7 +57,7 @@ class Engine:
 
 @contextmanager
 def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa: ANN401
-    """Connect to whoever runs the tasks of the stages, until the block ends.
+    """Connect to what runs the tasks of the stages, until the block ends.
 
     Args:
         engine: ``"local"``, ``"dask"``, ``"slurm"`` or ``"list"``.
@@ -138,7 +138,7 @@ def read_list(home: str | Path) -> list[Task]:
 
 
 def do_listed(home: str | Path, *, run: PositiveInt | None = None) -> list[str]:
-    """List the tasks of a folder, or do one of them in this process, if it is not done; return lines to print.
+    """List the tasks of a folder, or do one of them here if it is not done. Return lines to print.
 
     Args:
         home: folder that the stage has printed.

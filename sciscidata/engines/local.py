@@ -25,8 +25,8 @@ from sciscidata.terminal.memory import collect_garbage_rarely
 from sciscidata.terminal.processes import import_path, python_command, python_environment
 from sciscidata.terminal.progress import Advance
 
-#: Polars (jemalloc) and Arrow (mimalloc) keep freed memory for a minute. Reading a snapshot spends a seventh of its
-#: time on fresh pages otherwise, since each batch frees what the next one needs.
+#: Polars (jemalloc) and Arrow (mimalloc) keep freed memory for a minute. Else reading a snapshot spends a seventh of
+#: its time on fresh pages: each batch frees what the next one needs.
 _KEEP_MEMORY: Final = {
     "_RJEM_MALLOC_CONF": "dirty_decay_ms:60000,muzzy_decay_ms:60000",
     "MIMALLOC_PURGE_DELAY": "60000",

@@ -128,7 +128,7 @@ def _bundles(tasks: Sequence[Task], n_bundles: int) -> list[list[Task]]:
 
 
 def _do_all(encoded: bytes) -> list[bytes]:
-    """Do the tasks of one job. An error ends none of the others: each is told for itself."""
+    """Do the tasks of one job. An error ends its own task only, and is its outcome."""
     return [msgspec.json.encode(run_task(task)) for task in msgspec.json.decode(encoded, type=list[Task])]
 
 

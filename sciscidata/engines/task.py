@@ -1,4 +1,4 @@
-"""A task: a piece of a stage that any process on any machine can do; a second run makes the same file.
+"""A task: a piece of a stage for any process on any machine. A second run makes the same file.
 
 A task is data: a function of this package by name, and JSON. So it goes to another process, another machine, or into a
 file. What comes back is an Outcome, never a pickled error.

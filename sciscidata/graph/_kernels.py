@@ -21,12 +21,11 @@ _AHEAD = np.uint64(64)  # citations whose place in memory is asked for in advanc
 
 @kernel
 def look_up(table, ids, wanted, adds, found, hashes):
-    """Write the position in ``ids`` of each wanted id to ``found``, -1 where there is none; return how many have none.
+    """Write the position in ``ids`` of each wanted id to ``found``, or -1. Return how many have none.
 
     ``table`` (a power of two) holds positions, all ones where it is free. The bits above a position are of the id's
-    hash, so that nearly every other id is passed without a look at ``ids``. If it ``adds``, ``wanted``, the end of
-    ``ids``, goes into the table; it stops at an id that is there already. ``hashes`` is scratch, one per parallel
-    look-up.
+    hash. So nearly every other id is passed without a look at ``ids``. If it ``adds``, ``wanted``, the end of ``ids``,
+    goes into the table; it stops at an id that is there already. ``hashes`` is scratch, one per parallel look-up.
     """
     mask = np.uint64(table.size - 1)
     tag_bits = np.uint64(_FREE) ^ mask

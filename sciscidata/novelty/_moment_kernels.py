@@ -162,8 +162,8 @@ def add_sums_over_strata(
     """Add means = shares @ ``expected`` and joint = (x (1 - x)) @ ``weights``, in the order of the strata.
 
     A linear algebra library promises no order. Also write n / (n - 1) times the sum of (u - mean u)^2 over the slots of
-    a stratum. u is the expected number of partners of a venue for a slot that holds another one (``parts``) or itself
-    (``own_parts``). Inside the slot's own stratum the share m / n becomes m / (n - 2), or (m - 1) / (n - 2).
+    a stratum. This u is the expected number of partners of a venue, for a slot that holds another one (``parts``) or
+    itself (``own_parts``). Inside the slot's own stratum the share m / n becomes m / (n - 2), or (m - 1) / (n - 2).
     """
     n_venues, n_strata = shares.shape
     for v in range(n_venues):

@@ -43,7 +43,7 @@ def _times(size, square, a, b, unique):
 
 @njit(nogil=True)
 def _reach(pairs, place, rank, size, square, unique):
-    """Move from a place in the ascending z to the one of a rank; a place is an index and the number up to there."""
+    """Move from a place in the ascending z to that of a rank. A place is an index and the number up to there."""
     _, one, other = pairs
     i, up_to = place
     while up_to <= rank:

@@ -1,8 +1,8 @@
 """Bridges between communities (Foster et al. 2015): how many pairs of references join two of them, and which there are.
 
 Source: Foster, Rzhetsky & Evans 2015, American Sociological Review 80(5):875-908, doi:10.1177/0003122415601618. They
-study pairs of chemicals in a network of chemicals. novelpy 1.4 turns this into a number: a work's novelty is the share
-of its pairs that bridge two communities.
+study pairs of chemicals in a network of chemicals. The package novelpy 1.4 turns this into a number: a work's novelty
+is the share of its pairs that bridge two communities.
 """
 
 from __future__ import annotations

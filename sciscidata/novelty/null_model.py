@@ -66,7 +66,7 @@ def remark_on_concentration(concentrations: Mapping[int, float]) -> list[str]:
         return []
     listed = ", ".join(map(str, years[:_LISTED])) + (", ..." if len(years) > _LISTED else "")
     worst = max(concentrations.values())
-    # Variances sum to 4 % or a fifth less than those of shuffles; that of one pair may be two thirds or a third.
+    # Variances sum to 4 % or a fifth less than those of shuffles. One pair's may be two thirds or a third.
     usual, most = ("12 %", "73 %") if worst >= _HEAVILY else ("2 %", "22 %")
     return [
         f"few venues dominate the references of {len(years)} of {len(concentrations)} years ({listed}), so z is about "
@@ -188,7 +188,7 @@ def _moments_of_one(
     own_parts: Float64Array,
     within: Float64Array,
 ) -> tuple[Float64Array, Float64Array]:
-    """Return mean and deviation of how often two slots of one work both hold a venue, from the strata that it has.
+    """Return mean and deviation of how often two slots of one work hold the same venue, from the venue's strata.
 
     ``venues`` ascend, one for each share ``x``.
     """

@@ -25,8 +25,8 @@ _ESCAPES[list(b'"\\/nrtbf')] = list(b'"\\/\n\r\t\b\f')
 def decode_rows(data, starts, ends):
     """Decode every row into one run of text: its bytes, where each text begins, and a status per row.
 
-    Irregular rows are left to the exact path: no plain index, two words at one position, positions or texts longer than
-    the row, and long rows with missing words, which may have been cut off.
+    Irregular rows are left to the exact path. They have no plain index, two words at one position, or positions or
+    texts longer than the row. Or they are long and miss words, which may have been cut off.
     """
     n_rows = len(starts)
     longest = total = 0

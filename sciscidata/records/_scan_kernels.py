@@ -29,10 +29,10 @@ _SIMPLE[list(b'"\\/nrtbf')] = True
 def scan_lines(data, n_rows, n_items, tree):
     """Walk JSON objects, one a line, and note where the values of the tree's leaves stand.
 
-    ``data`` has 64 more bytes behind its last line end. A row is odd, and not noted, if its line is not strict JSON, or
-    has a value that the tree does not allow, a key twice, or an escaped surrogate. Returned are where lines begin, with
-    the end; odd rows; begin and end of each leaf of a row, (0, 0) if null or missing; the same by entry of lists; and
-    where the entries of each row begin, for each list.
+    ``data`` has 64 more bytes behind its last line end. A row is odd, and not noted, if its line is not strict JSON. It
+    is odd, too, with a value that the tree does not allow, a key twice, or an escaped surrogate. Returned are where
+    lines begin, with the end, and odd rows. Then begin and end of each leaf of a row, (0, 0) if null or missing, and
+    the same by entry of lists. Last, for each list, where the entries of each row begin.
     """
     n_leaves, n_item_leaves, n_lists = tree.counts
     lines = np.zeros(n_rows + 1, np.int64)
@@ -69,7 +69,7 @@ def scan_lines(data, n_rows, n_items, tree):
 
 @kernel
 def _find_quotes(data, at, quotes):
-    """List the quotes of a line that no backslash escapes, and odd places; return its end, or -1 if there is no room.
+    """List the quotes of a line that no backslash escapes, and odd places. Return its end, -1 if there is no room.
 
     Odd are control characters, and backslashes that begin no escape, or that of a surrogate.
     """

@@ -38,9 +38,9 @@ def decode_inverted_index(index: pl.Expr | str) -> pl.Expr:
 
     Two words at one position are both kept, gaps close up, blank words are dropped, a lone surrogate becomes U+FFFD.
     The form of 2021, ``{"IndexLength": 2, "InvertedIndex": {...}}``, is read too. Null: there is no word or no index,
-    it has more than 16 MB, or its text is longer than eight times the index plus 64 KB. OpenAlex cuts an index off at
-    32,760 bytes. Then only the words before the first missing one are kept; null if they are fewer than 20. An index of
-    10,000 bytes or more counts as cut off if it is broken, or lacks more than a fifth of the words behind the first
+    or it has more than 16 MB. Or its text is longer than eight times the index plus 64 KB. OpenAlex cuts an index off
+    at 32,760 bytes. Then only the words before the first missing one are kept; null if they are fewer than 20. An index
+    of 10,000 bytes or more counts as cut off if it is broken, or lacks more than a fifth of the words behind the first
     missing one. Source: https://docs.openalex.org/api-entities/works/work-object#abstract_inverted_index
     """
     column = pl.col(index) if isinstance(index, str) else index

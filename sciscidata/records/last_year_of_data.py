@@ -30,11 +30,11 @@ _DATE: Final = re.compile(r"[0-9]{4}-")
 def find_last_year(counts: Mapping[int, int], *, data_date: str | None = None) -> int | None:
     """Find the last year in which works were really published. Later years are mistaken dates, or have only begun.
 
-    The years of the first nine tenths of the works belong to the data. So does the next year, if it has at least a
-    twentieth of the works of the fullest of the ten years before it. So does a year after a gap of up to ten years, if
-    it has half of them. So one work of 2999 changes nothing, nor do a few per cent of all works. In years of at most 20
-    works, one work of the next year may move the last year by one. Years after ``data_date``, when the youngest record
-    was changed (YYYY-MM-DD), do not count.
+    The years of the first nine tenths of the works belong to the data. So does the next year, if its works are at least
+    a twentieth of the fullest of the ten years before. So does a year after a gap of up to ten years, if it has half of
+    them. So one work of 2999 changes nothing, nor do a few per cent of all works. In years of at most 20 works, one
+    work of the next year may move the last year by one. Years after ``data_date``, when the youngest record was changed
+    (YYYY-MM-DD), do not count.
     """
     ordered = sorted((year, n) for year, n in counts.items() if n > 0)
     if data_date is not None and _DATE.match(data_date):

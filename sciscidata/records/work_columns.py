@@ -2,7 +2,7 @@
 
 A row is made of columns, which come from one of three readers. ``leaves_of_batch`` takes them from Parquet.
 ``leaves_of_records`` takes them from records that ``json_record.py`` has read one by one, and defines the result. For
-many lines a compiled loop checks the JSON of a block and notes where the used values stand; it leaves odd lines.
+many lines a compiled loop checks the JSON of a block and notes where used values stand. It leaves odd lines.
 """
 
 from __future__ import annotations

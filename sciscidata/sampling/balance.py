@@ -69,7 +69,7 @@ def share_quotas(n: int, counts: Mapping[str, Sequence[int]]) -> dict[str, list[
 def quota_cells(columns: Sequence[str], label: OwnLabel | None = None) -> list[tuple[str, ...]]:
     """List the cells that label columns make up, in the order in which ``class_quotas`` hands out the remainder.
 
-    Two columns go by the diagonals of their table: a draw that nine does not divide is still even in both labels.
+    Two columns go by the diagonals of their table. A draw that nine does not divide is still even in both labels.
 
     Example:
         >>> quota_cells(["novelty_label"])

@@ -35,7 +35,7 @@ def _ends(title: pl.Expr) -> pl.Expr:
 
 
 def find_duplicates(works: pl.DataFrame) -> pl.Series:
-    """Find works to leave out so that no two share a normalised title or a DOI: a group keeps its lowest ``work_id``.
+    """Find works to leave out, so that no two share a normalised title or DOI. Each group keeps its lowest ``work_id``.
 
     Works that share either are one group, and groups that share a work are one group too. Blank names equal nothing.
     """

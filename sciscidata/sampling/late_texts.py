@@ -7,8 +7,8 @@ Of each class a draw takes the first works in key order that pass. So only works
 several times as many as the draw wants. When a class runs out of them, its bound is raised and the query runs again.
 The works that are read and drawn are the same as from the whole list.
 
-Where classes are balanced within cells of field and years, the cells get their shares before any text is read. If texts
-rule out so many works that a cell cannot fill its share, it gets less, and all shares are found anew.
+Where classes are balanced within cells of field and years, the cells get their shares before any text is read. If a
+cell cannot fill its share, because texts rule out too many works, it gets less. All shares are found anew.
 """
 
 from __future__ import annotations
@@ -267,7 +267,7 @@ def draw_before_text(
     """Draw works, and read the text of no more works than that takes; the result is as of ``draw_after_text``.
 
     Works that pass every filter of structure are taken in the order of their split keys. A work is drawn if its class
-    has room in its split, its text passes the filters of text, and no other work is the same paper (one normalised
+    has room in its split and its text passes the filters of text. No other work may be the same paper (one normalised
     title or DOI). Of these the one with the lowest id is drawn, as if everything were filtered first. ``names`` holds
     title and doi of all works; without it, the first in key order is drawn. ``structure`` runs several times.
     ``eligible`` of the result is every work that passed or was never read. For filters of text, ``counts`` has the

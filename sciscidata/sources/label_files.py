@@ -40,7 +40,7 @@ def find_label_files(label: OwnLabel, of_source: LabelFiles, there: Sequence[str
 
 
 def read_label_files(label: OwnLabel, where: LabelFiles) -> pl.DataFrame:
-    """Read ``work_id`` and the label from files, without works that have none."""
+    """Read ``work_id`` and the label from files, of works that have a label."""
     column = label.column or label.name
     n_missing, tables = 0, list[pl.DataFrame]()
     for path in where.files:

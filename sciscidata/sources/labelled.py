@@ -152,7 +152,7 @@ def find_labelled_files(inputs: Sequence[str]) -> list[Path]:
 
 
 def lack_scores(config: LabelledConfig) -> bool:
-    """Say whether no file has a column of the CD index; a build says what is wrong with files that cannot be read."""
+    """Say whether the files lack the CD index. A build says what is wrong with files that cannot be read."""
     with suppress(SciSciDataError, OSError, pa.ArrowException, pl.exceptions.PolarsError):
         return all("cd_index" not in TableFile(file).columns for file in find_labelled_files(config.inputs))
     return False

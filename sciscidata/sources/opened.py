@@ -111,7 +111,8 @@ class OpenedSource:
         eligibility: which works may be drawn, where the source changes the request. It may know the last year of its
             data, or lack what a filter needs. None: as requested.
         left_out: filters that cannot be applied, because the source has not what they read.
-        vocabulary: frame with all primary fields and venues. None: ``works`` has them; of a sample nobody knows them.
+        vocabulary: frame with all primary fields and venues. None: ``works`` has them, or they are unknown, of a
+            sample.
         is_sample: the works are a sample, so neither their references nor their citers are all there.
         read_works: reads WORKS of some ids, sorted. Then the draw comes first, and texts are read after it.
         structure: what the draw reads of all works before their texts: year, type, retraction, chosen names.

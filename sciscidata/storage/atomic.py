@@ -38,7 +38,7 @@ def atomic_folder(
 
     Until then it lies in ``.{target.name}.tmp-{16 random digits}`` beside ``target``. When the block fails, it is
     removed. What a killed run leaves is removed by the next one for the same target. With ``overwrite``, an existing
-    folder is put aside until the new one is in place; after a kill between the two renames, the next run puts it back.
+    folder is put aside until the new one is in place. After a kill between the two renames, the next run puts it back.
     ``recheck`` is called right before, and raises if what lies there by then may not be replaced.
     """
     target = real_path(target)  # through a symbolic link: the link stays, the folder behind it is replaced
@@ -108,7 +108,7 @@ def atomic_file(
 
 @contextmanager
 def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
-    """Give a hidden path for a file or folder, which gets its name when the block ends well; only one run may write it.
+    """Give a hidden path that gets its name when the block ends well. Only one run may write it.
 
     What a killed run left there is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes
     to the disk.
@@ -124,7 +124,7 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
 
 @contextmanager
 def scratch_folder() -> Generator[Path]:
-    """Give a folder in TMPDIR, and remove it at the end; that of a killed run is removed by the next one."""
+    """Give a folder in TMPDIR, and remove it at the end. The next run removes that of a killed one."""
     with ExitStack() as stack:
         try:
             target = Path(tempfile.gettempdir(), "sciscidata")
@@ -172,7 +172,7 @@ def _workspace_beside(target: Path) -> Generator[Path]:
 
 @contextmanager
 def _locked_workspace(target: Path) -> Generator[Path]:
-    """Give a hidden, locked folder beside ``target``, and remove it; a folder put aside in it goes back if need be."""
+    """Give a hidden, locked folder beside ``target``, and remove it. A folder put aside in it goes back if need be."""
     token = secrets.token_hex(8)
     unlocked = target.with_name(f".{target.name}.new-{token}")
     try:

@@ -86,7 +86,7 @@ def _is_about(error: BaseException, target: Path) -> bool:
 
 
 def _is_ours(path: Path, target: Path) -> bool:
-    """Whether a path is the target, in it, above it, or in a hidden folder beside it; anything else may be an input."""
+    """Whether a path is the target, in it, above it, or in a hidden folder beside it. Others may be inputs."""
     # Compared both as named and as resolved: other libraries resolve the path that they get.
     for one, other in ((path, target), (real_path(path), real_path(target))):
         if one.is_relative_to(other) or other.is_relative_to(one):

@@ -48,7 +48,7 @@ def parse_json(text: str | bytes) -> Any:  # noqa: ANN401 (JSON)
 
 
 def name_encoding(beginning: bytes) -> str:
-    r"""Name the encoding of a text by its first bytes, its mark or its zeros, if it is UTF-16 or UTF-32; else "".
+    r"""Name the encoding of a text by its first bytes (mark or zeros) if it is UTF-16 or UTF-32; else "".
 
     Example:
         >>> name_encoding("id,year".encode("utf-16")), name_encoding(b"id,year")

@@ -75,7 +75,7 @@ def progress_bar(description: str, total: float | None = None, *, unit: str = ""
 
 
 class _NotebookLine:
-    """One line of text below a cell, changed twice a second at most; rich would leave an empty widget for every bar."""
+    """One line of text below a cell, changed twice a second at most. Rich would leave an empty widget for every bar."""
 
     def __init__(self, description: str, total: float | None, unit: str) -> None:
         self._what, self._total, self._unit = printable(description), total, unit

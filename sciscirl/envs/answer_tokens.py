@@ -45,6 +45,6 @@ def find_label_tokens(answer: Sequence[int], columns: Iterable[str], tokenizer: 
 
 def _unfit(renderer: Renderer) -> SciSciRLError:
     return SciSciRLError(
-        f"{type(renderer).__name__} does not write exactly the answer behind the prompt that it samples from, so a "
-        "model would learn, or be asked for, something else. Name another: renderer=, without thinking if there is one."
+        f"{type(renderer).__name__} does not write exactly the answer behind the prompt that it samples from. A model "
+        "would learn, or be asked for, something else. Name another: renderer=, without thinking if there is one."
     )

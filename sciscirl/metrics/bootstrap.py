@@ -133,7 +133,7 @@ def _papers(frame: pl.DataFrame) -> list[object]:
 
 
 def draw_below(stream: np.random.Philox, n: int, size: int) -> Counts:
-    """Draw whole numbers from 0 to n - 1: upper 32 bits, scaled, and biased by less than n in 4 billion."""
+    """Draw whole numbers from 0 to n - 1: upper 32 bits, scaled. The bias is below n in 4 billion."""
     return ((stream.random_raw(size) >> np.uint64(32)) * np.uint64(n) >> np.uint64(32)).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What a run is watched for while it trains, beside class collapse: each sign is read from the metrics of one step."""
+"""What a run is watched for while it trains, beside class collapse. Each sign is read from one step's metrics."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _SKYRL_ANSWERS: Final = {
 
 
 def find_server(base_url: str | None = None) -> str:
-    """Return the address of a Tinker server, if a key may be sent there: with each request, the SDK sends one."""
+    """Return the address of a Tinker server, if a key may be sent there: the SDK sends it with each request."""
     url = resolve_base_url(base_url)
     name = "base_url" if base_url else "TINKER_BASE_URL"
     check_address(url, name=name, key="the key", secret=os.environ.get("TINKER_API_KEY"))

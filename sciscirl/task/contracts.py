@@ -48,7 +48,7 @@ _FLAT_OBJECT: Final = re.compile(rf'\{{(?:{_STRING}|[^{{"}}])*+(\}}?)', re.DOTAL
 
 
 def read_json(text: str) -> tuple[Any, JsonProblem]:
-    """Read one JSON value as RFC 8259 has it, or None, and the problem, such as a repeated key; numbers are floats."""
+    """Read one JSON value by RFC 8259, or None and the problem, such as a repeated key. Numbers are floats."""
     if not is_utf8(text):
         return None, "not_json"
     if _depth(text) > MAX_DEPTH:

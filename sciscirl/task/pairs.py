@@ -1,7 +1,7 @@
 """Match papers into pairs that differ in their label, and hardly in field, year and citations.
 
-Each paper is in one pair at most, so pairs are independent. Which of a pair is the more disruptive one has a base rate
-of one half, whatever the shares of the labels.
+Each paper is in one pair at most, so pairs are independent. Which of a pair is the more disruptive one? The base rate
+is one half, whatever the shares of the labels.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _Name = Annotated[str, Meta(pattern=r"^[\w.-]{1,64}$", description="up to 64 let
 
 
 def add_entry(entries: dict[str, Any], name: str, value: object, kind: str, error: type[SciSciRLError]) -> None:
-    """Add an entry, or put it in the place of one that was added before, as a notebook does that runs a cell again."""
+    """Add an entry, or replace one that was added before: a notebook may run a cell again."""
     check_value(f"the name of a {kind}", name, _Name, error)
     if name in entries and (kind, name) not in _ADDED and entries[name] != value:
         raise error(f"there is another {kind} {name!r}. Choose another name.")

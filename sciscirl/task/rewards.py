@@ -45,7 +45,7 @@ def _total(*parts: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class RewardFunction:
-    """A function of answer and paper, known by its name and the SHA-256 of its source; pickles by value if need be."""
+    """A function of answer and paper, known by its name and its source's SHA-256. It pickles by value if need be."""
 
     call: Callable[[Answer, Paper], float] = field(compare=False, repr=False)
     name: str
@@ -83,8 +83,8 @@ class RewardTable:
     on average. A constant forecast earns more, the nearer it is to the normed product of weights and shares. That is
     uniform.
 
-    With a function the task part is what it returns for a valid answer and the paper, from ``wrong`` to ``correct``. It
-    may use the labels and scores of the paper (``paper.gold``), which no prompt shows.
+    A function returns the task part of a valid answer to the paper, from ``wrong`` to ``correct``. It may use the
+    labels and scores of the paper (``paper.gold``), which no prompt shows.
 
     The batch term is ``-share_penalty * (share of the label among recent answers - its share in the training split)``,
     see ``class_share_penalty.batch_term``. RewardError if a value is not finite, or a weight is not positive or has an
@@ -301,7 +301,7 @@ def register_reward(
 def balance(table: RewardTable, counts: Iterable[tuple[str, int]], target: Target | None = None) -> RewardTable:
     """Weight a balanced table by the counts of each label in a training split (``papers.count_labels``).
 
-    RewardError if a label has less than 1/MAX_WEIGHT of an even share: a few papers would count as much as all others.
+    RewardError if a label has less than 1/MAX_WEIGHT of an even share. A few papers would count like all others.
     """
     known, vocabularies = dict(counts), VOCABULARIES if target is None else list_labels(target)
     weights: list[tuple[str, float]] = []

@@ -17,7 +17,7 @@ from sciscidata.schemas import ATYPICALITY, CD_SCORES
 def publish_disruption(papers: pl.LazyFrame) -> pl.LazyFrame:
     """Use ``disruption`` as the CD index: null where it is not in -1 .. 1, or a paper has no reference or no citation.
 
-    The table holds 0.0 for such papers, but their index is undefined: the original needs a citation and drops papers
+    The table holds 0.0 for such papers, but their index is undefined. The original needs a citation and drops papers
     without references (Lin et al. 2023, doi:10.1038/s41597-023-02198-9, notebook of the disruption score).
     """
     counts = (pl.lit(None).alias(name) for name in ("n_i", "n_j", "n_k"))

@@ -201,7 +201,7 @@ def apply_adapters_cheaply_on_a_cpu() -> None:
 
 
 def pad_training_passes(batch_size: int) -> None:
-    """Give the last pass of a step the size of the others: compiling a new one takes ten seconds for a tiny model.
+    """Give the last pass of a step the size of the others. Compiling a new one takes ten seconds for a tiny model.
 
     The rows that are added belong to adapter 0, the base model, which is never trained.
     """

@@ -49,7 +49,7 @@ def writes_as_template(tokenizer: Tokenizer, renderer_name: str) -> bool:
 
 @contextmanager
 def _limited_time() -> Generator[None]:
-    """Stop a chat template, which is a program of a stranger, when it computes for too long, by a trace function."""
+    """Stop a chat template that computes for too long, by a trace function: it is a program of a stranger."""
     end = time.thread_time() + _TEMPLATE_S
 
     def trace(_: FrameType, __: str, ___: object) -> Any:  # noqa: ANN401

@@ -88,7 +88,7 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
 
 
 def find_model(source: str, *, is_dry: bool = False) -> str:
-    """Return the folder of a short name or a GGUF file; others stay, and with ``is_dry`` what is not in the cache."""
+    """Return the folder of a short name or a GGUF file. Others stay, and with ``is_dry`` what is not in the cache."""
     is_file = source.endswith(".gguf") and Path(source).is_file()
     if not is_file and (source not in PACKAGED or Path(source).exists()):
         return source
@@ -171,7 +171,7 @@ def convert_gguf(file: Path, folder: Path, *, dtype: Precision = "bfloat16") -> 
     import transformers
 
     transformers.utils.logging.disable_progress_bar()
-    # Later versions of Transformers leave the weights rounded unless they are told not to.
+    # Later versions of Transformers leave the weights rounded by default.
     choice: Any = getattr(transformers, "GgufConfig", None)
     more: dict[str, Any] = {"quantization_config": choice(dequantize=True)} if choice else {}
     logger.warning("reading %s, once", file.name)

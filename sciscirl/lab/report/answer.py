@@ -121,7 +121,7 @@ def _is_trained(run: Run) -> bool:
 
 
 def find_start(way: Repeated, group: Group) -> tuple[str, Seeds] | None:
-    """Find what a way to train answered before: at its step 0, else an untrained model that was asked most alike."""
+    """Find what a way to train answered before, at step 0. Else take the untrained model that was asked most alike."""
     own = {seed: table for seed, run in way.runs.items() if (table := _at_step_0(run)) is not None}
     if len(own) == len(way.runs):
         begun = render_start(_first(way).facts.get("begun_from"))

@@ -22,8 +22,8 @@ class SweepOptions(GoldOptions, TrainOptions):
     Attributes:
         preset: the experiments, separated by commas: exp4,exp6.
         seeds: train each of them with these seeds.
-        way: how to train: rl (reinforcement learning), sft (supervised), or sft_rl (reinforcement learning from the
-            supervised run of the same seed, which is trained too).
+        way: how to train: rl (reinforcement learning), sft (supervised), or sft_rl (rl from the supervised run of the
+            same seed, which is trained, too).
         vary: options and their values, of which every combination is trained:
             group_size:4,8,16 learning_rate:1e-5,4e-5.
         rollouts_per_step: answers in a step of reinforcement learning, whatever the group size: larger groups then have
