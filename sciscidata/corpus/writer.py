@@ -140,8 +140,8 @@ def claim_folder(out: Path, identity: str, *, overwrite: bool) -> None:
         return
     if not overwrite and any(own_files(out, name) for name in TABLES):
         raise ReleaseExistsError(
-            f"{out} holds another corpus: of another source or version, with other options, or of files that have changed "
-            "since. Choose another folder, or replace it: overwrite=True."
+            f"{out} holds another corpus: of another source or version, with other options, or of files that have "
+            "changed since. Choose another folder, or replace it: overwrite=True."
         )
     _remove_parts(out)
     write_small(out / MADE_OF, lambda path: path.write_text(identity, "utf-8"))
