@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from html.parser import HTMLParser
 
 import polars as pl
 import pytest
@@ -19,33 +18,9 @@ from sciscidata.schemas import WORKS, Corpus
 from sciscidata.sources.synthetic.source import SyntheticConfig, scan_synthetic
 from sciscidata.sources.tables.frames import from_tables
 from sciscidata.stages import ingest, write_atypicality, write_cd_index
+from tests.web_pages import Page
 
 VILE = '<script>alert(1)</script> & "quoted" \x1b[2J'
-
-
-class Reader(HTMLParser):
-    """Notes open tags, addresses and text; complains about tags that are not closed."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self.feed(text)
-        self.close()
-        assert not self.open
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append((tag, dict(attrs)))
-        if tag not in ("meta", "img", "br"):
-            self.open.append(tag)
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" not in self.open:
-            self.text += data
 
 
 @pytest.fixture(scope="module")
@@ -63,11 +38,7 @@ def home(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("name", "told", "n_pictures"),
-    [
-        ("slice", "n works: 3,000", 4),
-        ("labelled", "n works: 3,000", 4),
-        ("corpus", "works: 100", 1),
-    ],
+    [("slice", "n works: 3,000", 4), ("labelled", "n works: 3,000", 4), ("corpus", "works: 100", 1)],
 )
 def test_a_page_shows_counts_quantiles_pictures_and_twenty_works(home, capsys, name, told, n_pictures):
     page = home / f"{name}.html"
@@ -75,7 +46,7 @@ def test_a_page_shows_counts_quantiles_pictures_and_twenty_works(home, capsys, n
         assert main(["describe", str(home / name), "--html", str(page)]) == 0
     assert f"page: {page}" in capsys.readouterr().out
     text = page.read_text("utf-8")
-    read = Reader(text)
+    read = Page(text)
     assert told in read.text
     assert len([tag for tag, _ in read.tags if tag == "img"]) == n_pictures
     assert len([tag for tag, _ in read.tags if tag == "article"]) == 20
@@ -138,7 +109,7 @@ def test_graphs_scores_and_backgrounds_have_a_plain_page(home, tmp_path):
         text = page.read_text("utf-8")
         assert text.count("<img") == n_pictures
         assert told in text
-        assert Reader(text).text.strip()
+        assert Page(text).text.strip()
 
 
 def test_works_of_own_tables_keep_their_ids(tmp_path):

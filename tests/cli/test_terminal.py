@@ -119,14 +119,7 @@ with standard_output() as console:
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no such shell there")
-@pytest.mark.parametrize(
-    ("words", "streams"),
-    [
-        ("describe", ">&-"),
-        ("describe", "2>&-"),
-        ("verify", "<&- >&- 2>&-"),
-    ],
-)
+@pytest.mark.parametrize(("words", "streams"), [("describe", ">&-"), ("describe", "2>&-"), ("verify", "<&- >&- 2>&-")])
 def test_a_stream_that_is_closed_is_one_line(release, words, streams, tmp_path):
     command = f'"{sys.executable}" -m sciscidata {words} "{release}" {streams}'
     done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, cwd=tmp_path, check=False, timeout=600)

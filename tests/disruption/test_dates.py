@@ -151,10 +151,7 @@ def test_works_without_dates_and_graphs_by_years_are_refused():
 
 
 PATENTS = pl.DataFrame(
-    {
-        "patent_id": ["P1", "P2", "P3", "P4"],
-        "patent_date": ["1990-05-01", "2000-01-04", "2002-01-04", "2002-01-05"],
-    }
+    {"patent_id": ["P1", "P2", "P3", "P4"], "patent_date": ["1990-05-01", "2000-01-04", "2002-01-04", "2002-01-05"]}
 )
 CITES = pl.DataFrame({"patent_id": ["P2", "P3", "P4"], "citation_patent_id": ["P1", "P2", "P2"]})
 

@@ -196,10 +196,7 @@ def test_a_job_of_slurm_is_requeued_in_the_middle_and_no_byte_differs(world, tmp
     if not slurm_cluster.can_start():
         pytest.skip("needs Debian's slurm-wlm, and to be root; the next test does the same without a cluster")
     request = "partition=cpu,mem_gb=0.3,time=20m,array_parallelism=2"
-    with (
-        slurm_cluster.one_node(tmp_path_factory.mktemp("slurm")),
-        engine("slurm", slurm=request, tasks=2) as on,
-    ):
+    with slurm_cluster.one_node(tmp_path_factory.mktemp("slurm")), engine("slurm", slurm=request, tasks=2) as on:
         for name in ("ingest", "cd"):
             assert STAGES[name](world, tmp_path / name, on) == world.expected[name]
 

@@ -81,9 +81,7 @@ def shuffle(slots: Slots, year: int, seed: int, n: int) -> Slots:
 
 
 def permutation_scores(
-    slots: Slots,
-    year: int,
-    config: NoveltyConfig,
+    slots: Slots, year: int, config: NoveltyConfig
 ) -> dict[int, tuple[int, float | None, float | None]]:
     """Return work -> (n_pairs, z_p10, z_median) for works with at least one defined pair."""
     unique, same, n_shuffles = config.unique_venues, config.same_venue_pairs, config.n_shuffles

@@ -417,20 +417,8 @@ def test_the_sigmoid_is_right_to_the_last_bits_and_symmetric(z):
     assert sigmoid(np.array([z]))[0] == pytest.approx(exact, rel=1e-15)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"null": "exact"},
-        {"n_shuffles": 1},
-        {"min_pairs": 0},
-        {"unique_venues": True},
-        {"undefined_pairs": "infinite"},
-        {"undefined_pairs": "keep"},
-        {"years": (2001, 2000)},
-        {"years": (2000,)},
-    ],
-)
-def test_impossible_options_are_refused_by_name(options):
+@pytest.mark.parametrize("options", [{"unique_venues": True}, {"undefined_pairs": "infinite"}, {"years": (2001, 2000)}])
+def test_options_that_contradict_others_are_refused_by_name(options):
     with pytest.raises(ConfigError, match=rf"NoveltyConfig\.{next(iter(options))}( is|=)"):
         NoveltyConfig(**options)
 
@@ -442,13 +430,6 @@ def test_a_convention_can_be_taken_and_changed(name):
     assert config != NoveltyConfig(null="permutation", seed=5, n_shuffles=100)
     with pytest.raises(ConfigError, match=r"NoveltyConfig has no option 'sed'. Did you mean seed?"):
         NoveltyConfig.compat(name, sed=5)
-
-
-def test_an_unknown_convention_is_refused_with_those_there_are():
-    with pytest.raises(
-        ConfigError, match=r"NoveltyConfig.compat is 'uzzi', needs one of sciscinet_v1, pyscisci, novelpy"
-    ):
-        NoveltyConfig.compat("uzzi")
 
 
 def test_novelpy_skips_works_of_two_references_and_scores_those_of_three():

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata._kernels.random import below, draw, stream_key
-from sciscidata.errors import ConfigError
 from sciscidata.novelty._per_work_kernels import commonness_of_cells
 from sciscidata.novelty.commonness import CommonnessConfig, compute_commonness
 from sciscidata.novelty.venue_pairs import group, observe
@@ -161,19 +160,6 @@ def test_the_logarithm_is_within_one_unit_of_the_last_place(x):
 
 def test_the_logarithm_of_nothing_is_nothing():
     assert np.isnan(natural_log(np.array([np.nan, 1.0]))).tolist() == [True, False]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"counting": "twice"},
-        {"min_pairs": 0},
-        {"max_references": 1},
-    ],
-)
-def test_impossible_options_are_refused_by_name(options):
-    with pytest.raises(ConfigError, match=f"CommonnessConfig.{next(iter(options))} is"):
-        CommonnessConfig(**options)
 
 
 def test_a_work_without_references_has_no_pair():

@@ -20,6 +20,7 @@ from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.label_confidence import _find_weight
 from sciscidata.novelty.venue_pairs import entry_starts
+from tests.disruption.test_label_confidence import calibration_error
 
 CHANCES = [f"p_{label}" for label in NOVELTY_LABELS]
 KEY = np.uint64(stream_key(1, "test"))
@@ -140,12 +141,6 @@ def test_the_scores_and_labels_are_those_of_atypicality_and_rows_and_threads_cha
         assert some["label_confidence"].to_list() == some[f"p_{label}"].to_list()
     with pytest.raises(ConfigError, match=r"NoveltyConfig\.score is 'rank'.*Set NoveltyConfig\.score='sigmoid'"):
         compute_novelty_confidence(works, citations, ssd.NoveltyConfig(score="rank"))
-
-
-def calibration_error(confidence: np.ndarray, is_same: np.ndarray) -> float:
-    places = np.minimum((confidence * 10).astype(int), 9)
-    gaps = np.bincount(places, confidence, 10) - np.bincount(places, is_same, 10)
-    return float(np.abs(gaps).sum() / confidence.size)
 
 
 def test_the_default_predicts_the_label_of_the_other_half_of_the_references(shared_data: Path, tmp_path: Path):

@@ -205,21 +205,9 @@ def test_the_bits_of_the_scores_are_pinned():
     assert hashlib.sha256(columns).hexdigest()[:16] == "097204d4fa5e4ffb"
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"past_years": 0},
-        {"reuse_years": 0},
-        {"min_reuses": 0},
-        {"drop_least_cited": 1},
-        {"drop_least_cited": float("nan")},
-        {"burn_in_years": 2},
-        {"burn_in_years": 5, "past_years": 6},
-        {"max_references": 1},
-    ],
-)
-def test_impossible_options_are_refused_by_name(options):
-    with pytest.raises(ConfigError, match=f"WangConfig.{next(iter(options))} is"):
+@pytest.mark.parametrize("options", [{"burn_in_years": 2}, {"burn_in_years": 5, "past_years": 6}])
+def test_a_burn_in_that_is_shorter_than_the_past_is_refused(options):
+    with pytest.raises(ConfigError, match=r"WangConfig\.burn_in_years is"):
         WangConfig(**options)
 
 

@@ -17,34 +17,16 @@ from sciscidata.sources.sciscinet.source import SciSciNetConfig, scan_sciscinet
 from tests.openalex_api.test_client import KEY
 
 HERE = (
-    "http://localhost",
-    "http://LOCALHOST:8000/",
-    "HTTP://127.0.0.1:1",
-    "http://127.255.0.9/a@b",
+    "http://localhost", "http://LOCALHOST:8000/", "HTTP://127.0.0.1:1", "http://127.255.0.9/a@b",
     "http://[::1]:8000/v1",
-)
+)  # fmt: skip
 ELSEWHERE = (
-    "http://api.openalex.org",
-    "http://10.0.0.1:8000",
-    "http://128.0.0.1",
-    "http://127.0.0.1.example.com",
-    "http://localhost.example.com",
-    "http://localhost.:8000",
-    "http://127.0.0.1@evil.com",
-    "http://127.0.0.1\\@evil.com",
-    "http://127.0.0.1%2eevil.com",
-    "http://127.0.0.1\n.evil.com",
-    "http://127.0.0.01",
-    "http://2130706433",
-    "http://[::ffff:127.0.0.1]",
-    "http://[::1%25lo]",
-    "http://１２７.0.0.1",
-    "http:/127.0.0.1",
-    " http://127.0.0.1",
-    "127.0.0.1:8000",
-    "ftp://127.0.0.1",
-    "",
-)
+    "http://api.openalex.org", "http://10.0.0.1:8000", "http://128.0.0.1", "http://127.0.0.1.example.com",
+    "http://localhost.example.com", "http://localhost.:8000", "http://127.0.0.1@evil.com",
+    "http://127.0.0.1\\@evil.com", "http://127.0.0.1%2eevil.com", "http://127.0.0.1\n.evil.com", "http://127.0.0.01",
+    "http://2130706433", "http://[::ffff:127.0.0.1]", "http://[::1%25lo]", "http://１２７.0.0.1", "http:/127.0.0.1",
+    " http://127.0.0.1", "127.0.0.1:8000", "ftp://127.0.0.1", "",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("url", HERE)

@@ -425,11 +425,7 @@ def test_one_server_has_one_name():
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("ALL_PROXY", "socks5://user:pass-word@127.0.0.1:1"),
-        ("HTTPS_PROXY", "garbage:::1"),
-        ("SSL_CERT_FILE", __file__),
-    ],
+    [("ALL_PROXY", "socks5://user:pass-word@127.0.0.1:1"), ("HTTPS_PROXY", "garbage:::1"), ("SSL_CERT_FILE", __file__)],
 )
 def test_an_environment_that_allows_no_connection_is_named(store, monkeypatch, name, value):
     monkeypatch.setenv(name, value)

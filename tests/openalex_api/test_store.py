@@ -238,8 +238,7 @@ def test_the_sum_of_answers_does_not_depend_on_which_server_came_first(tmp_path)
 
 
 @pytest.mark.parametrize(
-    "change",
-    ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'", "sha256 = '77'"],
+    "change", ["cost_usd = 0.25", "fetched_on = '2026-01-02'", "key = 'b'", "cost_usd = 'x'", "sha256 = '77'"]
 )
 def test_an_altered_request_is_refused(tmp_path, change):
     with ResponseStore(tmp_path) as store:

@@ -559,11 +559,7 @@ def _leftover(out: str, entry: str, target: str, *, first: str = "") -> Callable
 
 @pytest.mark.parametrize(
     ("entry", "target"),
-    [
-        *(("old", target) for target in ("thesis.tex", ".", "old")),
-        ("new", "."),
-        ("lock", "thesis.tex"),
-    ],
+    [*(("old", target) for target in ("thesis.tex", ".", "old")), ("new", "."), ("lock", "thesis.tex")],
 )
 @pytest.mark.parametrize("out", ["cd.parquet", "slice", "labelled", "pairs.parquet"])
 def test_a_planted_leftover_leads_to_files_of_the_user(site, inputs, out, entry, target):

@@ -7,7 +7,6 @@ import hashlib
 import json
 import os
 import random
-import shutil
 import statistics
 import subprocess
 import sys
@@ -277,14 +276,6 @@ def test_an_impossible_quota_names_side_class_and_remedy_and_leaves_nothing(tmp_
     with pytest.raises(NotEnoughWorksError, match=r"train needs 1,66. 'neutral' works, found \d+ of 2,\d+ eligible"):
         build(config)
     assert not config.out.exists()
-
-
-def test_an_existing_release_is_kept_unless_told_otherwise(tmp_path, plain):
-    before = Release(tmp_path / "slice", plain.manifest)
-    shutil.copytree(plain.folder, before.folder)
-    with pytest.raises(ReleaseExistsError, match="overwrite=True"):
-        build(small(tmp_path, source=SyntheticConfig(n_works=4_000, seed=1)))
-    assert verify_release(before.folder)
 
 
 @pytest.mark.parametrize("balance", ["novelty", "joint"])

@@ -7,7 +7,7 @@ import pytest
 
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import ConfigError, SchemaMismatchError
-from sciscidata.label_thresholds import LabelThresholds, compute_labels
+from sciscidata.label_thresholds import compute_labels
 from sciscidata.novelty.atypicality import compute_atypicality, join_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
@@ -80,10 +80,3 @@ def test_a_part_of_a_corpus_has_the_scores_of_the_whole_with_its_background(worl
     assert got.equals(some.to_frame().join(whole, on="work_id", how="left", maintain_order="left"))
     thin = join_atypicality(some.to_frame(), works, own, NoveltyConfig()).collect()
     assert not thin.equals(got)
-
-
-def test_uzzis_median_is_that_of_all_rows_given():
-    z = pl.LazyFrame({"cd_index": [0.1] * 3, "z_p10": [1.0] * 3, "z_median": [1.0, 2.0, 3.0]})
-    rule = LabelThresholds(novelty_rule="uzzi")
-    assert compute_labels(z, rule).collect()["novelty_label"].to_list() == ["balanced", "balanced", "conventional"]
-    assert compute_labels(z.tail(2), rule).collect()["novelty_label"].to_list() == ["balanced", "conventional"]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -12,15 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from sciscidata.config import BuildConfig
-from sciscidata.corpus.folder import CorpusConfig
-from sciscidata.errors import SchemaMismatchError, StorageError, VerificationError, WorkIdError
+from sciscidata.errors import SchemaMismatchError, VerificationError, WorkIdError
 from sciscidata.label_thresholds import VOCABULARIES
-from sciscidata.pipeline import export_labelled
 from sciscidata.release.export import add_labels, index_labels, read_labelled, verify_labelled, write_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
-from sciscidata.sources.synthetic.source import SyntheticConfig
-from sciscidata.stages import ingest
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score", *VOCABULARIES)
 SCHEMA = {"work_id": WORKS["work_id"], **{name: EXAMPLE[name] for name in SCORES}}
@@ -83,25 +76,3 @@ def test_an_export_whose_report_differs_from_its_seal_is_called_damaged(tmp_path
             VerificationError, match=r"labelled.json is damaged: it differs from the SHA-256 .*remove it"
         ):
             read(tmp_path / "all")
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory) -> Path:
-    home = tmp_path_factory.mktemp("corpus")
-    ingest(SyntheticConfig(n_works=6_000), home / "world", cache_dir=home)
-    return home / "world"
-
-
-def test_an_export_of_a_damaged_corpus_names_the_file(world, tmp_path):
-    texts = next((world / "texts").glob("*.parquet"))
-    whole = texts.read_bytes()
-    start = len(whole) // 3
-    texts.write_bytes(whole[:start] + random.Random(5).randbytes(5_000) + whole[start + 5_000 :])
-    config = BuildConfig(source=CorpusConfig(folder=str(world)), out=tmp_path / "all", cache_dir=tmp_path / "cache")
-    try:
-        with pytest.raises(StorageError, match=rf"{texts.name} is damaged: its SHA-256 .*Run the same ingest again"):
-            export_labelled(config)
-        assert not (tmp_path / "all").exists()
-    finally:
-        texts.write_bytes(whole)
-    assert export_labelled(config)["rows"] > 3_000

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -32,14 +31,7 @@ from sciscidata.errors import (
 from sciscidata.label_thresholds import LabelThresholds, compute_disruption_labels, compute_labels
 from sciscidata.novelty.atypicality import add_scores
 from sciscidata.novelty.config import NoveltyConfig
-from sciscidata.release.manifest import (
-    DATA_FILES,
-    DOCUMENTS,
-    PICTURES,
-    SCORES_FILE,
-    hash_manifest,
-    list_data_files,
-)
+from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, PICTURES, SCORES_FILE, hash_manifest, list_data_files
 from sciscidata.release.release import check_target, read_release, write_release
 from sciscidata.release.verify import verify_release
 from sciscidata.release.write_json_lines import render_jsonl
@@ -136,11 +128,7 @@ def test_a_release_holds_what_was_drawn(original: Path) -> None:
 
 def test_the_manifest_says_what_is_there(original: Path) -> None:
     stated = read_release(original).manifest
-    assert stated["class_counts"]["test"]["disruption_label"] == {
-        "disruptive": 5,
-        "consolidating": 5,
-        "neutral": 5,
-    }
+    assert stated["class_counts"]["test"]["disruption_label"] == {"disruptive": 5, "consolidating": 5, "neutral": 5}
     assert stated["sides"]["train"]["rows"] == 60
     assert stated["novelty"]["available"] is False
     assert "are null in every row" in stated["novelty"]["note"]
@@ -159,16 +147,6 @@ def test_two_runs_write_the_same_bytes_everywhere_in_the_folder(original: Path, 
     reordered = dict(reversed(manifest().items()))
     write_release(draw(shuffled).reverse(), shuffled.lazy(), tmp_path / "again", manifest=reordered)
     assert bytes_of(tmp_path / "again") == bytes_of(original)
-
-
-def test_threads_and_engine_change_no_byte(original: Path, tmp_path: Path) -> None:
-    code = (
-        "import sys; from pathlib import Path; from tests.release.test_release import write\nwrite(Path(sys.argv[1]))"
-    )
-    settings = {"POLARS_MAX_THREADS": "1", "POLARS_ENGINE_AFFINITY": "streaming", "PYTHONHASHSEED": "1"}
-    command = [sys.executable, "-c", code, str(tmp_path / "slice")]
-    subprocess.run(command, cwd=REPOSITORY, env=os.environ | settings, check=True)
-    assert bytes_of(tmp_path / "slice") == bytes_of(original)
 
 
 def test_the_json_lines_are_pinned(original: Path) -> None:

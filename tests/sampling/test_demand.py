@@ -24,12 +24,7 @@ RULES = st.sampled_from([LabelThresholds(), LabelThresholds(novelty_rule="uzzi")
 
 
 def demand_of(
-    balance: str,
-    *,
-    n_train: int = 9,
-    n_test: int = 9,
-    n_dev: int = 0,
-    thresholds: LabelThresholds | None = None,
+    balance: str, *, n_train: int = 9, n_test: int = 9, n_dev: int = 0, thresholds: LabelThresholds | None = None
 ) -> Demand:
     split = SplitConfig(n_train=n_train, n_test=n_test, n_dev=n_dev, balance=balance)
     return Demand(thresholds or LabelThresholds(), EligibilityConfig(last_year=2020), split, 5)

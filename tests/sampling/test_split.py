@@ -14,13 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.errors import (
-    ONE_ROW_EACH,
-    ConfigError,
-    NotEnoughWorksError,
-    SchemaMismatchError,
-    WorkIdError,
-)
+from sciscidata.errors import ONE_ROW_EACH, ConfigError, NotEnoughWorksError, SchemaMismatchError, WorkIdError
 from sciscidata.label_thresholds import DISRUPTION_LABELS, NOVELTY_LABELS
 from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
@@ -266,18 +260,9 @@ def test_a_missing_label_column_is_named_before_anything_runs(kind: Any) -> None
         draw_split(kind({"work_id": [1]}))
 
 
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"n_train": -1}, "SplitConfig.n_train is -1, needs a whole number from 0 to 2,147,483,647"),
-        ({"n_test": 2**31}, "n_test is 2147483648, needs a whole number from 0"),
-        ({"n_train": 0, "n_test": 0}, "both 0"),
-        ({"balance": "both"}, "disruption, novelty, joint, pool, none"),
-    ],
-)
-def test_impossible_options_are_refused_by_name(options: dict[str, Any], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        SplitConfig(**options)
+def test_two_empty_splits_are_refused() -> None:
+    with pytest.raises(ConfigError, match="both 0"):
+        SplitConfig(n_train=0, n_test=0)
 
 
 def test_the_remedy_for_works_that_appear_twice_keeps_the_same_rows_whatever_their_order():

@@ -243,11 +243,7 @@ ROW: dict[str, Any] = {
         ([ROW, ROW], WorkIdError, "labelled files: 1 id occurs more than once, for example 'W1'"),
         ([ROW, ROW | {"openalex_id": "1"}], WorkIdError, "the ids '1' and 'W1' have one number"),
         ([ROW | {"disruption_label": "novel"}], LabelMismatchError, "is 'novel', needs one of disruptive"),
-        (
-            [ROW | {"cited_by_count": 2**70}],
-            SchemaMismatchError,
-            "cannot be read: .*1180591620717411303424",
-        ),
+        ([ROW | {"cited_by_count": 2**70}], SchemaMismatchError, "cannot be read: .*1180591620717411303424"),
         ([], EmptyInputError, r"no labelled work in in\.jsonl \(empty\)"),
     ],
 )
@@ -367,11 +363,7 @@ def test_of_equal_texts_the_first_is_read_and_two_classes_of_one_are_an_error(
 @pytest.mark.parametrize(
     ("columns", "flags", "says"),
     [
-        (
-            ["text", "label"],
-            ["--balance", "disruption"],
-            "--balance is 'disruption'.* no cd_index.*--balance label",
-        ),
+        (["text", "label"], ["--balance", "disruption"], "--balance is 'disruption'.* no cd_index.*--balance label"),
         (["review", "label"], [], "has no text for a model to read; it has review, label.*--text"),
         (["text", "label"], ["--text", "body"], "lacks body; it has text, label. Rename"),
         (["Review", "label"], ["--text", "review"], r"it has Review, label\. Did you mean Review\?"),
@@ -423,14 +415,6 @@ def test_the_classes_of_a_column_are_found_or_one_error_names_it(
 
 def test_without_a_label_the_error_says_how_to_name_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     REVIEWS.write_csv(tmp_path / "in.csv")
-    words = [
-        "build",
-        "--labelled",
-        str(tmp_path / "in.csv"),
-        "--cache-dir",
-        str(tmp_path),
-        "--out",
-        str(tmp_path / "o"),
-    ]
-    assert main(words) == 1
+    words = ("--labelled", tmp_path / "in.csv", "--cache-dir", tmp_path, "--out", tmp_path / "o")
+    assert main(["build", *map(str, words)]) == 1
     assert "need no score: name its column, --label." in capsys.readouterr().err

@@ -209,10 +209,7 @@ def test_a_whole_pull_scores_works_as_the_graph_does_in_every_convention(server,
     n_jl = f"n_j{convention.di_l}"
     listed = both.filter(pl.col(n_jl).is_not_null())
     assert listed.height >= both.height / 2
-    for rows, columns in (
-        (both, ("n_i", "n_j", "n_refs", "di_nok_index")),
-        (listed, (n_jl, "n_shared", "dependence")),
-    ):
+    for rows, columns in ((both, ("n_i", "n_j", "n_refs", "di_nok_index")), (listed, (n_jl, "n_shared", "dependence"))):
         for column in columns:
             assert rows[column].eq_missing(rows[f"{column}_graph"]).all(), column
     assert (pulled.scores["n_i"] == pulled.scores["n_j"]).any()
@@ -273,13 +270,7 @@ def test_the_draw_takes_the_lowest_keys_of_the_candidates_it_judged(built):
 def test_a_development_split_is_pulled_too_and_changes_no_other(server, answers, tmp_path):
     # Without novelty, whose null model is made of all works judged: of those of dev too.
     settings = [
-        config(
-            server,
-            tmp_path / str(n),
-            split=SplitConfig(n_train=18, n_test=6, n_dev=n),
-            source=ALL,
-            novelty=None,
-        )
+        config(server, tmp_path / str(n), split=SplitConfig(n_train=18, n_test=6, n_dev=n), source=ALL, novelty=None)
         for n in (0, 6)
     ]
     without, release = (build(dataclasses.replace(one, cache_dir=answers)) for one in settings)

@@ -213,10 +213,6 @@ def test_folders_and_patterns_are_sorted_and_files_are_named_once(tmp_path):
     assert names == ["c.txt", "a/c.ndjson.zst", "a/z.jsonl", "b/part_000.gz", "b/readme.md"]
 
 
-def test_a_file_whose_name_looks_like_a_pattern_is_a_file(tmp_path):
-    assert ids(scan(write(tmp_path / "works[1].jsonl", ONE))) == [1]
-
-
 def test_missing_inputs_are_named_when_called(tmp_path):
     with pytest.raises(InputNotFoundError, match="does not exist"):
         scan(tmp_path / "none.jsonl")
@@ -372,9 +368,7 @@ def test_a_killed_pull_leaves_no_result_and_the_next_one_is_complete(tmp_path):
     assert [".tmp-" in entry.name for entry in (tmp_path / "cache").iterdir()] == [False]
 
 
-def test_records_of_2021_and_22_have_the_venues_that_they_have_today_and_those_without_are_counted(
-    tmp_path,
-):
+def test_records_of_2021_and_22_have_the_venues_that_they_have_today_and_those_without_are_counted(tmp_path):
     """Real records, their venues named as then: ``host_venue`` alone, with a V for the S of today."""
     then = tmp_path / "then.jsonl"
     with then.open("wb") as out:

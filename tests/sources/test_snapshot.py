@@ -22,24 +22,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from benchmarks.make_snapshot import (
-    export_index,
-    export_record,
-    json_lines,
-    write_deleted,
-    write_manifest,
-    write_part,
-)
+from benchmarks.make_snapshot import export_index, export_record, json_lines, write_deleted, write_manifest, write_part
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.disruption.index import compute_cd_index
-from sciscidata.errors import (
-    ConfigError,
-    CorruptRecordError,
-    EmptyInputError,
-    InputNotFoundError,
-    ReleaseExistsError,
-    StorageError,
-)
+from sciscidata.errors import CorruptRecordError, EmptyInputError, InputNotFoundError, ReleaseExistsError, StorageError
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.schemas import CITATIONS, WORKS
 from sciscidata.sources.snapshot import source as snapshot
@@ -402,16 +388,6 @@ def test_a_disk_that_is_too_small_is_refused_before_anything_is_written(tmp_path
     with pytest.raises(StorageError, match=r"may need .* GB for 3 part.*Free some"):
         read(folder, tmp_path / "deep" / "out")
     assert not (tmp_path / "deep").exists()
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{"folder": ""}, {"folder": 3}, {"edition": "csv"}, {"include_xpac": 1}, {"corrupt": "no"}, {"n_workers": 0},
-     {"allow_missing_manifest": "yes"}],
-)  # fmt: skip
-def test_impossible_options_are_refused(options):
-    with pytest.raises(ConfigError, match=next(iter(options))):
-        SnapshotConfig(**{"folder": "x"} | options)
 
 
 def long_index(n_words, n_common=200):

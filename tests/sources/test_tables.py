@@ -203,14 +203,7 @@ def test_a_date_gives_the_year_where_there_is_none():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "references",
-    [
-        [["a", "b"], [], None],
-        ["a|b", "", None],
-        ["a; b", None, None],
-    ],
-)
+@pytest.mark.parametrize("references", [[["a", "b"], [], None], ["a|b", "", None], ["a; b", None, None]])
 def test_references_may_be_a_column_of_works(references):
     table = pl.DataFrame({"work_id": ["x", "a", "b"], "publication_year": 2000, "refs": references})
     works, citations, facts = ssd.from_tables(table, references="refs")

@@ -69,17 +69,8 @@ def test_the_example_in_the_help_can_be_read(name):
 
 
 def test_the_ways_to_write_an_option_mean_the_same():
-    words = [
-        "--preset",
-        "exp4",
-        "--max-steps=7",
-        "interleave=no",
-        "--dry-run",
-        "seed=1",
-        "--no-resume",
-        "--n_test",
-        "2",
-    ]
+    words = ["--preset", "exp4", "--max-steps=7", "interleave=no", "--dry-run", "seed=1"]
+    words += ["--no-resume", "--n_test", "2"]
     assert read("train", words) == {
         "preset": "exp4", "max_steps": 7, "interleave": False, "dry_run": True, "seed": 1, "resume": False, "n_test": 2
     }  # fmt: skip

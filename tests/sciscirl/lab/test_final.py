@@ -11,7 +11,7 @@ import pytest
 from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation import evaluate
-from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
+from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
@@ -123,11 +123,6 @@ def test_the_selected_checkpoint_is_judged_by_test_once(dev_slice, run_of, asked
     assert (settings["split"], settings["n_test_looks"], count_test_looks(run)) == ("test", 1, 1)
 
 
-def test_an_untrained_model_that_is_as_good_is_the_one_that_is_judged(dev_slice, run_of, asked):
-    asyncio.run(judge_finally([run_of(dev_slice, best=0, eval_split="dev")], dev_slice))
-    assert asked[0] is None
-
-
 def test_the_last_checkpoint_stands_beside_the_selected_one_and_each_row_says_its_step(
     dev_slice, run_of, asked, tmp_path
 ):
@@ -227,15 +222,3 @@ def test_a_pair_that_was_asked_otherwise_is_marked(tmp_path, capsys):
     assert all("unlike" in right for _, right in marked)
     compare(tuple(words), CompareConfig(n_resamples=20))
     assert capsys.readouterr().out.count("style, dtype") == 3  # a line for each measure
-
-
-def test_the_untrained_model_of_a_run_is_its_base_model(dev_slice, run_of):
-    run = run_of(dev_slice, eval_split="dev")
-    assert find_subject(EvaluationConfig(release=dev_slice, run=run, step=0)).checkpoint is None
-    assert find_subject(EvaluationConfig(release=dev_slice, run=run, step=2)).checkpoint == "tinker://x/final"
-
-
-def test_the_first_step_of_a_run_from_other_weights_is_judged_by_these(dev_slice, run_of):
-    run = run_of(dev_slice, eval_split="dev", load_checkpoint="tinker://sft/weights/final")
-    found = find_subject(EvaluationConfig(release=dev_slice, run=run, step=0))
-    assert found.checkpoint == "tinker://sft/sampler_weights/final"

@@ -14,12 +14,7 @@ from hypothesis import strategies as st
 from sciscirl.errors import PredictionsError
 from sciscirl.metrics.bootstrap import bootstrap_intervals
 from sciscirl.metrics.metrics import AVERAGED, measure_predictions
-from sciscirl.metrics.predictions import (
-    check_predictions,
-    make_prediction,
-    prediction_schema,
-    split_by_label,
-)
+from sciscirl.metrics.predictions import check_predictions, make_prediction, prediction_schema, split_by_label
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.papers import TARGETS, VOCABULARIES, name_gold
 from sciscirl.task.rewards import REWARDS, score_answer
@@ -136,15 +131,3 @@ def test_a_joint_table_that_no_evaluation_made_is_refused(changed, message):
     assert len(check_predictions([GOOD])) == 1
     with pytest.raises(PredictionsError, match=message):
         measure_predictions([GOOD | changed])
-
-
-@pytest.mark.parametrize("gone", ["label_novelty", "gold_novelty", "confidence", "is_valid"])
-def test_a_joint_table_that_lacks_a_column_is_refused_with_its_name(gone):
-    with pytest.raises(PredictionsError, match=f"the predictions have {gone} missing"):
-        measure_predictions([{name: value for name, value in GOOD.items() if name != gone}])
-
-
-def test_labels_of_two_vocabularies_in_one_column_are_refused():
-    rows = [predict("neutral", None, 1.0, "disruption"), predict("novel", None, 1.0, "novelty")]
-    with pytest.raises(PredictionsError, match="1 of 2 predictions have an unknown gold label"):
-        measure_predictions(rows)

@@ -180,24 +180,11 @@ def test_a_prediction_holds_everything_that_was_judged():
     made = predict(text)
     assert tuple(made) == tuple(PREDICTIONS)
     assert made == {
-        "openalex_id": "W1",
-        "gold": "neutral",
-        "label": None,
-        "forecast": None,
-        "confidence": None,
-        "is_json": False,
-        "is_valid": False,
-        "has_think": True,
-        "problem": "not_json",
-        "tolerant_label": "neutral",
-        "tolerant_confidence": 0.25,
-        "reward": -2.0,
-        "reward_parse": -1.0,
-        "reward_contract": 0.0,
-        "reward_task": 0.0,
-        "reward_think": -1.0,
-        "text": text,
-    }
+        "openalex_id": "W1", "gold": "neutral", "label": None, "forecast": None, "confidence": None,
+        "is_json": False, "is_valid": False, "has_think": True, "problem": "not_json", "tolerant_label": "neutral",
+        "tolerant_confidence": 0.25, "reward": -2.0, "reward_parse": -1.0, "reward_contract": 0.0,
+        "reward_task": 0.0, "reward_think": -1.0, "text": text,
+    }  # fmt: skip
 
 
 def test_whole_predictions_also_give_mean_rewards_and_what_a_lenient_reader_sees(tmp_path):

@@ -16,7 +16,6 @@ from tinker_cookbook.rl import train
 from sciscirl.cli.commands import COMMANDS
 from sciscirl.cli.flags import list_options, make_parser, read_words
 from sciscirl.cli.main import main
-from sciscirl.cli.main import run as run_command
 from sciscirl.envs.answer_sampling import DynamicSampling, NucleusSampling, limit_tokens
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
@@ -222,19 +221,6 @@ def test_an_option_of_another_command_is_refused_with_the_reason(command, capsys
             assert capsys.readouterr().err == (
                 f"error: {name} has no effect in sciscirl {command}: {reason}. Leave it out.\n"
             )
-
-
-@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "completion"])
-def test_a_mistyped_option_of_any_command_is_answered_with_the_likely_one(command, capsys):
-    flags = [option.flag for option in list_options(COMMANDS[command]) if option.flag and len(option.flag) > 8]
-    for flag in flags:
-        typo = flag[:4] + flag[5] + flag[4] + flag[6:] if flag[4] != flag[5] else flag[:5] + flag[6:]
-        name = typo.removeprefix("--").replace("-", "_")
-        for word in (f"{typo}=1", f"{name}=1"):
-            with pytest.raises(SystemExit) as ended:
-                run_command([*command.split(), word])
-            assert ended.value.code == 2
-            assert f"Did you mean {flag}" in capsys.readouterr().err, word
 
 
 @pytest.mark.parametrize("beta", [0.8, 0.99])

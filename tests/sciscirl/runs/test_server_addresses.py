@@ -55,13 +55,7 @@ def open_with(url: str) -> None:
 
 @pytest.mark.parametrize(
     "ask",
-    [
-        find_server,
-        list_models,
-        open_with,
-        lambda url: check_server("a/b", url),
-        lambda url: asyncio.run(sample(url)),
-    ],
+    [find_server, list_models, open_with, lambda url: check_server("a/b", url), lambda url: asyncio.run(sample(url))],
     ids=["find", "list", "open", "check", "sample"],
 )
 def test_every_door_to_a_server_refuses_an_open_address_before_it_is_asked(ask, monkeypatch):

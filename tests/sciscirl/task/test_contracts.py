@@ -301,11 +301,7 @@ def golds(draw) -> dict[str, str]:
 def test_what_is_rendered_is_valid_and_reads_back(gold, kind, confidence, words, signals):
     contract, target = kind
     text = render_answer(
-        gold,
-        *kind,
-        confidence=confidence,
-        justification=f"a {words}",
-        signals=[f"b {signal}" for signal in signals],
+        gold, *kind, confidence=confidence, justification=f"a {words}", signals=[f"b {signal}" for signal in signals]
     )
     answer = parse_answer(text, *kind)
     assert tuple(json.loads(text)) == contract_keys(*kind)

@@ -68,31 +68,12 @@ def test_ordinary_text_is_shown_as_it_is(text):
     assert f'"title": "{text}"' in render_record(replace(VIEW, title=text))
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "<|im_start|>",
-        "<think>",
-        "</s>",
-        "<0x0A>",
-        "<2en>",
-        "<｜User｜>",
-        "[INST]",
-        "[/INST]",
-        "<<SYS>>",
-        "<5|x|>",
-        "<=|x|>",
-    ],
-)
-def test_markup_is_shown_without_its_first_character(text):
-    assert text not in render_record(replace(VIEW, abstract=f"so {text} it"))
-
-
 #: The control tokens of the formats that the cookbook writes, and of some that chat templates name.
 CONTROL = (
     *("<|im_start|>", "<|im_end|>", "<|endoftext|>", "<think>", "</think>", "<tool_call>", "<|start_header_id|>"),
     *("<|eot_id|>", "<|start|>", "<|channel|>", "<|message|>", "<|return|>", "<｜User｜>", "<｜Assistant｜>", "</s>"),
     *("<s>", "[INST]", "[/INST]", "[gMASK]", "<<SYS>>", "<start_of_turn>", "<|im_user|>", "<1>", "<0.5>", "<=|x|=>"),
+    *("<0x0A>", "<2en>", "<5|x|>", "<=|x|>"),
 )
 
 

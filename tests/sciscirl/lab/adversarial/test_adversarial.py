@@ -7,6 +7,7 @@ import json
 import pickle
 from dataclasses import replace
 
+import chz
 import pytest
 import torch
 from hypothesis import given, settings
@@ -32,7 +33,7 @@ from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
 from sciscirl.task.prompts import render_record
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.adversarial_toy import LABELS, RULES, roll_out, say_both
-from tests.sciscirl.toy import NOVELTY, RENDERER, Scripted
+from tests.sciscirl.toy import NOVELTY, Scripted
 
 TOY_OBJECTION = "Surveys of this kind rarely replace anything that colleagues already trusted."
 REASON = "Surveys rarely replace older work, granted; but colleagues cite this one alone, so my label stands as before."
@@ -313,15 +314,6 @@ def test_one_label_can_be_challenged_too(papers, toy_renderer, tmp_path):
 # --- presets and options ------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def options(toy_slice, toy_model, tmp_path, monkeypatch):
-    monkeypatch.setenv("TINKER_TELEMETRY", "0")
-    return {
-        "preset": "adversarial", "release": str(toy_slice), "model": toy_model, "renderer": RENDERER,
-        "log_path": str(tmp_path / "run"), "eval_split": "test",
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize("name", ["adversarial", "adversarial_mean"])
 def test_the_presets_make_challenged_batches_and_evaluations(options, name):
     options = TrainOptions(**options | {"preset": name}, max_steps=1, batch_size=2)
@@ -337,14 +329,8 @@ def test_the_presets_make_challenged_batches_and_evaluations(options, name):
     evaluator = make_evaluator(resolve_run(options), config.dataset_builder)
     assert isinstance(evaluator.env_group_builders_P[0], AdversarialGroupBuilder)
     assert evaluator.schema == adversarial_schema("joint")
-    with_test = asyncio.run(type(config.dataset_builder)(**vars_of(config.dataset_builder), has_test=True)())
-    assert isinstance(with_test[1].get_batch(0)[0], AdversarialGroupBuilder)
-
-
-def vars_of(builder):
-    import chz
-
-    return {name: getattr(builder, name) for name in chz.chz_fields(builder) if name != "has_test"}
+    _, test = asyncio.run(chz.replace(config.dataset_builder, has_test=True)())
+    assert isinstance(test.get_batch(0)[0], AdversarialGroupBuilder)
 
 
 def test_a_dry_run_counts_two_turns(options):

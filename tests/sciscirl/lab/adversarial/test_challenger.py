@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sciscirl.lab.adversarial.challenger import object_by_rules, render_request
-from sciscirl.task.papers import TARGETS, VOCABULARIES, Paper, read_split
+from sciscirl.task.papers import VOCABULARIES, Paper
 from sciscirl.task.prompts import MINI_EXAMPLES
 from tests.sciscirl.adversarial_toy import GOLDS, LABELS, roll_out, say_both
-from tests.sciscirl.papers import hostile_texts, views, write_slice
+from tests.sciscirl.papers import hostile_texts, views
 
 VIEW = MINI_EXAMPLES[0].view
 labels = st.sampled_from(LABELS)
@@ -30,19 +30,6 @@ def test_what_the_model_is_shown_is_the_same_whatever_is_right(toy_renderer, vie
     ]
     assert heard[0] == heard[1]
     assert len(heard[0]) == 2
-
-
-def test_no_prompt_shows_scores_of_a_release(tmp_path, toy_renderer):
-    scores = {"cd_index": 0.31415926, "novelty_score": 0.27182818, "conventionality_score": 0.16180339}
-    gold = {"disruption_label": "disruptive", "novelty_label": "novel"}
-    text = {"title": "On sleep", "abstract": "Mice kept awake forget a maze."}
-    folder = write_slice(tmp_path / "slice", [{**scores, **gold, **text}])
-    [paper] = read_split(folder, "train", needs=TARGETS["joint"])
-    wrong = {"disruption_label": "neutral", "novelty_label": "balanced"}
-    _, policy = roll_out(paper, toy_renderer, [(say_both(wrong, "a"), say_both(wrong, "b"))])
-    for shown in policy.prompts:
-        assert "Mice kept awake" in shown
-        assert not any(str(score)[:5] in shown for score in scores.values())
 
 
 def test_an_objection_says_nothing_about_whether_the_answer_is_right():

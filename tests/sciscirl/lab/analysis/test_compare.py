@@ -159,13 +159,6 @@ def test_every_task_and_contract_compares(preset):
         assert comparison.pairs[0].only_left == len(right[0] - right[1])
 
 
-def test_with_a_reference_each_other_is_compared_with_it():
-    tables = {name: skilled(0.5, seed=seed) for seed, name in enumerate("abcd")}
-    pairs = compare_predictions(tables, CompareConfig(reference="c", n_resamples=20)).pairs
-    assert [(pair.left, pair.right) for pair in pairs] == [("a", "c"), ("b", "c"), ("d", "c")]
-    assert len(compare_predictions(tables, CompareConfig(n_resamples=20)).pairs) == 6
-
-
 def refuse(tables, match, **options):
     with pytest.raises(PredictionsError, match=match):
         compare_predictions(tables, CompareConfig(**options))
@@ -236,13 +229,6 @@ def test_files_of_different_releases_or_equal_names_are_refused(folders, tmp_pat
     (run / "predictions" / "test_000020.parquet").unlink()
     with pytest.raises(PredictionsError, match="holds no predictions"):
         compare_files([str(run), str(base)], QUICK)
-
-
-def test_the_script_prints_both_tables(folders, capsys):
-    run(["compare", *map(str, folders), "--n-resamples", "30", "--reference", "base"])
-    shown = capsys.readouterr().out
-    assert "rl \N{MINUS SIGN} base" in shown
-    assert "right alone" in shown
 
 
 def test_a_tilde_that_the_shell_leaves_is_a_home(folders, tmp_path, monkeypatch):

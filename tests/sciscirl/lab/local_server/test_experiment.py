@@ -26,8 +26,8 @@ from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import list_weights
 from sciscirl.sft.examples import Example
 from sciscirl.task.papers import read_split
-from tests.sciscirl.pages import Page
 from tests.sciscirl.toy import gold_of
+from tests.web_pages import Page
 
 pytestmark = pytest.mark.slow
 

@@ -9,15 +9,9 @@ from transformers import Gemma2Config, Gemma2ForCausalLM, LlamaConfig, LlamaForC
 from sciscirl.lab.models.shared_prompts import share_prompts
 
 SIZES = {
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "intermediate_size": 16,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 4,
-    "attn_implementation": "sdpa",
-}
+    "vocab_size": 50, "hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 4, "attn_implementation": "sdpa",
+}  # fmt: skip
 START = list(range(1, 31))
 ROWS = [[*START, *middle, *end] for middle in ([40] * 20, [41] * 25) for end in ([7], [8, 9], [7])]
 

@@ -24,8 +24,8 @@ from sciscirl.options import TinkerSftOptions
 from sciscirl.runs.folder import find_step, read_checkpoints
 from sciscirl.sft.tinker_backend import GoldDatasetBuilder
 from sciscirl.task.papers import read_split
-from tests.sciscirl.pages import Page
 from tests.sciscirl.toy import RENDERER, Scripted, say
+from tests.web_pages import Page
 
 TITLES = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
 

@@ -1,4 +1,4 @@
-"""Reports as a reader has them: their tags, and the text of their rows."""
+"""Pages as a reader has them: their tags, which all close, and the text of their rows."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ class Page(HTMLParser):
         super().__init__()
         self.tags, self.rows, self.open, self.text = [], [], [], ""
         self.feed(html)
+        self.close()
+        assert not self.open
 
     def handle_starttag(self, tag, attrs):
         self.tags.append((tag, dict(attrs)))
@@ -19,7 +21,7 @@ class Page(HTMLParser):
             self.rows.append([])
         if tag in {"td", "th"}:
             self.rows[-1].append("")
-        if tag not in {"meta", "img", "wbr"}:
+        if tag not in {"meta", "img", "br", "wbr"}:
             self.open.append(tag)
 
     def handle_endtag(self, tag):
