@@ -22,7 +22,7 @@ from sciscidata.records.ids import openalex_number
 from sciscidata.release.release import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
-from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
+from sciscirl.lab_parts import load_part
 
 _warn_once = cache(logging.getLogger(__name__).warning)
 SplitName = Literal["train", "test", "dev"]
@@ -378,30 +378,6 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
     }
 
 
-def pair_papers(papers: Sequence[Paper]) -> list[Paper]:
-    """Make pairs of papers (``match_pairs``); the label of a pair is the letter of the more disruptive paper.
-
-    A paper without field, year, citations or label is in no pair.
-    """
-    by_id = {paper.openalex_id: paper for paper in papers}
-    ranks = {label: rank for rank, label in enumerate(("consolidating", "neutral", "disruptive"))}
-    candidates: list[Candidate] = []
-    for name, paper in by_id.items():
-        view, rank = cast("PaperView", paper.view), ranks.get(paper.gold.disruption_label or "")
-        field, year, citations = view.primary_field, view.publication_year, view.cited_by_count
-        if rank is not None and field is not None and year is not None and citations is not None:
-            candidates.append(Candidate(name, rank, field, year, citations))
-    rank_of = {one.name: one.rank for one in candidates}
-    return [
-        Paper(
-            f"{first}+{second}",
-            PairView(cast("PaperView", by_id[first].view), cast("PaperView", by_id[second].view)),
-            Gold(None, None, "A" if rank_of[first] > rank_of[second] else "B"),
-        )
-        for first, second in match_pairs(candidates)
-    ]
-
-
 def choose_eval_split(release_folder: str | Path) -> EvalSplit:
     """Return what a run is judged by on its way: its development split, else held-out training papers."""
     return "dev" if "dev" in open_release(release_folder).splits else "held_out"
@@ -466,12 +442,7 @@ def read_part(
         listed = read_ids(ids, release_folder)
         papers = [paper for paper in papers if paper.openalex_id in listed]
     if isinstance(target, PairTarget):
-        papers = pair_papers(papers)
-        if not papers:
-            raise ReleaseError(
-                f"no two papers of {part} in {release_folder} make a pair: the same field, at most {YEARS_APART} years "
-                f"apart, citations within a factor of {CITATION_FACTOR}, another label. Build a larger release."
-            )
+        papers = cast("list[Paper]", load_part("pair_papers")(papers, f"{part} in {release_folder}"))
     if n_papers is not None and n_papers > len(papers):
         _warn_once(f"{n_papers:,} papers of {part} are asked for, and it has {len(papers):,}: all are taken.")
     return take_head(papers, n_papers, target)
