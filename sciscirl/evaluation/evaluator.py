@@ -173,6 +173,10 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.judged = step, metrics
         return metrics
 
+    def name_export(self, step: int) -> RolloutSummaryExportConfig:
+        """Name the file of the answers that are given before a step."""
+        return RolloutSummaryExportConfig(split=f"eval/{self.name}", iteration=step, base_name=f"eval_{self.name}")
+
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
             return await do_group_rollout(self.env_group_builders_P[number], policy, strategy=self.strategy)

@@ -14,7 +14,6 @@ import httpx
 from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
-from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
@@ -238,12 +237,9 @@ async def evaluate_last(
     if checkpoint is None or step is None or is_judged(folder, step):
         return
     store = open_store(folder)
-    export = RolloutSummaryExportConfig(
-        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
-    )
     with open_service(base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
-        metrics = await evaluator(client, rollout_summary_export=export, store=store)
+        metrics = await evaluator(client, rollout_summary_export=evaluator.name_export(step), store=store)
     store.write_metrics(metrics, step=step)
 
 

@@ -13,7 +13,6 @@ import chz
 import tinker
 from tinker_cookbook.checkpoint_utils import save_checkpoint_async
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator, TrainingClientEvaluator
-from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.training_store import TrainingRunStore
 from tinker_cookbook.supervised import train
 from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatasetBuilder
@@ -74,8 +73,7 @@ class NumberedEvaluator(SamplingClientEvaluator):
 
     async def __call__(self, sampling_client: tinker.SamplingClient) -> dict[str, float]:
         """Judge the model at the next step of this kind."""
-        name = self.evaluator.name
-        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=self.step, base_name=f"eval_{name}")
+        export = self.evaluator.name_export(self.step)
         self.step += self.every
         return await self.evaluator(sampling_client, rollout_summary_export=export, store=self.store)
 

@@ -350,15 +350,14 @@ def hold_out(papers: Sequence[Paper], n_held_out: int) -> tuple[list[Paper], lis
     Every label of the release has its share. Neither seed nor task changes the choice, so runs are judged by the same
     papers, and weights that a run starts from have not seen them.
     """
-    kept = _draw(papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: _all_labels(paper.gold))
+    every = ("disruption_label", "novelty_label", "own_label")
+    kept = _draw(
+        papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: tuple(paper.gold.of(one) or "" for one in every)
+    )
     parts: tuple[list[Paper], list[Paper]] = ([], [])
     for paper in papers:
         parts[paper.openalex_id in kept].append(paper)
     return parts
-
-
-def _all_labels(gold: Gold) -> tuple[str, ...]:
-    return tuple(label or "" for label in (gold.disruption_label, gold.novelty_label, gold.own_label))
 
 
 def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Paper], tuple[str, ...]]) -> set[str]:
