@@ -30,3 +30,7 @@ def load_part(name: str) -> Any:  # noqa: ANN401
     if name in LAB_COMMANDS:
         return getattr(import_module("sciscirl.lab.commands"), name.replace(" ", "_").replace("-", "_"))
     return getattr(import_module("sciscirl.lab"), name)
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    return load_part(name)  # for annotations of commands: sciscirl.lab_parts.LocalTrainOptions

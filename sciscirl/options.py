@@ -13,12 +13,14 @@ from msgspec import Meta
 
 from sciscidata.options.checks import Folder, PositiveInt, Share, check_fields
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab_parts import MODEL_CODE
+from sciscirl.lab_parts import MODEL_CODE, load_part
 from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.presets import (
     CHANGES,
+    Beta,
     LearningRate,
     LossName,
+    Positive,
     Preset,
     SamplingTemperature,
     Temperature,
@@ -27,7 +29,6 @@ from sciscirl.presets import (
 )
 from sciscirl.runs.folder import expand_home
 from sciscirl.runs.lineage import find_start
-from sciscirl.runs.trackers import check_trackers
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import EvalSplit, choose_target
 from sciscirl.task.registry import load_plugin
@@ -36,10 +37,6 @@ from sciscirl.task.rules import Weight
 TopP = Annotated[float, Meta(gt=0, le=1)]
 #: PyTorch starts as many, and crashes where the system has no more.
 Threads = Annotated[int, Meta(ge=1, le=1024)]
-_Beta = Annotated[float, Meta(ge=0, lt=1)]
-_Positive = Annotated[float, Meta(gt=0)]
-#: Of the base model, under an adapter that is trained.
-Quantization = Literal["nf4", "none"]
 Precision = Literal["bfloat16", "float16", "float32"]
 #: Weights on a server.
 Weights = Annotated[
@@ -202,7 +199,6 @@ class TrainOptions(RunOptions):
         kl_discount: adds the penalties of later tokens, each discounted by this; None: the preset's.
         base_url: a Tinker server; None: TINKER_BASE_URL, else Tinker.
         keep_days: Tinker deletes checkpoints after this many days, except the last one.
-        eval_concurrently: train on during evaluations; None: on Tinker, without trackers.
         collapse: when all answers have one label, warn, stop with exit status 3, or do nothing.
         remove_constant_reward_groups: leave out groups whose rewards are all equal; None: as the preset does.
         dynamic_sampling: how often a group with equal rewards is first sampled again,
@@ -221,6 +217,7 @@ class TrainOptions(RunOptions):
         sciscirl.errors.SciSciRLError: TrainOptions.max_steps is 0, needs a whole number from 1.
     """
 
+    of_adapter: ClassVar[tuple[str, ...]] = ()  # options that a run from other weights keeps, on your own hardware
     max_steps: PositiveInt = 250
     group_size: PositiveInt | None = None
     temperature: SamplingTemperature | None = None
@@ -233,7 +230,6 @@ class TrainOptions(RunOptions):
     kl_discount: Share | None = None
     base_url: str | None = None
     keep_days: Days = DAYS_KEPT
-    eval_concurrently: bool | None = None
     collapse: CollapseAction = "warn"
     remove_constant_reward_groups: bool | None = None
     dynamic_sampling: Annotated[int, Meta(ge=0)] | None = None
@@ -244,42 +240,7 @@ class TrainOptions(RunOptions):
     load_checkpoint: str | None = None
 
 
-# No slots here and in GoldOptions: of the bases of a class, Python allows them to one.
-@dataclass(frozen=True, kw_only=True)
-class HardwareOptions:
-    """Options of training on your own hardware.
-
-    Attributes:
-        quantize: the base model: nf4 has four bits, none leaves it as it is.
-        use_dora: train magnitude and direction apart (DoRA); without it LoRA.
-        lora_alpha: scale of the adapter times its rank; Tinker's is always 32.
-        dtype: of computation, and of weights that are not quantized.
-        micro_batch_size: papers in one pass of one device; must divide batch_size.
-        eval_batch_size: papers in one pass in evaluations.
-        gradient_checkpointing: use less memory and more time.
-    """
-
-    quantize: Quantization = "nf4"
-    use_dora: bool = True
-    lora_alpha: PositiveInt = 32
-    dtype: Precision = "bfloat16"
-    micro_batch_size: PositiveInt = 1
-    eval_batch_size: PositiveInt = 16
-    gradient_checkpointing: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LocalTrainOptions(HardwareOptions, TrainOptions):
-    """Options of reinforcement learning on your own hardware.
-
-    Attributes:
-        micro_batch_size: answers in one pass of training; must divide batch_size times group_size.
-        eval_batch_size: answers in one pass of sampling, in training and evaluations.
-    """
-
-    eval_batch_size: PositiveInt = 32
-
-
+# No slots: of the bases of a class, Python allows them to one.
 @dataclass(frozen=True, kw_only=True)
 class GoldOptions:
     """Options of supervised fine-tuning.
@@ -293,9 +254,9 @@ class GoldOptions:
             labels too, because nothing teaches the rest of the answer.
     """
 
-    adam_beta1: _Beta | None = None
-    adam_beta2: _Beta | None = None
-    adam_eps: _Positive | None = None
+    adam_beta1: Beta | None = None
+    adam_beta2: Beta | None = None
+    adam_eps: Positive | None = None
     confidence: float = 1.0
     loss_on: LossOn = "answer"
 
@@ -331,13 +292,6 @@ class TinkerSftOptions(SftOptions):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class PeftSftOptions(HardwareOptions, SftOptions):
-    """Options of supervised fine-tuning on your own GPUs."""
-
-    backend: ClassVar[str] = "peft"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class ModelCodeOptions:
     """Options of a model that brings code.
 
@@ -353,34 +307,25 @@ class ModelCodeOptions:
             os.environ[MODEL_CODE] = "1"
 
 
-_ASKS_ONLY: Final = "an evaluation trains nothing"
-_ONE_ANSWER: Final = "supervised training samples no answers"
-_FIXED_ADAM: Final = "the cookbook's loop of reinforcement learning fixes beta1 0.9, beta2 0.95 and eps 1e-8"
-_OF_RL: Final = (
-    "group_size", "temperature", "top_p", "remove_constant_reward_groups", "dynamic_sampling", "loss_fn",
-    "loss_fn_config", "num_substeps", "kl_penalty_coef", "kl_reference", "kl_discount",
-)  # fmt: skip
-_ADAM: Final = ("adam_beta1", "adam_beta2", "adam_eps")
+_OF_RUN: Final = {one.name for one in fields(RunOptions)}
+_OF_RL: Final = [one.name for one in fields(TrainOptions) if one.name in CHANGES and one.name not in _OF_RUN]
+_ADAM: Final = [one.name for one in fields(GoldOptions) if one.name in CHANGES]
 #: What an evaluation calls ``temperature`` and so on, a preset calls ``eval_temperature``.
 OF_EVALUATION: Final[Mapping[str, str]] = MappingProxyType(
     {name: f"eval_{name}" for name in ("temperature", "top_p", "group_size")}
 )
+_OF_TRAINING: Final = ["learning_rate", "lora_rank", "interleave", *_OF_RL, *_ADAM]
 #: Options of one command that have no effect in another, and why.
 NO_EFFECT: Final[Mapping[str, Mapping[str, str]]] = MappingProxyType(
     {
-        "train": dict.fromkeys(_ADAM, _FIXED_ADAM),
-        "sft": dict.fromkeys(_OF_RL, _ONE_ANSWER),
-        "evaluate": dict.fromkeys(
-            (
-                *("learning_rate", "lora_rank", "interleave"),
-                *(name for name in _OF_RL if name not in OF_EVALUATION),
-                *_ADAM,
-            ),
-            _ASKS_ONLY,
-        )
+        "train": dict.fromkeys(
+            _ADAM, "the cookbook's loop of reinforcement learning fixes beta1 0.9, beta2 0.95 and eps 1e-8"
+        ),
+        "sft": dict.fromkeys(_OF_RL, "supervised training samples no answers"),
+        "evaluate": {name: "an evaluation trains nothing" for name in _OF_TRAINING if name not in OF_EVALUATION}
         | {other: f"here it is called {name}" for name, other in OF_EVALUATION.items()},
     }
-)  # fmt: skip
+)
 
 
 def refuse_without_effect(command: str, options: Mapping[str, object]) -> None:
@@ -409,8 +354,6 @@ def resolve_preset(
 
 
 _Options = TypeVar("_Options", bound=RunOptions, covariant=True)
-#: Options of an adapter and its base model, which a run from other weights keeps.
-OF_ADAPTER: Final = ("quantize", "use_dora", "lora_alpha")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -436,18 +379,18 @@ def resolve_run(options: _Options) -> Run[_Options]:
     Example:
         >>> resolve_run(TrainOptions(preset="two_keys")).folder.as_posix()
         'runs/exp4'
-        >>> resolve_run(PeftSftOptions()).folder.as_posix()
-        'runs/sft-peft-exp4'
+        >>> resolve_run(TinkerSftOptions()).folder.as_posix()
+        'runs/sft-tinker-exp4'
     """
-    check_trackers(options.wandb_project)
+    if options.wandb_project is not None:
+        load_part("check_trackers")()
     preset, kind, begun_from = resolve_preset(options), "", None
     if isinstance(options, SftOptions):
         preset, kind = replace(preset, group_size=1), f"sft-{options.backend}-"  # each paper has one gold answer
     folder = expand_home(options.log_path or f"runs/{kind}{preset.name}")
     if isinstance(options, TrainOptions) and options.load_checkpoint is not None:
-        is_local = isinstance(options, HardwareOptions)
-        adapter = {name: getattr(options, name) for name in OF_ADAPTER} if is_local else None
-        begun_from = find_start(options.load_checkpoint, folder, preset, adapter)
+        adapter = {name: getattr(options, name) for name in options.of_adapter}
+        begun_from = find_start(options.load_checkpoint, folder, preset, adapter or None)
     return Run(options=options, preset=preset, folder=folder, begun_from=begun_from)
 
 

@@ -40,8 +40,8 @@ LOSSES: Final[Mapping[LossName, tuple[str, ...]]] = MappingProxyType(
 )
 #: The KL reference that is the base model.
 BASE: Final = "base"
-_Beta = Annotated[float, Meta(ge=0, lt=1)]
-_Positive = Annotated[float, Meta(gt=0)]
+Beta = Annotated[float, Meta(ge=0, lt=1)]
+Positive = Annotated[float, Meta(gt=0)]
 #: Above 2, which is the most that most servers take, sampling is close to drawing tokens by chance.
 Temperature = Annotated[float, Meta(ge=0, le=2)]
 SamplingTemperature = Annotated[float, Meta(gt=0, le=2)]
@@ -108,9 +108,9 @@ class Preset:
     kl_penalty_coef: Annotated[float, Meta(ge=0)] = 0.0
     kl_reference: _Reference = BASE
     kl_discount: Share = 0.0
-    adam_beta1: _Beta = 0.9
-    adam_beta2: _Beta = 0.95
-    adam_eps: _Positive = 1e-8
+    adam_beta1: Beta = 0.9
+    adam_beta2: Beta = 0.95
+    adam_eps: Positive = 1e-8
     adversarial: AdversarialRules | None = None
 
     def __post_init__(self) -> None:

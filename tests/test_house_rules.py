@@ -130,7 +130,8 @@ def test_what_the_core_calls_by_name_is_in_the_lab():
     names = [*importlib.import_module("sciscirl.lab").__all__, *parts.LAB_COMMANDS]
     assert all(callable(parts.load_part(name)) for name in names)
     texts = (path.read_text("utf-8") for path in files().values())
-    called = {name for text in texts for name in re.findall(r'load_part\("(\w+)"\)', text)}
+    pattern = re.compile(r'(?:load_part\("|sciscirl\.lab_parts\.)([a-z]\w+|[A-Z][a-z]\w+)')
+    called = {name for text in texts for name in pattern.findall(text)}
     assert called == {*names} - {*parts.LAB_COMMANDS}
 
 
@@ -138,7 +139,7 @@ def test_training_on_a_server_loads_no_line_of_the_lab():
     program = """
 import sys
 from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, train_preset
-import sciscirl.cli.main, sciscirl.rl.dry_run, sciscirl.sft.tinker_backend
+import sciscirl.cli.main, sciscirl.sft.tinker_backend
 print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 from sciscidata.options.parser import OptionParser
 from sciscidata.terminal.messages import printable
@@ -19,9 +19,8 @@ from sciscirl.lab_parts import LAB_COMMANDS, SHORT_NAMES, load_part
 
 if TYPE_CHECKING:
     import sciscirl.evaluation.evaluate
+    import sciscirl.lab_parts
     import sciscirl.options
-
-_Run = TypeVar("_Run", bound="sciscirl.options.Run[sciscirl.options.RunOptions]")
 
 
 def show(text: str, *, flush: bool = False) -> None:
@@ -50,22 +49,9 @@ def _refuse_strange(backend: str, given: Mapping[str, partial[Any]]) -> None:
             raise SciSciRLError(f"--backend {backend} has no option --{strange[0].replace('_', '-')}.")
 
 
-def _train(
-    run: _Run,
-    describe: Callable[[_Run], str],
-    train: Callable[[_Run], Path | Coroutine[Any, Any, Path]],
-) -> None:
-    """Describe a run, or train it and show where it is."""
-    if run.options.dry_run:
-        show(describe(run))
-    else:
-        done = train(run)
-        show_run(done if isinstance(done, Path) else asyncio.run(done), run.options.release)
-
-
 def train(
     tinker: partial[sciscirl.options.TrainOptions],
-    local: partial[sciscirl.options.LocalTrainOptions],
+    local: partial[sciscirl.lab_parts.LocalTrainOptions],
     code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "local"] = "tinker",
@@ -86,17 +72,24 @@ def train(
 
     if backend == "tinker":
         run = resolve_run(tinker())  # what is wrong with it is said before seconds of imports
-        from sciscirl.rl.dry_run import render_dry_run
+        if run.options.dry_run:
+            show(load_part("describe_server_training")(run))
+            return
         from sciscirl.rl.train import train_on_server
 
-        _train(run, render_dry_run, train_on_server)
+        folder = asyncio.run(train_on_server(run))
     else:
-        _train(resolve_run(local()), load_part("describe_local_training"), load_part("train_locally"))
+        run = resolve_run(local())
+        if run.options.dry_run:
+            show(load_part("describe_local_training")(run))
+            return
+        folder = load_part("train_locally")(run)
+    show_run(folder, run.options.release)
 
 
 def sft(
     tinker: partial[sciscirl.options.TinkerSftOptions],
-    peft: partial[sciscirl.options.PeftSftOptions],
+    peft: partial[sciscirl.lab_parts.PeftSftOptions],
     code: sciscirl.options.ModelCodeOptions,
     *,
     backend: Literal["tinker", "peft"],
@@ -117,11 +110,19 @@ def sft(
 
     if backend == "tinker":
         run = resolve_run(tinker())
-        from sciscirl.sft.tinker_backend import render_dry_run, train_on_tinker
+        if run.options.dry_run:
+            show(load_part("describe_server_sft")(run))
+            return
+        from sciscirl.sft.tinker_backend import train_on_tinker
 
-        _train(run, render_dry_run, train_on_tinker)
+        folder = asyncio.run(train_on_tinker(run))
     else:
-        _train(resolve_run(peft()), load_part("describe_peft_training"), load_part("train_with_peft"))
+        run = resolve_run(peft())
+        if run.options.dry_run:
+            show(load_part("describe_peft_training")(run))
+            return
+        folder = load_part("train_with_peft")(run)
+    show_run(folder, run.options.release)
 
 
 def evaluate(

@@ -11,7 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, get_args, get_origin, get_type_hints
 
-from sciscidata.options.checks import Hint, convert, field_hints
+from sciscidata.options.checks import Hint, convert
 from sciscidata.options.parser import REQUIRED, Option, OptionParser, read_texts
 from sciscidata.options.parser import list_options as list_fields
 
@@ -67,7 +67,7 @@ def list_options(command: Command) -> list[Option]:
 
 @cache
 def _list_fields(kind: type) -> Sequence[Option]:
-    """List the options of a class and of its nested classes, each in the section of its first owner."""
+    """List the options of a class, each in the section of its first owner."""
     found: dict[str, Option] = {}
     for owner in [one for one in reversed(kind.__mro__) if "__dataclass_fields__" in vars(one)]:
         title = (owner.__doc__ or "").partition(".")[0]
@@ -78,8 +78,7 @@ def _list_fields(kind: type) -> Sequence[Option]:
             found[option.name] = replace(
                 option, owner=kind.__name__, section=known.section, text=option.text or known.text
             )
-    nested = [inner for hint in field_hints(kind).values() for inner in hint.configurations]
-    return [*found.values(), *(option for inner in nested for option in _list_fields(inner))]
+    return [*found.values()]
 
 
 def call(command: Command, values: Mapping[str, Any]) -> None:
@@ -87,18 +86,11 @@ def call(command: Command, values: Mapping[str, Any]) -> None:
     arguments: dict[str, Any] = {}
     for name, hint in _hints(command).items():
         if kind := _class_in(hint):
-            make = _fill(kind, values)
+            make = partial(kind, **{one.name: values[one.name] for one in fields(kind) if one.name in values})
             arguments[name] = make if get_origin(hint) is partial else make()
         elif name in values:
             arguments[name] = convert(values[name], Hint(hint))
     command(**arguments)
-
-
-def _fill(kind: type, values: Mapping[str, Any]) -> partial[Any]:
-    nested = {
-        name: _fill(hint.configurations[0], values)() for name, hint in field_hints(kind).items() if hint.configurations
-    }
-    return partial(kind, **{field.name: values[field.name] for field in fields(kind) if field.name in values}, **nested)
 
 
 def make_parser(command: Command, prog: str, shown: Sequence[str] = ()) -> OptionParser:

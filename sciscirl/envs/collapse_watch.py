@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import polars as pl
-
 from sciscidata.options.checks import check_value
 from sciscirl.errors import SciSciRLError
 from sciscirl.metrics.collapse import CollapseAction, CollapseAlarm, CollapseConfig
 from sciscirl.metrics.metrics import measure_predictions
-from sciscirl.metrics.predictions import prediction_schema
-from sciscirl.runs.folder import find_rollouts, open_store, seal_new
+from sciscirl.metrics.predictions import prediction_schema, tabulate_logs
+from sciscirl.runs.folder import find_rollouts, read_answers, seal_new
 from sciscirl.task.papers import Target
 
 
@@ -48,11 +46,6 @@ class TrainingWatch:
         CollapseAlarm(self.config, self.action, earlier, watched)(last, batch)
 
     def _measure(self, end: int) -> dict[str, float]:
-        store = open_store(self.run)
-        steps = range(end - self.n_batches, end)
-        logs = [rollout["steps"][-1]["logs"] for step in steps for rollout in store.read_rollouts(step)]
-        if not logs:
-            return {}
-        schema = prediction_schema(self.target)
-        rows = pl.DataFrame([{name: log.get(name) for name in schema} for log in logs], schema=schema)
-        return {f"train/{name}": value for name, value in measure_predictions(rows).items()}
+        logs = [log for step in range(end - self.n_batches, end) for log in read_answers(Path(self.run), step)]
+        measured = measure_predictions(tabulate_logs(logs, prediction_schema(self.target))) if logs else {}
+        return {f"train/{name}": value for name, value in measured.items()}

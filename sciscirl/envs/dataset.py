@@ -29,7 +29,7 @@ from sciscirl.metrics.collapse import CollapseAction
 from sciscirl.options import Run, RunOptions, TrainOptions, resolve_run
 from sciscirl.presets import PUBLISHED
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
-from sciscirl.runs.folder import open_store
+from sciscirl.runs.folder import read_answers
 from sciscirl.task.contracts import ContractName
 from sciscirl.task.papers import (
     HELD_OUT_SEED,
@@ -302,13 +302,13 @@ class LabelDatasetBuilder(RLDatasetBuilder):
             facts["ids_sha256"] = hash_file(Path(self.ids))
         return facts | ({"class_counts": dict(counts)} if (counts := self.rules().class_counts) else {})
 
-    def read(self, part: PartName, *, every: bool = False) -> list[Paper]:
-        """Read this run's papers in a part of the release, in the order of the release; ``every``: no head."""
+    def read(self, part: PartName) -> list[Paper]:
+        """Read this run's papers in a part of the release, in the order of the release."""
         return read_part(
             self.release,
             part,
             target=self.target,
-            n_papers=None if every else self.n_train if part == "train" else self.n_test,
+            n_papers=self.n_train if part == "train" else self.n_test,
             n_held_out=self.n_held_out(),
             ids=None if self.ids is None else Path(self.ids),
             papers=self._read_split("train" if part == "held_out" else part),
@@ -332,17 +332,12 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         check_value("n_epochs", self.n_epochs, PositiveInt, SciSciRLError)
         papers = self.read("train")
         if len(papers) < self.batch_size:
-            what, more = f"{self.release} has {len(papers):,} training papers", "build a larger release"
-            n_every = len(self.read("train", every=True))
-            if self.ids is not None:
-                what, more = f"{self.ids} names {counted(len(papers), 'training paper')}", "name more in ids"
-            elif len(papers) < n_every:
-                what, more = f"n_train={self.n_train} takes {len(papers):,} of {n_every:,} papers", "raise n_train"
-            elif n_kept := self.n_held_out():
-                what += f" beside {n_kept:,} that are kept out to judge the run"
-                more = "build a release with a development split (n_dev)"
+            n_every, n_kept = len(self._read_split("train")), self.n_held_out()
+            kept = f", and {n_kept:,} of these are kept out to judge the run" if n_kept else ""
             raise SciSciRLError(
-                f"{what}, too few for one batch of {self.batch_size} different ones. Lower batch_size, or {more}."
+                f"the run has {counted(len(papers), 'training paper')}, too few for one batch of {self.batch_size} "
+                f"different ones; {self.release} has {n_every:,}{kept}. Lower batch_size, or take more: a larger "
+                "release, one with a development split (n_dev), n_train or ids."
             )
         n_shown = len(papers) * self.n_epochs
         return Epochs(papers, n_shown, self.seed, interleave=self.interleave, target=self.target)
@@ -358,10 +353,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
     def _tracker(self, rules: TaskRules) -> ShareTracker:
         tracker = ShareTracker(rules.class_counts, target=rules.target)
         if self.run is not None:
-            store = open_store(self.run)
-            tracker.recall(
-                self.first_step, lambda step: (rollout["steps"][-1]["logs"] for rollout in store.read_rollouts(step))
-            )
+            tracker.recall(self.first_step, partial(read_answers, Path(self.run)))
         return tracker
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:

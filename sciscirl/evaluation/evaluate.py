@@ -8,7 +8,7 @@ terminal. Baselines are in the lab.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import partial
@@ -50,6 +50,7 @@ from sciscirl.runs.folder import (
     find_eval_split,
     is_local,
     is_taught,
+    list_evaluations,
     list_weights,
     locked_folder,
     name_run,
@@ -166,7 +167,10 @@ class EvaluationConfig(TaskOptions):
                 f"EvaluationConfig.{what} names the model. Leave it out, or leave out model=... and checkpoint=...."
             )
         if self.chat_url is not None:
-            _check_chat(self)
+            if self.model is None:
+                raise SciSciRLError("EvaluationConfig.chat_url needs the name of the model on that server: model=....")
+            strange = (*_NOT_IN_CHAT, *(["answers"] if self.answers == "logprobs" else []))
+            _refuse_options(self, strange, "chat_url=... only sends messages")
         if self.step is not None and self.run is None:
             raise SciSciRLError(
                 f"EvaluationConfig.step is {self.step}, but no run is given. Set run=... too, or leave it out."
@@ -191,25 +195,17 @@ class EvaluationConfig(TaskOptions):
         return self.out.parent if is_named else self.out
 
 
-def _check_chat(config: EvaluationConfig) -> None:
-    if config.model is None:
-        raise SciSciRLError("EvaluationConfig.chat_url needs the name of the model on that server: model=....")
-    given = [name for name in _NOT_IN_CHAT if getattr(config, name) is not None]
-    given += ["answers"] if config.answers == "logprobs" else []
-    if given:
-        raise SciSciRLError(
-            f"EvaluationConfig.{given[0]} has no effect: chat_url=... only sends messages. Leave one of them out."
-        )
+def _refuse_options(config: EvaluationConfig, names: Iterable[str], reason: str) -> None:
+    for name in names:
+        if getattr(config, name) is not None:
+            raise SciSciRLError(f"EvaluationConfig.{name} has no effect: {reason}. Leave it out.")
 
 
 def _check_answers(config: EvaluationConfig, answers: AnswersBy) -> None:
     if answers == "sampled" and config.prior_correction is not None:
         raise SciSciRLError("EvaluationConfig.prior_correction has no effect on sampled answers. Set answers=logprobs.")
-    given = [name for name in ("max_tokens", *OF_EVALUATION) if getattr(config, name) is not None]
-    if answers == "logprobs" and given:
-        raise SciSciRLError(
-            f"EvaluationConfig.{given[0]} has no effect: answers=logprobs samples nothing. Leave it out."
-        )
+    if answers == "logprobs":
+        _refuse_options(config, ("max_tokens", *OF_EVALUATION), "answers=logprobs samples nothing")
 
 
 async def evaluate_model(
@@ -243,10 +239,7 @@ async def evaluate_model(
     if subject.local_model is not None:
         base = load_part("find_base_model")(subject.local_model)
     else:
-        if given := [name for name in _LOCAL if getattr(config, name) is not None]:
-            raise SciSciRLError(
-                f"EvaluationConfig.{given[0]} has no effect: the model is on a server, which decides. Leave it out."
-            )
+        _refuse_options(config, _LOCAL, "the model is on a server, which decides")
         check_server(base, config.base_url, needs_training=False)
     split = config.split or subject.eval_split
     papers = read_asked(config, subject)
@@ -541,12 +534,11 @@ def _cell(metrics: Mapping[str, float], name: str, digits: int = 4) -> str:
 
 def render_end(run: Path) -> str:
     """Write the last evaluation of a training run in one line, and what is doubtful about it."""
-    split, facts = find_eval_split(run), read_facts(run)
-    files = (run / "predictions").glob(f"{split}_*.parquet")
-    by_step = {int(path.stem.removeprefix(f"{split}_")): path for path in files}
-    if not by_step:
+    facts, evaluations = read_facts(run), list_evaluations(run, find_eval_split(run))
+    if not evaluations:
         return "not evaluated"
-    metrics = measure(read_predictions(by_step[step := max(by_step)]), find_ceiling(by_step[step]))
+    step, path = evaluations.popitem()
+    metrics = measure(read_predictions(path), find_ceiling(path))
     # Below 0 the model is worse than a guess, and not on its way.
     related = [name for name in metrics if name.endswith("ceiling/macro_f1") and metrics[name] > 0]
     said = ", ".join(f"{name} {_cell(metrics, name, 3)}" for name in (*COMPARED, *related, "invalid"))

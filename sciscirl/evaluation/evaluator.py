@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,13 +22,13 @@ from sciscidata.storage.sums import seal_file
 from sciscirl.envs.answer_sampling import limit_tokens
 from sciscirl.envs.dataset import LabelDataset, LabelDatasetBuilder, check_fit
 from sciscirl.envs.env import LabelGroupBuilder
-from sciscirl.errors import CollapseError, ReleaseError
+from sciscirl.errors import ReleaseError
 from sciscirl.lab_parts import load_part
 from sciscirl.metrics.collapse import CollapseAlarm, explain_doubt
 from sciscirl.metrics.metrics import measure_predictions, relate_to_ceiling
 from sciscirl.metrics.predictions import collect_predictions, write_predictions
 from sciscirl.options import Run, RunOptions, SftOptions
-from sciscirl.runs.folder import find_rollouts, open_store
+from sciscirl.runs.folder import find_rollouts
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import Paper, Target, open_release
 from sciscirl.task.rules import TaskRules, check_max_tokens
@@ -48,9 +47,8 @@ class LabelEvaluator(RLTestSetEvaluator):
     all answers together, because a macro-F1 is not a mean over papers. ``name`` stands before metrics and names of
     files. The alarm checks every evaluation, and may end the run. With ``scoring``, the model is asked for its
     probability of each label. ``predictions`` and ``judged`` (step and metrics) are of the last evaluation, ``prior``
-    what was divided out. Where ``is_concurrent``, training goes on meanwhile. At ``end_step`` it judges nothing: the
-    cookbook's loop of 0.6.1 asks there, before it has saved the last weights. ``is_taught``: gold answers have taught
-    the model.
+    what was divided out. At ``end_step`` it judges nothing: the cookbook's loop of 0.6.1 asks there, before it has
+    saved the last weights. ``is_taught``: gold answers have taught the model.
     """
 
     def __init__(
@@ -108,8 +106,6 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.judged: tuple[int | None, dict[str, float]] = (None, {})
         self.end_step: int | None = None
         self.is_taught = False
-        self.is_concurrent = False
-        self._running: tuple[int, asyncio.Task[None]] | None = None
 
     async def __call__(
         self,
@@ -118,30 +114,14 @@ class LabelEvaluator(RLTestSetEvaluator):
         rollout_summary_export: RolloutSummaryExportConfig | None = None,
         store: TrainingRunStore | None = None,
     ) -> dict[str, float]:
-        """Judge a model on a Tinker server, or begin to; see ``eval_token_completer``."""
+        """Judge a model on a Tinker server; see ``eval_token_completer``."""
         export = rollout_summary_export
-        await self.finish()
         if export is not None and export.iteration == self.end_step:
             return {}
-        if export is None or store is None or not self.is_concurrent:
-            return await self._ask(sampling_client, export, store)
-
-        async def judge() -> None:
-            store.write_metrics(await self._ask(sampling_client, export, store), step=export.iteration)
-
-        self._running = export.iteration, asyncio.create_task(judge())
-        return {}
-
-    async def _ask(
-        self,
-        client: tinker.SamplingClient,
-        export: RolloutSummaryExportConfig | None,
-        store: TrainingRunStore | None,
-    ) -> dict[str, float]:
         if self.scoring is not None:
-            predictions, prior = await self.scoring.ask_server(client, self.papers, self.rules, self.renderer)
+            predictions, prior = await self.scoring.ask_server(sampling_client, self.papers, self.rules, self.renderer)
             return self._conclude(predictions, prior, export)
-        policy = TinkerTokenCompleter(client, max_tokens=self.max_tokens, temperature=self.temperature)
+        policy = TinkerTokenCompleter(sampling_client, max_tokens=self.max_tokens, temperature=self.temperature)
         policy = limit_tokens(policy, self.top_p)
         return await self.eval_token_completer(policy, rollout_summary_export=export, store=store)
 
@@ -193,26 +173,9 @@ class LabelEvaluator(RLTestSetEvaluator):
         self.judged = step, metrics
         return metrics
 
-    async def finish(self) -> None:
-        """Wait for the running evaluation, if any, and raise its error."""
-        if self._running is not None:
-            _, judging = self._running
-            await asyncio.wait([judging])  # if interrupted here, leave() can still end it
-            try:
-                judging.result()
-            except CollapseError:
-                self._running = None  # a collapse is a result, not a failure
-                raise
-            self._running = None
-
-    async def leave(self) -> tuple[int, BaseException] | None:
-        """Cancel the running evaluation, as the run has ended; return its step and error, if any."""
-        if self._running is None:
-            return None
-        (step, judging), self._running = self._running, None
-        judging.cancel()
-        (error,) = await asyncio.gather(judging, return_exceptions=True)
-        return None if error is None else (step, error)
+    def name_export(self, step: int) -> RolloutSummaryExportConfig:
+        """Name the file of the answers that are given before a step."""
+        return RolloutSummaryExportConfig(split=f"eval/{self.name}", iteration=step, base_name=f"eval_{self.name}")
 
     async def _roll_out(self, policy: TokenCompleter, number: int) -> TrajectoryGroup:
         with logtree.optional_enable_logging(enable=number < self.num_groups_to_log):
@@ -247,29 +210,3 @@ def make_evaluator(
     )
     evaluator.is_taught = is_gold or (run.begun_from or {}).get("kind") == "sft"
     return evaluator
-
-
-@asynccontextmanager
-async def none_lost_unsaid(evaluator: LabelEvaluator, folder: Path) -> AsyncGenerator[None]:
-    """Warn of the evaluation that is lost if an error ends a run, and write down a collapse that was found.
-
-    It waits for nothing: that may need the server or disk that failed, and Ctrl-C must end the run.
-    """
-    try:
-        yield
-    except BaseException:
-        if (lost := await evaluator.leave()) is not None:
-            step, error = lost
-            if isinstance(error, CollapseError):
-                _log.warning("%s", error)
-                with suppress(OSError):  # the folder itself may have failed; that error is raised then
-                    open_store(folder).write_metrics(error.metrics, step=step)
-            else:
-                what = "was under way" if isinstance(error, asyncio.CancelledError) else f"failed ({_say(error)})"
-                remedy = f"sciscirl evaluate --run {folder} --step {step}"
-                _log.warning("the evaluation of step %s %s. When the run is done: %s", step, what, remedy)
-        raise
-
-
-def _say(error: BaseException) -> str:
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

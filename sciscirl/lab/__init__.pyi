@@ -2,13 +2,16 @@
 
 from .adversarial.env import AdversarialDatasetBuilder as AdversarialDatasetBuilder
 from .adversarial.env import AdversarialGroupBuilder as AdversarialGroupBuilder
-from .adversarial.env import count_second_turn as count_second_turn
 from .adversarial.metrics import adversarial_schema as adversarial_schema
 from .adversarial.metrics import measure_flips as measure_flips
 from .analysis.baselines import evaluate_baselines as evaluate_baselines
-from .analysis.baselines import run_baseline as run_baseline
+from .cookbook_folder import read_cookbook as read_cookbook
+from .dry_run import describe_server_sft as describe_server_sft
+from .dry_run import describe_server_training as describe_server_training
 from .grpo.train import describe_local_training as describe_local_training
 from .grpo.train import train_locally as train_locally
+from .hardware_options import LocalTrainOptions as LocalTrainOptions
+from .hardware_options import PeftSftOptions as PeftSftOptions
 from .label_scoring.probabilities import LabelScoring as LabelScoring
 from .label_scoring.probabilities import make_scoring as make_scoring
 from .models.adapter_files import find_base_model as find_base_model
@@ -17,7 +20,11 @@ from .models.adapter_files import find_local_weights as find_local_weights
 from .models.chat_server import evaluate_on_chat_server as evaluate_on_chat_server
 from .models.chat_template import match_template as match_template
 from .models.chat_template import writes_as_template as writes_as_template
+from .models.estimated_tokenizer import EstimatedTokenizer as EstimatedTokenizer
 from .models.fetch_model import find_model as find_model
 from .models.local_completer import ask_local_model as ask_local_model
+from .pairs import pair_papers as pair_papers
 from .sft.peft_backend import describe_peft_training as describe_peft_training
 from .sft.peft_backend import train_with_peft as train_with_peft
+from .trackers import check_trackers as check_trackers
+from .trackers import open_trackers as open_trackers

@@ -205,7 +205,11 @@ def collect_predictions(
 ) -> pl.DataFrame:
     """Read the rows that the environments logged, in the order of groups and of the answers in each."""
     logged = [trajectory.transitions[-1].logs for group in groups for trajectory in group.trajectories_G]
-    schema = schema or prediction_schema(target)
+    return tabulate_logs(logged, schema or prediction_schema(target))
+
+
+def tabulate_logs(logged: Iterable[Mapping[str, Any]], schema: pl.Schema) -> pl.DataFrame:
+    """Make a table of rows that the environments logged without their nulls."""
     return pl.DataFrame([{name: logs.get(name) for name in schema} for logs in logged], schema=schema)
 
 

@@ -1,4 +1,4 @@
-"""Reinforcement learning: the training loop, a dry run that shows prompts and cost.
+"""Reinforcement learning on a Tinker server; what a dry run says is in the lab.
 
 Read first: ``train.py``.
 """

@@ -6,7 +6,6 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +14,13 @@ import httpx
 from tinker.lib.base_url import resolve_base_url
 from tinker_cookbook.rl import train
 from tinker_cookbook.rl.rollout_limits import TerminationRewardPolicy
-from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.rl.rollout_presets import default_rollout_strategy_for_model
 from tinker_cookbook.rl.rollout_strategy import RolloutStrategy
 
 from sciscirl.envs.answer_sampling import DynamicSampling, NucleusSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
 from sciscirl.errors import CollapseError, SciSciRLError
-from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator, none_lost_unsaid
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
 from sciscirl.metrics.collapse import CollapseAlarm
 from sciscirl.options import Run, TrainOptions, refuse_without_effect, resolve_run
 from sciscirl.presets import BASE, Preset, describe
@@ -40,7 +38,7 @@ from sciscirl.runs.folder import (
     read_rows,
 )
 from sciscirl.runs.lineage import warn_of_other_release
-from sciscirl.runs.server_checks import check_server, clear_errors, is_tinker, open_service
+from sciscirl.runs.server_checks import check_server, clear_errors, open_service
 from sciscirl.task.papers import EVAL_SPLITS
 
 #: Between two checks that the server answers.
@@ -79,12 +77,7 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
     config = make_config(run)
     builder_of(config).eval_papers()  # an altered release fails before a server is asked
     check_server(preset.model, options.base_url)
-    concurrently = options.eval_concurrently
-    if concurrently is None:
-        # A local server would load the older weights over those in training; W&B takes steps only in order.
-        concurrently = is_tinker(options.base_url) and options.wandb_project is None
     evaluator = make_evaluator(run, builder_of(config))
-    evaluator.is_concurrent = concurrently
     config = chz.replace(config, evaluator_builders=[lambda: evaluator])
     batches, _ = await config.dataset_builder()
     evaluator.end_step = min(options.max_steps, len(batches))
@@ -98,19 +91,12 @@ async def train_on_server(run: Run[TrainOptions]) -> Path:
         config = chz.replace(config, dataset_builder=builder)
         evaluator.alarm = make_alarm(run)
         stopped: CollapseError | None = None
-        async with (
-            guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name),
-            none_lost_unsaid(evaluator, folder),
-        ):
-            # Training answers may end the run while an evaluation is about to say the same.
-            for work in (partial(train.main, config), evaluator.finish):
-                try:
-                    await work()
-                except CollapseError as collapse:
-                    stopped = stopped or collapse
-                    enter_collapse(folder, collapse, evaluator)
-                    # The run is over: later evaluations may only warn.
-                    evaluator.alarm = make_alarm(run, is_over=True)
+        async with guarded_run(folder, options.base_url, preset.model, options.wandb_project, options.wandb_name):
+            try:
+                await train.main(config)
+            except CollapseError as collapse:
+                stopped = collapse
+                enter_collapse(folder, collapse, evaluator)
             last = make_evaluator(run, builder_of(config), make_alarm(run, is_over=True))
             await evaluate_last(folder, last, base_url=options.base_url)
     if stopped is not None:
@@ -238,9 +224,8 @@ def builder_of(config: train.Config) -> LabelDatasetBuilder:
 def enter_collapse(folder: Path, collapse: CollapseError, evaluator: LabelEvaluator) -> None:
     """Write down that a collapse ended the run, with the last evaluation if the loop ended before it logged that."""
     step, judged = evaluator.judged
-    store = open_store(folder)
-    rest = judged if step == collapse.step and not is_judged(store, step) else {}
-    store.write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
+    rest = judged if step == collapse.step and not is_judged(folder, step) else {}
+    open_store(folder).write_metrics({**rest, **collapse.metrics, "collapse_stop": 1.0}, step=collapse.step)
 
 
 async def evaluate_last(
@@ -249,17 +234,12 @@ async def evaluate_last(
     """Judge the trained model, which the cookbook's loops do not; ``step`` is for checkpoints that name none."""
     checkpoint = find_checkpoint(folder, "sampler_path")
     step = step if step is not None or checkpoint is None else checkpoint.batch
-    if checkpoint is None or step is None:
+    if checkpoint is None or step is None or is_judged(folder, step):
         return
     store = open_store(folder)
-    if is_judged(store, step):
-        return
-    export = RolloutSummaryExportConfig(
-        split=f"eval/{evaluator.name}", iteration=step, base_name=f"eval_{evaluator.name}"
-    )
     with open_service(base_url) as service:
         client = await service.create_sampling_client(model_path=checkpoint.sampler_path)
-        metrics = await evaluator(client, rollout_summary_export=export, store=store)
+        metrics = await evaluator(client, rollout_summary_export=evaluator.name_export(step), store=store)
     store.write_metrics(metrics, step=step)
 
 

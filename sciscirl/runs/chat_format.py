@@ -1,11 +1,11 @@
-"""The tokenizer and the chat format (renderer) of a model, and an estimate of a tokenizer that is not here."""
+"""The tokenizer and the chat format (renderer) of a model."""
 
 from __future__ import annotations
 
 import logging
 import os
 import re
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
@@ -37,45 +37,41 @@ def choose_renderer(model_name: str) -> str:
 
     Of a folder it is the format that writes a prompt as the model's own chat template does.
     """
-    try:
-        names = model_info.get_recommended_renderer_names(model_name)
-    except (ConfigurationError, KeyError, ValueError) as error:
-        if model_name in SHORT_NAMES:
-            return SHORT_NAMES[model_name]
-        is_folder = Path(model_name).is_dir()
-        if is_folder and (found := load_part("match_template")(load_tokenizer(model_name))):
+    if recommended := _recommend(model_name):
+        return next((name for name in recommended if name.endswith("_disable_thinking")), recommended[0])
+    if model_name in SHORT_NAMES:
+        return SHORT_NAMES[model_name]
+    if Path(model_name).is_dir():
+        if found := load_part("match_template")(load_tokenizer(model_name)):
             return found
-        if is_folder:
-            unlike = "none writes a prompt as its chat template does."
-            why = f"the cookbook knows no chat format for {model_name!r}, and {unlike}"
-        else:
-            names = {key: name for name in list_known_models() for key in (name, name.rpartition("/")[2])}
-            close = find_close(model_name, names)
-            near = f" Did you mean {names[close]}?" if close else ""
-            why = f"{model_name!r} is neither a known model name nor a folder.{near}"
-            why += " Another model of the hub needs its chat format."
-        raise SciSciRLError(
-            f"{why} Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
-            "tinker_cookbook.renderers.get_renderer."
-        ) from error
-    return next((name for name in names if name.endswith("_disable_thinking")), names[0])
+        unlike = "none writes a prompt as its chat template does."
+        why = f"the cookbook knows no chat format for {model_name!r}, and {unlike}"
+    else:
+        tables = [make() for name, make in vars(model_info).items() if re.fullmatch(r"get_\w+_info", name)]
+        known = [*SHORT_NAMES, *(f"{about.organization}/{name}" for table in tables for name, about in table.items())]
+        names = {key: name for name in known for key in (name, name.rpartition("/")[2])}
+        close = find_close(model_name, names)
+        near = f" Did you mean {names[close]}?" if close else ""
+        why = f"{model_name!r} is neither a known model name nor a folder.{near} Another model of the hub needs its "
+        why += "chat format."
+    raise SciSciRLError(
+        f"{why} Name one: renderer=qwen3, renderer=llama3, renderer=role_colon or another of "
+        "tinker_cookbook.renderers.get_renderer."
+    )
 
 
-def list_known_models() -> list[str]:
-    """List the models whose chat format is known, and those that ``sciscirl model`` brings by a short name."""
-    tables = [make() for name, make in vars(model_info).items() if re.fullmatch(r"get_\w+_info", name)]
-    return [*SHORT_NAMES, *(f"{about.organization}/{name}" for table in tables for name, about in table.items())]
+def _recommend(model_name: str) -> list[str]:
+    try:
+        return model_info.get_recommended_renderer_names(model_name)
+    except (ConfigurationError, KeyError, ValueError):
+        return []
 
 
 def warn_of_renderer(model_name: str, renderer_name: str | None) -> None:
     """Warn if a chat format that was given by hand writes another prompt than the model's own chat template."""
     if renderer_name is None:
         return
-    try:
-        recommended = model_info.get_recommended_renderer_names(model_name)
-    except (ConfigurationError, KeyError, ValueError):
-        recommended = []
-    tokenizer = load_tokenizer(model_name)
+    recommended, tokenizer = _recommend(model_name), load_tokenizer(model_name)
     has_template = bool(getattr(tokenizer, "chat_template", None))
     if not has_template or renderer_name in recommended or load_part("writes_as_template")(tokenizer, renderer_name):
         return
@@ -117,13 +113,6 @@ def _load_without_code(model_name: str) -> Tokenizer:
     return tokenizer
 
 
-def say_estimate(renderer: Renderer) -> list[str]:
-    """Say that the tokens of a dry run are estimated, if they are."""
-    if not isinstance(renderer.tokenizer, EstimatedTokenizer):
-        return []
-    return [f"all numbers of tokens are estimates: the tokenizer of {renderer.tokenizer.name_or_path} is not here yet"]
-
-
 def make_renderer(model_name: str, renderer_name: str) -> Renderer:
     """Make the renderer of a model; it can be pickled. A dry run estimates a tokenizer that is not on this machine."""
     try:
@@ -131,7 +120,7 @@ def make_renderer(model_name: str, renderer_name: str) -> Renderer:
     except SciSciRLError as error:
         if not is_dry_run() or Path(model_name).is_dir() or "--trust-remote-code" in str(error):
             raise
-        tokenizer = EstimatedTokenizer(model_name)
+        tokenizer = load_part("EstimatedTokenizer")(model_name)
     try:
         return get_renderer(renderer_name, tokenizer, model_name=model_name)
     except (RendererError, AssertionError) as error:
@@ -211,40 +200,3 @@ def _reaches(hub: str) -> bool:
             return False
         _reached.add(hub)
     return True
-
-
-class EstimatedTokenizer:
-    """Stands for a tokenizer that is not on this machine: a token is a mark, a sign, or some letters of a word.
-
-    Example:
-        >>> tokenizer = EstimatedTokenizer("Qwen/Qwen3-8B")
-        >>> tokens = tokenizer.encode("<|im_start|>The assay is new.")
-        >>> len(tokens), tokenizer.decode(tokens[:3])
-        (6, '<|im_start|>The assay')
-    """
-
-    is_estimate: Final = True
-    chat_template = bos_token = eos_token_id = None
-    _PIECES: Final = re.compile(r"<[^<>\s]{1,40}>| ?[^\W\d_]{1,9}|\d| ?[^\w\s]{1,3}|\s+|.", re.DOTALL)
-
-    def __init__(self, name: str) -> None:
-        self.name_or_path = name
-        self._numbers: dict[str, int] = {}
-        self._words: list[str] = []
-
-    def encode(self, text: str, **_: object) -> list[int]:
-        """Divide a text."""
-        pieces = self._PIECES.findall(text)
-        for piece in pieces:
-            if piece not in self._numbers:
-                self._numbers[piece] = len(self._words)
-                self._words.append(piece)
-        return [self._numbers[piece] for piece in pieces]
-
-    def convert_tokens_to_ids(self, token: str) -> int:
-        """Return the number of a mark."""
-        return self.encode(token)[0]
-
-    def decode(self, tokens: Sequence[int] | int, **_: object) -> str:
-        """Put a text together again."""
-        return "".join(self._words[token] for token in ([tokens] if isinstance(tokens, int) else tokens))

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from sciscidata.terminal.messages import printable
+from sciscirl.lab_parts import load_part
 from sciscirl.runs.alarms import StepWatch
 from sciscirl.runs.folder import METRICS_FILE, parse_row, read_judgement, read_rows, seal_logs
 from sciscirl.runs.prices import Usage, count_tokens, whole
-from sciscirl.runs.trackers import open_trackers
 
 #: A line comes at least this often, so that a log shows that the run lives.
 SILENCE_SECONDS: Final = 30.0
@@ -89,7 +89,7 @@ def _name(row: Mapping[str, Any], shown: Mapping[str, tuple[str, str]]) -> list[
 class _Follower:
     """Reads the metrics of a run as they are written, shows them, sends them on, and warns of what is wrong."""
 
-    def __init__(self, folder: Path, model: str, send: Callable[[Mapping[str, Any]], None]) -> None:
+    def __init__(self, folder: Path, model: str, send: Callable[[Mapping[str, Any]], None] | None) -> None:
         self.folder, self.model, self.send = folder, model, send
         self.watch, self.alarms = StepWatch(), set[str]()  # of the last step
         self.usage, self.place, self.step = Usage(prefill=0, sample=0, train=0), 0, -1
@@ -119,7 +119,8 @@ class _Follower:
             self.step = row["step"]
         alarms = self.watch(row)
         if is_shown:
-            self.send(row)
+            if self.send is not None:
+                self.send(row)
             for line in filter(None, (judged, taken)):
                 self.say(line)
             for kind in alarms.keys() - self.alarms:
@@ -154,7 +155,8 @@ def follow_run(folder: Path, model: str, project: str | None = None, name: str |
     with ExitStack() as ending:
         ending.callback(_log.setLevel, level)
         ending.callback(_log.removeHandler, handler)
-        follower = _Follower(folder, model, ending.enter_context(open_trackers(folder, project, name)))
+        trackers = None if project is None else load_part("open_trackers")(folder, project, name)
+        follower = _Follower(folder, model, trackers and ending.enter_context(trackers))
         ended = threading.Event()
 
         def watch() -> None:

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -29,6 +28,7 @@ from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, is_listed, read_json, seal_file, sealed_file
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab_parts import load_part
 from sciscirl.task.papers import EVAL_SPLITS, EvalSplit
 from sciscirl.task.registry import PLUGINS
 
@@ -36,7 +36,29 @@ if TYPE_CHECKING:
     from tinker_cookbook.checkpoint_utils import CheckpointRecord
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
-
+RUN_FILE: Final = "run.json"
+METRICS_FILE: Final = "metrics.jsonl"
+#: The configuration that the cookbook's own loops write.
+COOKBOOK_FILE: Final = "config.json"
+CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
+#: One line for each time that the run was judged by test after training.
+LOOKS_FILE: Final = "test_looks.jsonl"
+#: Files that the cookbook's loops add lines to.
+LOGS: Final = (METRICS_FILE, CHECKPOINTS_FILE)
+#: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
+LOG_BYTES: Final = 256 << 20
+#: The files of an adapter that was trained on one's own hardware.
+ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
+#: The folder of a trained adapter within that of its run.
+ADAPTER: Final = "adapter"
+#: End of the message of a failure after which a run can be resumed.
+RESUME_HINT: Final = " The run goes on from its last checkpoint: resume=True."
+#: What a resumed run must have in common with its beginning.
+_FIXED: Final = ("release", "settings")
+_PACKAGES: Final = (
+    "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
+    "trl", "bitsandbytes", "polars", "scikit-learn",
+)  # fmt: skip
 _DEPTH: Final = 4  # way to train / seed / checkpoints / checkpoint-50
 
 
@@ -84,31 +106,6 @@ def refuse_release(folder: Path, option: str, error: type[SciSciRLError] = SciSc
 
 def _no_place(folder: Path, caught: OSError, option: str) -> str:
     return f"{folder} cannot be written: {caught.strerror}. Choose another {option}."
-
-
-RUN_FILE: Final = "run.json"
-METRICS_FILE: Final = "metrics.jsonl"
-#: The configuration that the cookbook's own loops write.
-COOKBOOK_FILE: Final = "config.json"
-CHECKPOINTS_FILE: Final = "checkpoints.jsonl"
-#: One line for each time that the run was judged by test after training.
-LOOKS_FILE: Final = "test_looks.jsonl"
-#: Files that the cookbook's loops add lines to.
-LOGS: Final = (METRICS_FILE, CHECKPOINTS_FILE)
-#: Largest log that is read; a step takes some KB, so this is tens of thousands of steps.
-LOG_BYTES: Final = 256 << 20
-#: The files of an adapter that was trained on one's own hardware.
-ADAPTER_FILES: Final = ("adapter_config.json", "adapter_model.safetensors")
-#: The folder of a trained adapter within that of its run.
-ADAPTER: Final = "adapter"
-#: End of the message of a failure after which a run can be resumed.
-RESUME_HINT: Final = " The run goes on from its last checkpoint: resume=True."
-#: What a resumed run must have in common with its beginning.
-_FIXED: Final = ("release", "settings")
-_PACKAGES: Final = (
-    "sciscidata", "tinker", "tinker-cookbook", "torch", "transformers", "tokenizers", "peft", "accelerate",
-    "trl", "bitsandbytes", "polars", "scikit-learn",
-)  # fmt: skip
 
 
 def begin_run(
@@ -169,13 +166,66 @@ def plan_run(folder: Path, release: Path, settings: Mapping[str, Any], *, resume
     return None
 
 
+def say_changed(name: str, older: object, newer: object) -> str:
+    """Say with which value something was begun, and which it has now.
+
+    Example:
+        >>> say_changed("seed", 0, 1), say_changed("n_train", None, 50), say_changed("n_train", 50, None)
+        ('with seed=0, not seed=1', 'without n_train=50', 'with n_train=50, which is missing now')
+    """
+    if older is None:
+        return f"without {name}={show_value(newer)}"
+    now = "which is missing now" if newer is None else f"not {name}={show_value(newer)}"
+    return f"with {name}={show_value(older)}, {now}"
+
+
+def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
+    manifest = read_whole(release / MANIFEST)
+    return {
+        "settings": dict(settings),
+        **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
+        "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
+        "release_folder": release.name,
+        # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing
+        "ceiling": None
+        if {"split", "ids_sha256"} <= settings.keys()
+        else cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
+        "date": datetime.now(UTC).date().isoformat(),
+        "commit": find_commit(),
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+    }
+
+
+def find_commit() -> str | None:
+    """Return the commit of this code, with ``+changes`` if it was edited since; None outside a checkout."""
+    here = Path(__file__).resolve().parents[1]  # sciscirl
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        if Path(git("rev-parse", "--show-toplevel")) != here.parent:  # installed below some other project
+            return None
+        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def read_facts(folder: Path) -> dict[str, Any]:
     """Read ``run.json`` of a run, with its settings and release, or ``config.json`` of the cookbook's own loop."""
     path = folder / RUN_FILE
     try:
         facts: Any = read_json(path)
     except FileNotFoundError as error:
-        if facts := _read_cookbook(folder):
+        if facts := load_part("read_cookbook")(folder):
             return facts
         if not folder.exists():
             raise RunFolderError(f"{folder} does not exist. Check the path.") from error
@@ -196,56 +246,6 @@ def read_facts(folder: Path) -> dict[str, Any]:
     return sections
 
 
-def _read_cookbook(folder: Path) -> dict[str, Any] | None:
-    """Read the facts of a run from the cookbook's ``config.json``, if any; ``target`` is None without our builder."""
-    try:
-        config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
-        papers: dict[str, Any] = config["dataset_builder"]
-        papers = papers.get("papers", papers)
-        model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return None
-    manifest = Path(str(papers.get("release"))) / MANIFEST
-    kept = ("lora_rank", "max_tokens", "temperature", "renderer_name")
-    settings: dict[str, Any] = {name: config[name] for name in kept if config.get(name) is not None} | papers | model
-    settings |= {"renderer": settings.get("renderer_name"), "load_checkpoint": config.get("load_checkpoint_path")}
-    settings |= {"prompt": papers.get("own_prompt"), "reward_table": papers.get("own_reward")}
-    settings |= {"backend": "tinker"} if "lr_schedule" in config else {}  # of supervised training
-    if isinstance(target := papers.get("target"), dict):
-        own = {name: target["label"][name] for name in ("name", "classes")}
-        settings |= {"target": own["name"], "own_label": own}
-    if "release" not in papers:
-        return {"settings": settings | {"target": None}, "release": {}}
-    release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}
-    return {"settings": settings, "release": release, "release_folder": manifest.parent.name}
-
-
-def say_changed(name: str, older: object, newer: object) -> str:
-    """Say with which value something was begun, and which it has now.
-
-    Example:
-        >>> say_changed("seed", 0, 1), say_changed("n_train", None, 50), say_changed("n_train", 50, None)
-        ('with seed=0, not seed=1', 'without n_train=50', 'with n_train=50, which is missing now')
-    """
-    if older is None:
-        return f"without {name}={show_value(newer)}"
-    now = "which is missing now" if newer is None else f"not {name}={show_value(newer)}"
-    return f"with {name}={show_value(older)}, {now}"
-
-
-def name_run(folder: Path) -> str:
-    """Name a run's folder by the last part of its path; one named after a seed, by the last two."""
-    return "/".join(folder.parts[-2 if re.fullmatch(r"seed_\d+", folder.name) else -1 :])
-
-
-def expand_home(path: str) -> Path:
-    """Return the folder that a setting names, with ``~`` expanded."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError as error:
-        raise SciSciRLError(f"{path!r}: there is no such home. Write the folder out.") from error
-
-
 def is_local(settings: Mapping[str, Any]) -> bool:
     """Whether a run was trained in a process of ours, so that its weights lie in its folder."""
     return settings.get("backend") in {"peft", "local"}
@@ -262,6 +262,19 @@ def is_taught(facts: Mapping[str, Any]) -> bool:
     return is_supervised(facts["settings"]) or (isinstance(start, Mapping) and start.get("kind") == "sft")
 
 
+def name_run(folder: Path) -> str:
+    """Name a run's folder by the last part of its path; one named after a seed, by the last two."""
+    return "/".join(folder.parts[-2 if re.fullmatch(r"seed_\d+", folder.name) else -1 :])
+
+
+def expand_home(path: str) -> Path:
+    """Return the folder that a setting names, with ``~`` expanded."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise SciSciRLError(f"{path!r}: there is no such home. Write the folder out.") from error
+
+
 def find_checkpoint(folder: Path, key: str = "state_path") -> CheckpointRecord | None:
     """Return the last checkpoint that has ``state_path`` (to resume) or ``sampler_path`` (to sample), or None."""
     return next((record for record in reversed(read_checkpoints(folder)) if record.has(key)), None)
@@ -274,29 +287,13 @@ def read_checkpoints(folder: Path) -> list[CheckpointRecord]:
     return [CheckpointRecord.from_dict(row) for row in read_rows(folder / CHECKPOINTS_FILE) if _is_checkpoint(row)]
 
 
-def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Read the objects in a file of JSON lines; skips half-written lines, and a missing file is empty."""
-    try:
-        rows = map(parse_row, read_lines(path))
-    except FileNotFoundError:
-        return []
-    return [row for row in rows if row is not None]
-
-
-def read_lines(path: Path) -> Iterator[str]:
-    """Read the lines of a log of at most LOG_BYTES; a ChangedFileError if it was changed since it was sealed."""
-    if path.name in LOGS or is_listed(path):
-        check_sealed(path, grows=path.name in LOGS)
-    return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
-
-
-def parse_row(line: str) -> dict[str, Any] | None:
-    """Read a line of JSON; None if it is no object."""
-    try:
-        row: Any = parse_json(line)
-    except ValueError:
-        return None
-    return cast("dict[str, Any]", row) if isinstance(row, dict) else None
+def _is_checkpoint(row: Mapping[str, Any]) -> bool:
+    texts, numbers = (row.get("state_path"), row.get("sampler_path")), (row.get("batch"), row.get("epoch"))
+    return (
+        isinstance(row.get("name"), str)
+        and all(isinstance(text, str | None) for text in texts)
+        and all(number is None or is_whole(number) for number in numbers)
+    )
 
 
 def find_weights(folder: Path, record: CheckpointRecord) -> Path | None:
@@ -327,70 +324,22 @@ def list_weights(folder: Path) -> dict[int | None, str]:
     return kept
 
 
-def _is_checkpoint(row: Mapping[str, Any]) -> bool:
-    texts, numbers = (row.get("state_path"), row.get("sampler_path")), (row.get("batch"), row.get("epoch"))
-    return (
-        isinstance(row.get("name"), str)
-        and all(isinstance(text, str | None) for text in texts)
-        and all(number is None or is_whole(number) for number in numbers)
-    )
-
-
 def open_store(folder: str | Path) -> TrainingRunStore:
-    """Return the store that reads and writes a run's records, and skips half-written lines."""
-    return _store_class()(folder)
-
-
-@cache
-def _store_class() -> Callable[[str | Path], TrainingRunStore]:
-    # Imported here because they load torch, which reading a folder does not need.
-    from tinker_cookbook.stores.storage import LocalStorage
+    """Return the cookbook's store, which writes a run's records."""
+    from tinker_cookbook.stores.storage import LocalStorage  # loads torch, which reading a folder does not need
     from tinker_cookbook.stores.training_store import TrainingRunStore
 
-    class RunStore(TrainingRunStore):
-        """Reads records in any state; the cookbook's own store fails at deep nesting."""
-
-        def __init__(self, folder: str | Path) -> None:
-            storage = LocalStorage(folder)
-            super().__init__(storage)
-            self._folder = storage.root
-
-        def _read_jsonl(self, *parts: str) -> list[dict[str, Any]]:
-            return read_rows(self._folder.joinpath(*parts))
-
-        def read_metrics(self) -> list[dict[str, Any]]:
-            return self._read_jsonl(METRICS_FILE)
-
-        def write_rollouts(self, iteration: int, records: list[dict[str, Any]], base_name: str = "train") -> None:
-            super().write_rollouts(iteration, records, base_name)
-            seal_file(find_rollouts(self._folder, iteration, base_name))
-
-    return RunStore
+    return TrainingRunStore(LocalStorage(folder))
 
 
-def find_rollouts(folder: Path, step: int, name: str = "train") -> Path:
-    """Return the file with the answers of a step."""
-    return folder / f"iteration_{step:06d}" / f"{name}_rollout_summaries.jsonl"
+def read_answers(folder: Path, step: int) -> list[dict[str, Any]]:
+    """Read what the environments logged of the answers of a training step."""
+    return [rollout["steps"][-1]["logs"] for rollout in read_rows(find_rollouts(folder, step))]
 
 
-def seal_new(*paths: Path) -> None:
-    """Enter files in SHA256SUMS that the cookbook's loops have written, unless they are there or missing."""
-    for path in paths:
-        if path.is_file() and not is_listed(path):
-            seal_file(path)
-
-
-def seal_logs(folder: Path) -> None:
-    """Enter the logs of a run and its last answers, when its loop has ended."""
-    for path in (folder / name for name in LOGS):
-        if path.is_file():
-            seal_file(path)
-    seal_new(*folder.glob("iteration_*/*_rollout_summaries.jsonl"))
-
-
-def is_judged(store: TrainingRunStore, step: int | None) -> bool:
+def is_judged(folder: Path, step: int | None) -> bool:
     """Say whether a run logged an evaluation of this step."""
-    return any(row.get("step") == step and read_judgement(row) for row in store.read_metrics())
+    return any(row.get("step") == step and read_judgement(row) for row in read_rows(folder / METRICS_FILE))
 
 
 def read_judgement(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -429,24 +378,6 @@ def count_test_looks(folder: Path) -> int:
     return len([*(folder / "predictions").glob("test_*.parquet")]) + len(read_rows(folder / LOOKS_FILE))
 
 
-def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
-    manifest = read_whole(release / MANIFEST)
-    return {
-        "settings": dict(settings),
-        **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
-        "release": {"manifest_sha256": hashlib.sha256(manifest).hexdigest()},
-        "release_folder": release.name,
-        # of the whole split: an evaluation by chosen papers (ids) has another one; ids of training change nothing
-        "ceiling": None
-        if {"split", "ids_sha256"} <= settings.keys()
-        else cast("dict[str, Any]", parse_json(manifest)).get("ceiling"),
-        "date": datetime.now(UTC).date().isoformat(),
-        "commit": find_commit(),
-        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
-    }
-
-
 def find_ceiling(predictions: Path) -> dict[str, float] | None:
     """Return the ceiling of the labels that the run or evaluation of a predictions file states; None: not known."""
     for folder in (predictions.parent, predictions.parent.parent):
@@ -457,39 +388,29 @@ def find_ceiling(predictions: Path) -> dict[str, float] | None:
     return None
 
 
-def find_commit() -> str | None:
-    """Return the commit of this code, with ``+changes`` if it was edited since; None outside a checkout."""
-    here = Path(__file__).resolve().parents[1]  # sciscirl
-
-    def git(*words: str) -> str:
-        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
-
+def read_rows(path: Path) -> list[dict[str, Any]]:
+    """Read the objects in a file of JSON lines; skips half-written lines, and a missing file is empty."""
     try:
-        if Path(git("rev-parse", "--show-toplevel")) != here.parent:  # installed below some other project
-            return None
-        return git("rev-parse", "HEAD") + ("+changes" if git("status", "--porcelain", "--", ".") else "")
-    except (OSError, subprocess.CalledProcessError):
+        rows = map(parse_row, read_lines(path))
+    except FileNotFoundError:
+        return []
+    return [row for row in rows if row is not None]
+
+
+def read_lines(path: Path) -> Iterator[str]:
+    """Read the lines of a log of at most LOG_BYTES; a ChangedFileError if it was changed since it was sealed."""
+    if path.name in LOGS or is_listed(path):
+        check_sealed(path, grows=path.name in LOGS)
+    return (line.decode("utf-8", "replace") for line in io.BytesIO(read_whole(path, LOG_BYTES)))
+
+
+def parse_row(line: str) -> dict[str, Any] | None:
+    """Read a line of JSON; None if it is no object."""
+    try:
+        row: Any = parse_json(line)
+    except ValueError:
         return None
-
-
-@contextmanager
-def disk_errors(folder: Path) -> Generator[None]:
-    """Turn disk errors of a run, also those from the cookbook's loops, into one line."""
-    with errors_about(folder, RESUME_HINT):
-        try:
-            yield
-        except RuntimeError as error:
-            if "inline_container" not in str(error):
-                raise
-            # PyTorch's writer of checkpoints, which does not say why.
-            raise StorageError(
-                f"cannot write {folder}: PyTorch failed at a checkpoint. Is the disk full? Free space.{RESUME_HINT}"
-            ) from error
-
-
-def write_json(path: Path, content: object) -> None:
-    """Write a JSON file, whole or not at all, and seal it."""
-    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+    return cast("dict[str, Any]", row) if isinstance(row, dict) else None
 
 
 def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> list[dict[str, Any]]:
@@ -507,13 +428,46 @@ def keep_rows(path: Path, is_kept: Callable[[dict[str, Any]], bool]) -> list[dic
     return rows
 
 
+def write_json(path: Path, content: object) -> None:
+    """Write a JSON file, whole or not at all, and seal it."""
+    _write(path, json.dumps(content, indent=2, ensure_ascii=False) + "\n")
+
+
 def _write(path: Path, text: str) -> None:
     with sealed_file(path) as unfinished:
         unfinished.write_text(text, "utf-8")
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+def find_rollouts(folder: Path, step: int, name: str = "train") -> Path:
+    """Return the file with the answers of a step."""
+    return folder / f"iteration_{step:06d}" / f"{name}_rollout_summaries.jsonl"
+
+
+def seal_new(*paths: Path) -> None:
+    """Enter files in SHA256SUMS that the cookbook's loops have written, unless they are there or missing."""
+    for path in paths:
+        if path.is_file() and not is_listed(path):
+            seal_file(path)
+
+
+def seal_logs(folder: Path) -> None:
+    """Enter the logs of a run and its last answers, when its loop has ended."""
+    for path in (folder / name for name in LOGS):
+        if path.is_file():
+            seal_file(path)
+    seal_new(*folder.glob("iteration_*/*_rollout_summaries.jsonl"))
+
+
+@contextmanager
+def disk_errors(folder: Path) -> Generator[None]:
+    """Turn disk errors of a run, also those from the cookbook's loops, into one line."""
+    with errors_about(folder, RESUME_HINT):
+        try:
+            yield
+        except RuntimeError as error:
+            if "inline_container" not in str(error):
+                raise
+            # PyTorch's writer of checkpoints, which does not say why.
+            raise StorageError(
+                f"cannot write {folder}: PyTorch failed at a checkpoint. Is the disk full? Free space.{RESUME_HINT}"
+            ) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import logging
 import os
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -47,7 +47,20 @@ def check_server(model_name: str, base_url: str | None = None, *, needs_training
     """Make sure that the server answers, accepts the key, and offers the model. The SDK would retry for minutes."""
     url = find_server(base_url)
     with clear_errors(base_url):
-        check_offer(model_name, list_models(base_url), url, needs_training=needs_training)
+        models = list_models(base_url)
+    offered = [
+        model.model_name
+        for model in models
+        if model.model_name is not None and (model.trainable if needs_training else model.sampleable) is not False
+    ]
+    if model_name in offered:
+        return
+    retired = " (Tinker retired it on 2026-06-12)" if model_name == HISTORICAL_MODEL else ""
+    # Cheapest first: what is tried out first should be.
+    ranked = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
+    choice = ", ".join(f"model={name}" for name in ranked[:5]) or "it offers none"
+    more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
+    raise SciSciRLError(f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}")
 
 
 def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel]:
@@ -79,25 +92,6 @@ def list_models(base_url: str | None = None) -> list[tinker.types.SupportedModel
         raise _no_server(url, error) from error
     finally:
         pool.shutdown(wait=False)
-
-
-def check_offer(
-    model_name: str, models: Sequence[tinker.types.SupportedModel], url: str, *, needs_training: bool = True
-) -> None:
-    """Make sure that a model is among those that a server offers."""
-    offered = [
-        model.model_name
-        for model in models
-        if model.model_name is not None and (model.trainable if needs_training else model.sampleable) is not False
-    ]
-    if model_name in offered:
-        return
-    retired = " (Tinker retired it on 2026-06-12)" if model_name == HISTORICAL_MODEL else ""
-    # Cheapest first: what is tried out first should be.
-    ranked = sorted(offered, key=lambda name: (PRICES[name].sample if name in PRICES else float("inf"), name))
-    choice = ", ".join(f"model={name}" for name in ranked[:5]) or "it offers none"
-    more = f" ({len(ranked) - 5} more)" if len(ranked) > 5 else ""
-    raise SciSciRLError(f"{url} does not offer {model_name!r}{retired}. Choose one that it offers: {choice}{more}")
 
 
 def is_tinker(base_url: str | None = None) -> bool:

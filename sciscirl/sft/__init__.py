@@ -1,4 +1,4 @@
 """Supervised fine-tuning on gold answers, on a Tinker server; with PEFT it is in the lab.
 
-Read first: ``config.py``.
+Read first: ``examples.py``.
 """

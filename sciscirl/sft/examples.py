@@ -1,4 +1,4 @@
-"""Supervised examples: a paper's prompt and its gold answer."""
+"""Supervised examples: a paper's prompt and its gold answer; those of a run, and its settings."""
 
 from __future__ import annotations
 
@@ -6,26 +6,23 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
 from typing import Any, overload
 
 import tinker
 import torch
 from tinker_cookbook.renderers import Renderer
 from tinker_cookbook.supervised.common import datum_from_model_input_weights
-from tinker_cookbook.tokenizer_utils import Tokenizer
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
+from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit, name_fields
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
-from sciscirl.options import LossOn
+from sciscirl.options import LossOn, Run, SftOptions
+from sciscirl.presets import describe
 from sciscirl.task.contracts import most_probable, render_answer
 from sciscirl.task.papers import Paper, list_labels
 from sciscirl.task.rules import TaskRules
-
-#: Marks around the tokens that are trained on, where an example is shown.
-MARKS = ("⟦", "⟧")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +174,28 @@ def to_datum(example: Example) -> tinker.Datum:
     return datum_from_model_input_weights(model_input, weights, reduction="none")
 
 
-def show_example(example: Example, tokenizer: Tokenizer) -> str:
-    """Decode an example, with what is trained on between ⟦ and ⟧."""
-    learned, shown = set(example.learned), ""
-    for is_learned, places in groupby(range(len(example.tokens)), learned.__contains__):
-        text = str(tokenizer.decode([example.tokens[place] for place in places]))
-        shown += f"{MARKS[0]}{text}{MARKS[1]}" if is_learned else text
-    return shown
+def make_papers_builder(run: Run[SftOptions]) -> LabelDatasetBuilder:
+    """Return the builder that orders the papers as reinforcement learning with the same seed does."""
+    return LabelDatasetBuilder(**name_fields(run), n_epochs=run.options.n_epochs)
+
+
+def make_examples(builder: LabelDatasetBuilder, options: SftOptions) -> GoldExamples:
+    """Read the training split into ``batch_size`` examples for each step, in order: all epochs, or ``max_steps``."""
+    papers, rules, renderer = builder.train_papers(), builder.rules(), builder.renderer()
+    check_fit(papers, rules, renderer)
+    n_steps = min(len(papers) // builder.batch_size, options.max_steps or len(papers))
+    shown = papers.first(n_steps * builder.batch_size)
+    examples = GoldExamples(
+        papers=shown, rules=rules, renderer=renderer, confidence=options.confidence, loss_on=options.loss_on
+    )
+    _ = examples[0]  # a renderer that does not do is said before anything is loaded
+    return examples
+
+
+def list_settings(run: Run[SftOptions], builder: LabelDatasetBuilder) -> dict[str, Any]:
+    """List the settings that stay the same on resuming; the steps too, because the learning rate falls with them."""
+    options = run.options
+    chosen = {name: getattr(options, name) for name in ("confidence", "loss_on", "n_epochs", "max_steps")}
+    chosen["answers"] = "logprobs" if options.loss_on == "label" else "sampled"
+    chosen |= {"renderer": builder.renderer_name, "backend": options.backend} | builder.describe_papers()
+    return describe(run.preset) | chosen

@@ -13,24 +13,21 @@ import chz
 import tinker
 from tinker_cookbook.checkpoint_utils import save_checkpoint_async
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator, TrainingClientEvaluator
-from tinker_cookbook.rl.rollout_logging import RolloutSummaryExportConfig
 from tinker_cookbook.stores.training_store import TrainingRunStore
 from tinker_cookbook.supervised import train
 from tinker_cookbook.supervised.types import SupervisedDataset, SupervisedDatasetBuilder
 from tinker_cookbook.tokenizer_utils import Tokenizer
 from tinker_cookbook.utils import ml_log
-from tinker_cookbook.utils.ml_log import dump_config
 
 from sciscirl.envs.answer_tokens import find_label_tokens
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
 from sciscirl.options import LossOn, Run, SftOptions, TinkerSftOptions
 from sciscirl.rl.train import evaluate_last, guarded_run
-from sciscirl.runs.chat_format import dry_run, warn_of_renderer
+from sciscirl.runs.chat_format import warn_of_renderer
 from sciscirl.runs.folder import begin_run, locked_folder, open_store
 from sciscirl.runs.server_checks import check_server
-from sciscirl.sft.config import list_settings, make_examples, make_papers_builder, render_plan
-from sciscirl.sft.examples import GoldExamples, to_datum
+from sciscirl.sft.examples import GoldExamples, list_settings, make_examples, make_papers_builder, to_datum
 from sciscirl.task.papers import list_labels
 
 
@@ -76,8 +73,7 @@ class NumberedEvaluator(SamplingClientEvaluator):
 
     async def __call__(self, sampling_client: tinker.SamplingClient) -> dict[str, float]:
         """Judge the model at the next step of this kind."""
-        name = self.evaluator.name
-        export = RolloutSummaryExportConfig(split=f"eval/{name}", iteration=self.step, base_name=f"eval_{name}")
+        export = self.evaluator.name_export(self.step)
         self.step += self.every
         return await self.evaluator(sampling_client, rollout_summary_export=export, store=self.store)
 
@@ -218,13 +214,3 @@ async def train_on_tinker(run: Run[TinkerSftOptions]) -> Path:
                 await train.main(make_config(run, builder, first_step=first_step))
             await evaluate_last(folder, make_evaluator(run, builder), step=n_steps, base_url=options.base_url)
     return folder
-
-
-@dry_run()
-def render_dry_run(run: Run[TinkerSftOptions]) -> str:
-    """Describe a run before it costs anything; needs the release and the tokenizer, and no server."""
-    builder = make_papers_builder(run)
-    resolved = dump_config(make_config(run, builder))
-    del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
-    resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
-    return render_plan(run, builder, resolved, list_settings(run, builder))

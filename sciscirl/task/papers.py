@@ -22,7 +22,7 @@ from sciscidata.records.ids import openalex_number
 from sciscidata.release.release import Release, read_release
 from sciscidata.storage.small_files import decode_text, read_whole
 from sciscirl.errors import ReleaseError
-from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
+from sciscirl.lab_parts import load_part
 
 _warn_once = cache(logging.getLogger(__name__).warning)
 SplitName = Literal["train", "test", "dev"]
@@ -350,15 +350,14 @@ def hold_out(papers: Sequence[Paper], n_held_out: int) -> tuple[list[Paper], lis
     Every label of the release has its share. Neither seed nor task changes the choice, so runs are judged by the same
     papers, and weights that a run starts from have not seen them.
     """
-    kept = _draw(papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: _all_labels(paper.gold))
+    every = ("disruption_label", "novelty_label", "own_label")
+    kept = _draw(
+        papers, n_held_out, f"held_out:{HELD_OUT_SEED}", lambda paper: tuple(paper.gold.of(one) or "" for one in every)
+    )
     parts: tuple[list[Paper], list[Paper]] = ([], [])
     for paper in papers:
         parts[paper.openalex_id in kept].append(paper)
     return parts
-
-
-def _all_labels(gold: Gold) -> tuple[str, ...]:
-    return tuple(label or "" for label in (gold.disruption_label, gold.novelty_label, gold.own_label))
 
 
 def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Paper], tuple[str, ...]]) -> set[str]:
@@ -376,30 +375,6 @@ def _draw(papers: Sequence[Paper], n: int, stream: str, find_class: Callable[[Pa
         for own, names in by_class.items()
         for name in sorted(names, key=lambda name: hashlib.sha256(f"{stream}:{name}".encode()).digest())[: taken[own]]
     }
-
-
-def pair_papers(papers: Sequence[Paper]) -> list[Paper]:
-    """Make pairs of papers (``match_pairs``); the label of a pair is the letter of the more disruptive paper.
-
-    A paper without field, year, citations or label is in no pair.
-    """
-    by_id = {paper.openalex_id: paper for paper in papers}
-    ranks = {label: rank for rank, label in enumerate(("consolidating", "neutral", "disruptive"))}
-    candidates: list[Candidate] = []
-    for name, paper in by_id.items():
-        view, rank = cast("PaperView", paper.view), ranks.get(paper.gold.disruption_label or "")
-        field, year, citations = view.primary_field, view.publication_year, view.cited_by_count
-        if rank is not None and field is not None and year is not None and citations is not None:
-            candidates.append(Candidate(name, rank, field, year, citations))
-    rank_of = {one.name: one.rank for one in candidates}
-    return [
-        Paper(
-            f"{first}+{second}",
-            PairView(cast("PaperView", by_id[first].view), cast("PaperView", by_id[second].view)),
-            Gold(None, None, "A" if rank_of[first] > rank_of[second] else "B"),
-        )
-        for first, second in match_pairs(candidates)
-    ]
 
 
 def choose_eval_split(release_folder: str | Path) -> EvalSplit:
@@ -466,12 +441,7 @@ def read_part(
         listed = read_ids(ids, release_folder)
         papers = [paper for paper in papers if paper.openalex_id in listed]
     if isinstance(target, PairTarget):
-        papers = pair_papers(papers)
-        if not papers:
-            raise ReleaseError(
-                f"no two papers of {part} in {release_folder} make a pair: the same field, at most {YEARS_APART} years "
-                f"apart, citations within a factor of {CITATION_FACTOR}, another label. Build a larger release."
-            )
+        papers = cast("list[Paper]", load_part("pair_papers")(papers, f"{part} in {release_folder}"))
     if n_papers is not None and n_papers > len(papers):
         _warn_once(f"{n_papers:,} papers of {part} are asked for, and it has {len(papers):,}: all are taken.")
     return take_head(papers, n_papers, target)

@@ -71,7 +71,8 @@ _TEXTS: Final[Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("promp
 MEANING: Final[Mapping[str, str]] = _TEXTS["meaning"]
 #: Invented papers, which show what an answer looks like.
 MINI_EXAMPLES: Final = msgspec.convert(_TEXTS["examples"], tuple[MiniExample, ...])
-_NUMBERS: Final = ("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_NUMBERS: Final = dict(enumerate(("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"), start=2))
+_SHARES: Final = {2: "one half", 3: "one third", 4: "one quarter"}
 # What may begin a special token of a tokenizer (<|im_start|>, </s>, <0x0A>, [INST]). Also what some readers take for
 # the end of a line, and halves of surrogate pairs. "p < 0.05" and "[12]" stay as they are.
 _ESCAPED: Final = re.compile(r"<(?!\s)|\[(?=/?[A-Za-z_])|[\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -82,16 +83,14 @@ _AROUND_PAIR: Final = len('{"A": , "B": }')  # bytes, and so tokens at most
 
 
 def render_parts(contract: ContractName, target: Target, hide: Sequence[str] = ()) -> dict[str, str]:
-    """Write the parts of a system message, in their order: task, definitions, checklist, answer, examples.
-
-    There are no examples of an own label.
-    """
+    """Write the parts of a system message, in their order; there are no examples of an own label."""
     frame, closing = _TEXTS["frame"], _choose("closing", contract, target)
     examples: list[str] = []
     if not isinstance(target, OwnTarget):
         examples = [frame["examples"], *(_render_example(one, contract, target, hide) for one in MINI_EXAMPLES)]
     else:
-        closing = closing.format(even=_even_share(target))
+        n = len(target.label.classes)
+        closing = closing.format(even=_SHARES.get(n, f"1/{n}"))
     questions = [*_list_questions(target), closing]
     return {
         "task": _render_task(contract, target, hide),
@@ -108,11 +107,6 @@ def render_question(contract: ContractName, target: Target) -> str:
     return _TEXTS["question"]["pairs"] if is_choice else _choose("question", contract, target)
 
 
-def _kind(target: Target) -> str:
-    """Name a task as ``prompts.toml`` does."""
-    return "pairs" if isinstance(target, PairTarget) else "own" if isinstance(target, OwnTarget) else target
-
-
 def _render_task(contract: ContractName, target: Target, hide: Sequence[str]) -> str:
     names = [_either([*labels]) for labels in list_labels(target).values()]
     ask = _choose("task", contract, target).format(labels="; and ".join(names))
@@ -122,7 +116,8 @@ def _render_task(contract: ContractName, target: Target, hide: Sequence[str]) ->
     unseen = ", ".join(text for name, text in _TEXTS["fields"].items() if name in hidden)
     record = {"seen": seen, "hidden": f" Not shown, and null there: {unseen}." if hidden else ""}
     question = f" It answers: {_escape_line(own.question)}" if own and own.question else ""
-    subject, seeing = (_TEXTS[section][_kind(target)] for section in ("subject", "unseen"))
+    kind = "pairs" if isinstance(target, PairTarget) else "own" if own else target
+    subject, seeing = (_TEXTS[section][kind] for section in ("subject", "unseen"))
     return f"{subject.format(question=question)} {seeing.format(**record)} {ask}"
 
 
@@ -150,16 +145,6 @@ def _list_questions(target: Target) -> list[str]:
     return [*asked, questions["own_last"]]
 
 
-def _even_share(target: OwnTarget) -> str:
-    n = len(target.label.classes)
-    return {2: "one half", 3: "one third", 4: "one quarter"}.get(n, f"1/{n}")
-
-
-def _count_labels(target: OwnTarget) -> str:
-    n = len(target.label.classes)
-    return _NUMBERS[n - 2] if n - 2 < len(_NUMBERS) else str(n)
-
-
 def _render_rules(contract: ContractName, target: Target) -> str:
     rules = {column: _either([f'"{label}"' for label in labels]) for column, labels in list_labels(target).items()}
     rules |= {**_TEXTS["words"], "confidence": _choose("confidence", contract, target)}
@@ -167,7 +152,8 @@ def _render_rules(contract: ContractName, target: Target) -> str:
     if contract != "probabilities":
         return "\n".join(lines)
     if isinstance(target, OwnTarget):
-        return "\n".join([*lines, _TEXTS["sum"]["own"].format(n=_count_labels(target))])
+        n = len(target.label.classes)
+        return "\n".join([*lines, _TEXTS["sum"]["own"].format(n=_NUMBERS.get(n, n))])
     return "\n".join([*lines, _TEXTS["sum"][target]])
 
 
@@ -183,11 +169,9 @@ def _either(names: list[str]) -> str:
 
 
 def render_record(view: View) -> str:
-    r"""Write what may be seen of a paper as one line of JSON without the special tokens of any tokenizer.
+    r"""Write what may be seen of a paper, or of two, as one line of JSON without the special tokens of any tokenizer.
 
-    Two papers are one object with their letters as keys. What a tokenizer or chat template could take for markup
-    becomes a JSON escape. That is line ends, and ``<`` and ``[`` before letters or marks. Reading the JSON gives the
-    text back unchanged.
+    What a tokenizer or chat template could take for markup becomes a JSON escape: reading it gives the text back.
 
     Example:
         >>> print(render_record(PaperView("[INST] a\nb", None, 2001, 3, None)))
@@ -203,16 +187,14 @@ def escape_markup(text: str) -> str:
 
 
 def _escape_line(text: str) -> str:
-    """Write words of a release as one line of a message, which begins neither a turn nor a token."""
     return escape_markup(" ".join(text.split()))
 
 
 def cap_view(view: View, n_tokens: int, count_tokens: Callable[[str], int]) -> View:
     """Shorten the abstract until the paper's record, as the prompt shows it, has at most ``n_tokens`` tokens.
 
-    The abstract loses whole words from its end and gains ``…``. A run of more than 40 characters without a space is cut
-    every 40 characters. All other fields are kept. ``count_tokens`` counts the tokens of a text with the model's
-    tokenizer. PromptError if the record does not fit even without its abstract. Each of two papers has half of it.
+    The abstract loses whole words from its end and gains ``…``. PromptError if the record does not fit even without it.
+    Each of two papers has half of the tokens.
 
     Example:
         >>> view = PaperView("Title", "one two three four", 2001, 3, None)
@@ -316,7 +298,6 @@ class PromptTemplate:
         return [name for name in self._names("user", (*PAPER_NAMES, *TASK_NAMES)) if name in PAPER_NAMES]
 
     def _names(self, message: str, allowed: tuple[str, ...]) -> list[str]:
-        """Return the names that a message asks for, checked."""
         found: list[str] = []
         text: str = getattr(self, message)
         for match in Template.pattern.finditer(text):
@@ -374,7 +355,7 @@ PROMPTS: Final[Mapping[str, PromptTemplate]] = MappingProxyType(_PROMPTS)
 
 
 def find_prompt(style: str) -> PromptTemplate:
-    """Return the prompt of a name (PromptError if there is none)."""
+    """Return the prompt of a name."""
     if style not in PROMPTS:
         raise PromptError(f"style is {style!r}, needs one of {', '.join(PROMPTS)}.{suggest(style, PROMPTS)}")
     return PROMPTS[style]
@@ -383,21 +364,10 @@ def find_prompt(style: str) -> PromptTemplate:
 def render_prompt(
     view: View, style: str, contract: ContractName, target: Target = "disruption", hide: Sequence[str] = ()
 ) -> list[dict[str, str]]:
-    r"""Write the messages that ask for the label or labels of one paper: system, then user.
+    """Write the messages that ask about one paper: system, which is the same for every paper, then user.
 
     Style ``"plain"`` names the labels, ``"ontology"`` also defines them. ``"checklist"`` adds questions that the model
-    should ask itself and three invented examples. The system message is the same for every paper. The user message
-    holds the paper as one line of JSON; no text of the paper can end that line. The words for an own label are those of
-    the manifest. Fields in ``hide`` are null, in the examples too.
-
-    Example:
-        >>> view = PaperView("On <|im_end|> tokens", "p < 0.05", 2001, 3, None)
-        >>> system, user = render_prompt(view, "plain", "two_keys")
-        >>> system["role"], user["role"]
-        ('system', 'user')
-        >>> print(user["content"].splitlines()[1])
-        {"title": "On \u003c|im_end|> tokens", "abstract": "p < 0.05", "publication_year": 2001, "cited_by_count": 3,
-        "primary_field": null}
+    should ask itself and three invented examples. Fields in ``hide`` are null, in the examples too.
     """
     return find_prompt(style).render(view, contract, target, hide)
 

@@ -53,10 +53,7 @@ _PIECES: Final = re.compile(r"[^A-Za-z\d]?[A-Za-z]+|\d+|[^A-Za-z\d]+")
 class TaskRules:
     """What the model is asked, how it must answer, and what the answer earns.
 
-    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if a name is unknown, or a reward
-    that names labels of disruption or novelty meets an own label. It is also raised if a reward with partial credit
-    meets the contract ``probabilities``. Its quadratic score pays for nearly right answers already. PromptError if a
-    prompt of one's own shows a hidden field.
+    A prompt or reward of one's own is held whole, so that rules pickle. SciSciRLError if they do not suit each other.
     """
 
     target: Target = "disruption"
@@ -77,16 +74,17 @@ class TaskRules:
         if self.own_reward is None and self.reward not in BUILT_IN:
             object.__setattr__(self, "own_reward", find_reward(self.reward))
         self._check_hidden()
+        table = self._unfitted
         for name, own in ((self.style, self.own_prompt), (self.reward, self.own_reward)):
             if own is not None and own.name != name:
                 raise SciSciRLError(
                     f"TaskRules names {name!r} and holds {own.name!r} in its place. Name what it holds."
                 )
-        if self.contract == "probabilities" and self._unfitted.adjacent is not None:
+        # The quadratic score of a forecast pays for nearly right answers already.
+        if self.contract == "probabilities" and table.adjacent is not None:
             raise SciSciRLError(
                 f"reward {self.reward!r} gives partial credit for labels. With probabilities take another reward."
             )
-        table = self._unfitted
         if self.is_weighed and (isinstance(self.target, OwnTarget) or self.target != "disruption"):
             raise SciSciRLError(
                 f"weight is {self.weight!r}, and confidence is known of disruption labels only. The task is "
@@ -134,11 +132,7 @@ class TaskRules:
             )
 
     def fitted(self, papers: Iterable[Paper]) -> TaskRules:
-        """Return these rules, with class counts if the reward is balanced; a reward that is a function is tried.
-
-        RewardError if a label has too few papers, or the function pays another label more than the right one at the
-        same confidence (0, 0.5 or 1), or as much as it at best.
-        """
+        """Return these rules, with class counts if the reward is balanced; a reward that is a function is tried."""
         if self._unfitted.function is not None:
             self._try_function(islice(papers, _N_TRIED))
         if not self._unfitted.is_balanced:
@@ -166,7 +160,7 @@ class TaskRules:
                     )
 
     def score(self, answer: Answer, paper: Paper) -> RewardParts:
-        """Reward one judged answer to a paper (RewardError: as ``score_answer``)."""
+        """Reward one judged answer to a paper."""
         return score_answer(answer, paper.labels(self.target), self.table, self.weigh(paper), paper)
 
     def _weigh_labels(self, papers: Iterable[Paper]) -> tuple[tuple[str, int], ...]:
@@ -183,9 +177,6 @@ class TaskRules:
 
     def weigh(self, paper: Paper) -> dict[str, float]:
         """Return how much each label of a paper counts; {} where its labels count whole.
-
-        Raises:
-            ReleaseError: the paper was read without chances.
 
         Example:
             >>> from sciscirl.task.papers import Gold, PaperView
@@ -225,7 +216,7 @@ class TaskRules:
         return hide_fields(view, self.hide)
 
     def render(self, view: View) -> list[dict[str, str]]:
-        """Write the messages that ask about one paper: system, then user."""
+        """Write the messages that ask about one paper."""
         prompt = self.own_prompt or find_prompt(self.style)
         return prompt.render(view, self.contract, self.target, self.hide)
 
@@ -251,13 +242,10 @@ def find_shortest_answers(rules: TaskRules) -> list[str]:
 
 
 def check_max_tokens(max_tokens: int, rules: TaskRules, renderer: Renderer | None = None) -> None:
-    """Refuse a limit under which no valid answer fits (SciSciRLError).
-
-    Where no tokenizer is known, words, numbers and the signs between them are counted. The tokenizers of today do not
-    put two of these into one token.
-    """
+    """Refuse a limit under which no valid answer fits."""
 
     def count(text: str) -> int:
+        # Without a tokenizer, words, numbers and signs: the tokenizers of today do not put two of these into one token.
         return len(_PIECES.findall(text) if tokenizer is None else tokenizer.encode(text, add_special_tokens=False))
 
     tokenizer: Any = renderer.tokenizer if renderer is not None else None

@@ -14,8 +14,7 @@ from transformers import PreTrainedTokenizerFast
 
 from sciscidata.sampling.split import split_keys
 from sciscirl.options import SftOptions, resolve_run
-from sciscirl.sft.config import make_examples, make_papers_builder
-from sciscirl.sft.examples import GoldExamples
+from sciscirl.sft.examples import GoldExamples, make_examples, make_papers_builder
 from sciscirl.task.contracts import render_answer
 from tests.sciscirl.papers import write_slice
 

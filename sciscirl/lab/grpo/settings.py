@@ -8,8 +8,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from sciscirl.errors import SciSciRLError
+from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.sft.peft_backend import check_one_process, list_arguments
-from sciscirl.options import LocalTrainOptions, Run
+from sciscirl.options import Run
 from sciscirl.presets import BASE, Preset
 from sciscirl.rl.train import check_preset
 
@@ -21,7 +22,6 @@ NOT_HERE: Final[Mapping[str, str]] = MappingProxyType(
     {
         "base_url": "the model is trained in this process",
         "keep_days": "checkpoints lie in the folder of the run until you delete them",
-        "eval_concurrently": "one process does not train while it evaluates",
         "max_steps_off_policy": "TRL samples and trains in turn",
         "num_minibatches": "micro_batch_size divides a step",
         "compute_post_kl": "TRL logs its own KL",

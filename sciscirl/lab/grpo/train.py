@@ -24,14 +24,15 @@ from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder, make_dataset_builder
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
+from sciscirl.lab.dry_run import render_plan
 from sciscirl.lab.grpo.settings import make_arguments, refuse_options
+from sciscirl.lab.hardware_options import LocalTrainOptions
 from sciscirl.lab.models.local_completer import LocalCompleter
 from sciscirl.lab.models.local_model import refuse_pickles, require_packages
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.peft_backend import OF_STEP, Judge, Recorder, keep_adapter, make_model, settle_threads
-from sciscirl.options import LocalTrainOptions, Run
+from sciscirl.options import Run
 from sciscirl.presets import Preset
-from sciscirl.rl.dry_run import render_plan
 from sciscirl.rl.train import enter_collapse, list_settings, make_alarm
 from sciscirl.runs.alarms import KL
 from sciscirl.runs.chat_format import dry_run, load_tokenizer, warn_of_renderer
@@ -104,7 +105,7 @@ def train_locally(run: Run[LocalTrainOptions]) -> Path:
                 enter_collapse(folder, collapse, evaluator)
                 evaluator.alarm = make_alarm(run, is_over=True)
             last = trainer.state.global_step
-            if not is_judged(open_store(folder), last):
+            if not is_judged(folder, last):
                 judge.judge(last)
         if kept := [one for one in list_weights(folder) if one is not None]:
             keep_adapter(folder, kept[-1], trained_on)

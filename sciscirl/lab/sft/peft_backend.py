@@ -29,12 +29,14 @@ from sciscidata.storage.sums import seal_file
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
+from sciscirl.lab.dry_run import render_sft_plan
+from sciscirl.lab.hardware_options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.adapter_files import RUN_CONFIG, TRAINED_ON_FILE
 from sciscirl.lab.models.local_completer import LocalCompleter, pad_left
 from sciscirl.lab.models.local_model import load_adapter, load_base_model, refuse_pickles, require_packages, set_threads
 from sciscirl.lab.models.shared_prompts import share_prompts
 from sciscirl.lab.sft.checkpoints import CHECKPOINTS, enter_checkpoint, recover_checkpoint
-from sciscirl.options import OF_ADAPTER, LocalTrainOptions, PeftSftOptions, Run
+from sciscirl.options import Run
 from sciscirl.runs.chat_format import dry_run, warn_of_renderer
 from sciscirl.runs.console import follow_run
 from sciscirl.runs.folder import (
@@ -48,8 +50,14 @@ from sciscirl.runs.folder import (
     open_store,
     write_json,
 )
-from sciscirl.sft.config import list_settings, make_examples, make_papers_builder, render_plan
-from sciscirl.sft.examples import Example, GoldExamples, count_answers
+from sciscirl.sft.examples import (
+    Example,
+    GoldExamples,
+    count_answers,
+    list_settings,
+    make_examples,
+    make_papers_builder,
+)
 
 _IGNORED: Final = -100  # what Transformers' loss leaves out
 #: Options of one's own hardware that decide how a step goes.
@@ -197,7 +205,7 @@ def describe_peft_training(run: Run[PeftSftOptions]) -> str:
     """Describe a run before it costs anything; needs the release and the tokenizer, and no model."""
     builder = make_papers_builder(run)
     settings = list_own_settings(run, builder)
-    return render_plan(run, builder, asdict(run.options) | settings, settings)
+    return render_sft_plan(run, builder, asdict(run.options) | settings, settings)
 
 
 def keep_adapter(folder: Path, n_steps: int, trained_on: dict[str, str]) -> None:

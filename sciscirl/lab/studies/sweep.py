@@ -71,7 +71,7 @@ _NOT_VARIED: Final = (
 )  # fmt: skip
 #: What may change when a sweep goes on.
 _FREE: Final = (
-    "seeds", "jobs", "base_url", "keep_days", "eval_concurrently", "wandb_project", "wandb_name", "out", "dry_run",
+    "seeds", "jobs", "base_url", "keep_days", "wandb_project", "wandb_name", "out", "dry_run",
     "release",
 )  # fmt: skip
 _BY_REWARD, _ON_GOLD, _IN_SWEEP = ({field.name for field in fields(kind)} for kind in (

@@ -14,7 +14,8 @@ from sciscirl.cli.commands import COMMANDS, SHOWN
 from sciscirl.cli.flags import list_options, make_parser, read_words
 from sciscirl.cli.main import main, run
 from sciscirl.errors import SciSciRLError
-from sciscirl.options import PeftSftOptions, TinkerSftOptions, TrainOptions
+from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.options import TinkerSftOptions, TrainOptions
 from sciscirl.presets import PRESETS
 from tests.conftest import REPOSITORY
 
@@ -132,7 +133,7 @@ def test_python_names_become_flags_and_paths_stay():
     for message, expected in (
         ("TrainOptions.max_steps is 0.", "--max-steps is 0."),
         ("Go on: resume=True collapse=warn.", "Go on: --resume --collapse warn."),
-        ("Set eval_concurrently=False.", "Set --no-eval-concurrently."),
+        ("Set compute_post_kl=False.", "Set --no-compute-post-kl."),
         ("runs/max_steps/x and 'max_steps' stay, as the model does", None),
     ):
         named = translate(message, options)  # as the command does: two backends share most options

@@ -137,7 +137,7 @@ def test_the_builder_has_its_batches_watched_with_and_without_opponents(toy_slic
     assert alone.watch is None
 
 
-def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurrently: bool) -> list[dict]:
+def run_stuck(options, tokenizer, monkeypatch, judge) -> list[dict]:
     """Train a model of one label until that ends the run, with evaluations by another; return what was logged."""
     monkeypatch.setattr(training_watch, "CollapseConfig", lambda: SMALL)
     monkeypatch.setattr("sciscirl.rl.train.CollapseAlarm", partial(CollapseAlarm, SMALL))
@@ -149,57 +149,33 @@ def run_stuck(options, tokenizer, monkeypatch, judge, eval_every: int, concurren
         evaluator = config.evaluator_builders[0]()
         for step in range(config.max_steps):
             row = {}
-            if step % eval_every == 0:
+            if step % 6 == 0:
                 export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
                 row = await evaluator(None, rollout_summary_export=export, store=store)
             groups = dataset.get_batch(step)
-            if running := getattr(evaluator, "_running", None):
-                await asyncio.wait([running[1]])  # it ends before the next batch is made
             texts = write(KINDS[0], TARGETS["disruption"])
             await roll_out(groups, store, step, texts, tokenizer)
             store.write_metrics(row, step=step)
 
     monkeypatch.setattr(training.train, "main", loop)
-    more = {"batch_size": BATCH, "group_size": GROUP, "collapse": "stop", "eval_concurrently": concurrently}
+    more = {"batch_size": BATCH, "group_size": GROUP, "collapse": "stop"}
     ended = pytest.raises(CollapseError, match="at step 6 train/")
     with serve_models([{"model_name": options["model"]}]) as url, ended:
         asyncio.run(train_preset(TrainOptions(**options, **more, base_url=url)))
     return [json.loads(line) for line in (Path(options["log_path"]) / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("concurrently", [False, True])
-def test_a_run_that_its_training_answers_end_keeps_the_evaluation_of_that_step(
-    options, toy_renderer, monkeypatch, concurrently
-):
+def test_a_run_that_its_training_answers_end_keeps_the_evaluation_of_that_step(options, toy_renderer, monkeypatch):
     """The loop evaluates at steps 0 and 6, where two windows of three steps have shown one label."""
     told = {"assay": "disruptive", "review": "consolidating", "survey": "neutral"}
 
     def judge(*_, **__):  # a model that has read which word of its title tells the class of a paper
         return Scripted(toy_renderer.tokenizer, lambda prompt: say(told[max(told, key=prompt.rfind)]))
 
-    rows = run_stuck(options, toy_renderer.tokenizer, monkeypatch, judge, 6, concurrently)
+    rows = run_stuck(options, toy_renderer.tokenizer, monkeypatch, judge)
     assert {row["step"] for row in rows} == set(range(7))
     last = {name: value for row in rows if row["step"] == 6 for name, value in row.items()}
     assert (last["collapse_stop"], last["train/collapse/alarm"], last["test/collapse/alarm"]) == (1.0, 1.0, 0.0)
     assert last["test/label_match"] == 1.0
     assert last["train/predicted_share/neutral"] == pytest.approx(7 / 8)
     assert (Path(options["log_path"]) / "predictions" / "test_000006.parquet").is_file()
-
-
-def test_an_evaluation_that_has_found_the_same_before_is_logged_too_and_the_last_one_is_made(
-    options, toy_renderer, monkeypatch
-):
-    """The evaluation of step 4 goes on beside training: the loop would only hear at its next one what it found."""
-    judged_last = []
-
-    async def judge_last(*_, **__):
-        judged_last.append(1)
-
-    def judge(*_, **__):
-        return Scripted(toy_renderer.tokenizer, lambda _: say("neutral"))
-
-    monkeypatch.setattr(training, "evaluate_last", judge_last)
-    rows = run_stuck(options, toy_renderer.tokenizer, monkeypatch, judge, 4, concurrently=True)
-    alarms = {row["step"]: row["test/collapse/alarm"] for row in rows if "test/collapse/alarm" in row}
-    assert alarms[4] == 1.0
-    assert judged_last

@@ -15,11 +15,11 @@ from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, evaluate_predictions, find_subject, measure
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
+from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import train_preset
 from sciscirl.runs.folder import begin_run
 from sciscirl.task.papers import read_split
@@ -121,7 +121,7 @@ def test_a_slice_without_test_papers_is_said_by_the_dry_run_and_before_training(
             log_path=str(tmp_path / "run"),
         )  # fmt: skip
         with pytest.raises(ReleaseError, match="no paper in the test split"):
-            render_dry_run(resolve_run(options))
+            describe_server_training(resolve_run(options))
         with pytest.raises(ReleaseError, match="no paper in the test split"):
             asyncio.run(train_preset(options))
     assert not (tmp_path / "run").exists()
@@ -165,7 +165,9 @@ def test_the_dry_run_counts_the_answers_that_dynamic_sampling_may_take(toy_slice
     options = {"release": str(toy_slice), "model": toy_model, "renderer": RENDERER, "preset": "exp4", "batch_size": 4,
                "max_steps": 2, "n_test": 3, "max_paper_tokens": 4000}  # fmt: skip
     once, often = (
-        render_dry_run(resolve_run(TrainOptions(**options, dynamic_sampling=n))).partition("in all, ")[2].split("\n")[0]
+        describe_server_training(resolve_run(TrainOptions(**options, dynamic_sampling=n)))
+        .partition("in all, ")[2]
+        .split("\n")[0]
         for n in (None, 3)
     )
     # 2 steps of 4 papers x 2 answers, and 2 evaluations of 3; with 3 spares each answer of training up to 4 times.

@@ -17,15 +17,16 @@ from sciscirl.lab.analysis.compare import CompareConfig
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.commands import compare, report
 from sciscirl.lab.final import judge_finally
+from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.runs import read_runs
 from sciscirl.lab.report.views import view_runs
 from sciscirl.metrics.predictions import read_predictions
-from sciscirl.options import ModelCodeOptions, PeftSftOptions, TrainOptions, resolve_run
+from sciscirl.options import ModelCodeOptions, TrainOptions, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.rl.train import builder_of, make_config
 from sciscirl.runs.folder import count_test_looks, describe_run, write_json
-from sciscirl.sft.config import list_settings, make_papers_builder
+from sciscirl.sft.examples import list_settings, make_papers_builder
 from sciscirl.task.papers import read_part, read_split
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 from tests.sciscirl.toy import RENDERER, Scripted, make_slice, say

@@ -9,7 +9,6 @@ from dataclasses import replace
 from itertools import combinations_with_replacement
 from pathlib import Path
 from statistics import fmean
-from types import SimpleNamespace
 
 import chz
 import pytest
@@ -22,9 +21,9 @@ from sciscirl.envs.answer_sampling import DynamicSampling
 from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
+from sciscirl.lab.dry_run import describe_server_training, find_best_forecast
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS
-from sciscirl.rl.dry_run import find_best_constant, render_dry_run
 from sciscirl.rl.train import make_config, train_preset
 from sciscirl.runs.chat_format import choose_renderer, make_renderer
 from sciscirl.runs.folder import begin_run, locked_folder
@@ -34,8 +33,6 @@ from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, find_shortest_answers
 from tests.sciscirl.tinker_stub import serve_models
 from tests.sciscirl.toy import LABELS, RENDERER, Scripted, make_slice, say
-
-TINKER = "https://tinker.thinkingmachines.dev/services/tinker-prod"
 
 
 def test_the_config_of_the_cookbook_is_that_of_the_preset(options):
@@ -98,7 +95,7 @@ def test_every_kind_of_preset_makes_its_batches_and_its_evaluator(options, name)
 
 def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options, toy_renderer, monkeypatch):
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
-    text = render_dry_run(resolve_run(TrainOptions(**options, max_steps=2, eval_every=1)))
+    text = describe_server_training(resolve_run(TrainOptions(**options, max_steps=2, eval_every=1)))
     resolved = json.loads(text.partition("\n--- settings ---\n")[2])
     assert resolved["dataset_builder"]["reward"] == "strong"
     assert text.count("<|im_start|>assistant") == 3
@@ -110,13 +107,13 @@ def test_a_dry_run_shows_config_prompts_tokens_and_cost_without_a_server(options
     assert "judged by: 9 papers of test, as eval_split=test says\ntoo few to tell: take a larger release\n" in text
     assert "2 of 16 papers x 2 answers; 3 evaluations of 9 answers" in text
     assert "each of 24 training papers is shown 1.3 times" in text
-    assert "steps: 100,000,000 of 16" in render_dry_run(resolve_run(TrainOptions(**options, max_steps=10**8)))
+    assert "steps: 100,000,000 of 16" in describe_server_training(resolve_run(TrainOptions(**options, max_steps=10**8)))
     assert "no list price known" in text
     assert not Path(options["log_path"]).exists()
 
 
 def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer):
-    text = render_dry_run(resolve_run(TrainOptions(**options, max_steps=1, n_test=3)))
+    text = describe_server_training(resolve_run(TrainOptions(**options, max_steps=1, n_test=3)))
     builder = make_config(resolve_run(TrainOptions(**options, max_steps=1))).dataset_builder
     train, _ = asyncio.run(builder())
     counts = []
@@ -133,14 +130,16 @@ def test_the_tokens_of_a_dry_run_are_those_of_the_prompts(options, toy_renderer)
 
 
 def test_a_dry_run_says_what_cheap_answers_earn(options, monkeypatch):
-    text = render_dry_run(resolve_run(TrainOptions(**options | {"preset": "exp6"}, interleave=False, n_test=6)))
+    text = describe_server_training(
+        resolve_run(TrainOptions(**options | {"preset": "exp6"}, interleave=False, n_test=6))
+    )
     # Two papers of each label: a constant answer has one of three right, and the years tell nothing.
     assert (
         "without the cost of labels said too often: 1.05 if right, 0.05 if wrong, -0.75 in another form, -1.00" in text
     )
     assert "best constant answer (disruptive) 0.38, boosted trees on the metadata in a prompt 0." in text
     monkeypatch.setitem(sys.modules, "sklearn.ensemble", None)
-    text = render_dry_run(resolve_run(TrainOptions(**options | {"preset": "exp5"})))
+    text = describe_server_training(resolve_run(TrainOptions(**options | {"preset": "exp5"})))
     assert "boosted trees on metadata with scikit-learn" in text
     assert "an answer earns: 1.05 to 3.05 if right, -0.55 if wrong" in text
     assert "right answers to these papers earn 1.72, the best constant answer (disruptive) 0.65" in text
@@ -152,7 +151,7 @@ def test_no_constant_forecast_earns_more_than_the_best_of_a_dry_run(toy_slice):
     }
     papers = [paper for label, n in zip(LABELS, (6, 4, 5), strict=True) for paper in of_label[label][:n]]
     rules = TaskRules(contract="probabilities", reward="disruptive_x3")
-    best, said = find_best_constant(papers, rules)
+    best, said = find_best_forecast(papers, rules)
     assert said == "disruptive 0.60, consolidating 0.18, neutral 0.22"  # papers times 3.6, 1.6, 1.6
     answer, earned = rules.parse(find_shortest_answers(rules)[0]), []
     for first, second in combinations_with_replacement(range(21), 2):  # twentieths
@@ -166,11 +165,11 @@ def test_no_constant_forecast_earns_more_than_the_best_of_a_dry_run(toy_slice):
 def test_a_dry_run_finds_the_one_paper_that_does_not_fit(options, tmp_path, long_one):
     folder = make_slice(tmp_path / "slice", 600, 9, long_title=f"{long_one}: 7")
     fits, does_not = (TrainOptions(**options | {"release": str(folder)}, max_paper_tokens=cap) for cap in (700, 400))
-    assert "tokens: a prompt has" in render_dry_run(resolve_run(fits))
+    assert "tokens: a prompt has" in describe_server_training(resolve_run(fits))
     with pytest.raises(PromptError, match=r"^max_paper_tokens=400 is too few: ") as refused:
-        render_dry_run(resolve_run(does_not))
+        describe_server_training(resolve_run(does_not))
     least = int(str(refused.value).rpartition("=")[2].rstrip("."))  # under which all fit
-    assert "tokens: a prompt has" in render_dry_run(resolve_run(replace(does_not, max_paper_tokens=least)))
+    assert "tokens: a prompt has" in describe_server_training(resolve_run(replace(does_not, max_paper_tokens=least)))
 
 
 def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_step(options, toy_renderer):
@@ -188,83 +187,14 @@ def test_an_evaluation_inside_training_writes_predictions_and_rollouts_of_its_st
     assert len(store.read_rollouts(50, "eval_test")) == 9
 
 
-def run_concurrently(options, judge):
-    """Two evaluations, of steps 0 and 5; ``judge`` stands for the server."""
-    train_options = TrainOptions(**options)
-    run = resolve_run(train_options)
+def test_the_last_weights_are_judged_when_they_are_saved_and_not_before(options):
+    """The loop of the cookbook 0.6.1 asks for an evaluation at its end, where a collapse would lose the weights."""
+    run = resolve_run(TrainOptions(**options))
     evaluator = make_evaluator(run, make_config(run).dataset_builder)
-    evaluator.is_concurrent = True
-    evaluator.eval_token_completer = judge
-    store = TrainingRunStore(storage_from_uri(options["log_path"]))
-
-    async def run():
-        for step in (0, 5):
-            export = RolloutSummaryExportConfig(split="eval/test", iteration=step, base_name="eval_test")
-            yield await evaluator(SimpleNamespace(), rollout_summary_export=export, store=store)
-        await evaluator.finish()
-        yield store.read_metrics()
-
-    return run()
-
-
-def test_training_goes_on_while_held_out_papers_are_judged(options):
-    async def scenario():
-        released, n_judging = asyncio.Event(), 0
-
-        async def judge(policy, *, rollout_summary_export, store):
-            nonlocal n_judging
-            n_judging += 1
-            assert n_judging == 1  # one at a time
-            await released.wait()
-            n_judging -= 1
-            return {"test/label_match": rollout_summary_export.iteration / 10}
-
-        steps = run_concurrently(options, judge)
-        assert await anext(steps) == {}
-        await asyncio.sleep(0)
-        assert n_judging == 1  # at work, and the loop was not kept
-        released.set()
-        assert await anext(steps) == {}
-        return await anext(steps)
-
-    assert asyncio.run(scenario()) == [{"step": 0, "test/label_match": 0.0}, {"step": 5, "test/label_match": 0.5}]
-
-
-def test_what_goes_wrong_with_an_evaluation_is_raised_at_the_next(options):
-    async def judge(policy, **_):
-        raise SciSciRLError("the server is gone")
-
-    async def scenario():
-        steps = run_concurrently(options, judge)
-        assert await anext(steps) == {}
-        await anext(steps)
-
-    with pytest.raises(SciSciRLError, match="the server is gone"):
-        asyncio.run(scenario())
-
-
-@pytest.mark.parametrize(
-    ("given", "concurrent"),
-    [
-        ({"base_url": TINKER}, True),
-        ({"base_url": "http://127.0.0.1:9"}, False),
-        ({"base_url": "https://gpu.example.org"}, False),
-        ({"base_url": "http://127.0.0.1:9", "eval_concurrently": True}, True),
-        ({"base_url": TINKER, "wandb_project": "p"}, False),
-        ({"base_url": TINKER, "eval_concurrently": False}, False),
-    ],
-)
-def test_training_waits_for_evaluations_on_a_server_of_ones_own_and_for_wandb(options, monkeypatch, given, concurrent):
-    judges = []
-    monkeypatch.setattr("sciscirl.rl.train.check_server", lambda *_: None)
-    monkeypatch.setattr("sciscirl.options.check_trackers", lambda _: None)
-
-    async def main(config):
-        judges.extend(build() for build in config.evaluator_builders)
-
-    monkeypatch.setattr("sciscirl.rl.train.train.main", main)
-    asyncio.run(train_preset(TrainOptions(**options, **given)))
-    assert [judge.is_concurrent for judge in judges] == [concurrent]
+    evaluator.end_step = 4
+    export = RolloutSummaryExportConfig(split="eval/test", iteration=4, base_name="eval_test")
+    assert asyncio.run(evaluator(None, rollout_summary_export=export)) == {}  # it would fail if it asked
+    assert evaluator.predictions is None
 
 
 def test_a_run_begins_and_goes_on_only_as_what_it_was(tmp_path, toy_slice):

@@ -21,12 +21,13 @@ from sciscirl.envs.dataset import LabelDatasetBuilder
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.evaluation.evaluator import make_evaluator
-from sciscirl.options import NO_EFFECT, PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.lab.dry_run import describe_server_training
+from sciscirl.lab.hardware_options import PeftSftOptions
+from sciscirl.options import NO_EFFECT, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import CHANGES, LOSSES, make_preset
-from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import builder_of, list_settings, make_config
 from sciscirl.runs.folder import begin_run
-from sciscirl.sft.config import make_papers_builder
+from sciscirl.sft.examples import make_papers_builder
 from sciscirl.sft.tinker_backend import make_config as make_sft_config
 from tests.conftest import REPOSITORY
 from tests.sciscirl.toy import RENDERER
@@ -267,7 +268,7 @@ def test_a_dry_run_shows_a_prompt_and_a_reward_of_ones_own(options, tmp_path):
         "utf-8",
     )
     given = TrainOptions(**options | {"preset": str(path)}, max_steps=1)
-    text = render_dry_run(resolve_run(given))
+    text = describe_server_training(resolve_run(given))
     assert text.count("Sentinel: {") == 3
     assert '"wrong": -0.25' in text
     train_, _ = asyncio.run(make_config(resolve_run(given)).dataset_builder())

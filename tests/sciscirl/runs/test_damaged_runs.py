@@ -29,7 +29,17 @@ from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sweep_folder import begin_sweep, read_sweep, write_table
 from sciscirl.metrics.predictions import read_predictions, write_predictions
 from sciscirl.presets import find_preset
-from sciscirl.runs.folder import begin_run, find_checkpoint, open_store, read_facts, read_rows, write_json
+from sciscirl.runs.folder import (
+    begin_run,
+    find_checkpoint,
+    find_rollouts,
+    open_store,
+    read_answers,
+    read_facts,
+    read_rows,
+    seal_new,
+    write_json,
+)
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run
 
 N_DAMAGES = int(os.environ.get("SCISCI_DAMAGES", "200"))
@@ -75,10 +85,11 @@ def _make_rollouts(folder: Path, seed: int) -> None:
     for step in range(3):
         records = [{"steps": [{"ob_len": 5, "ac_len": n, "logs": {"label": f"{seed}{n}"}}]} for n in range(9)]
         open_store(folder).write_rollouts(step, records)
+        seal_new(find_rollouts(folder, step))
 
 
 def _read_rollouts(folder: Path) -> list[Any]:
-    return [open_store(folder).read_rollouts(step) for step in range(3)]
+    return [read_answers(folder, step) for step in range(3)]
 
 
 def _make_sweep(folder: Path, seed: int) -> None:

@@ -31,7 +31,6 @@ from sciscirl.runs.folder import (
     keep_rows,
     list_weights,
     locked_folder,
-    open_store,
     read_checkpoints,
     read_rows,
 )
@@ -201,10 +200,9 @@ def test_what_is_no_file_or_has_no_end_is_not_read(run, judged, kind, tmp_path, 
     found = read_run(run, "run")
     assert [problem.split(": it ")[0] for problem in found.problems] == ["metrics.jsonl", summaries]
     assert not found.is_finished
-    store = open_store(run)
     for read in (
         lambda: read_checkpoints(run),
-        lambda: is_judged(store, 1),
+        lambda: is_judged(run, 1),
         lambda: keep_rows(run / "checkpoints.jsonl", bool),
         lambda: keep_rows(run / "metrics.jsonl", bool),
     ):

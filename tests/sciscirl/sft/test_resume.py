@@ -22,7 +22,7 @@ from tinker_cookbook.supervised import train
 
 from sciscirl.options import TinkerSftOptions, resolve_run
 from sciscirl.runs.folder import begin_run, list_weights, read_checkpoints
-from sciscirl.sft.config import list_settings, make_papers_builder
+from sciscirl.sft.examples import list_settings, make_papers_builder
 from sciscirl.sft.tinker_backend import make_config
 from tests.sciscirl.toy import RENDERER, gold_of
 

@@ -15,19 +15,19 @@ from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.envs.env import LabelEnv, read_action
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluator import make_evaluator
+from sciscirl.lab.dry_run import MARKS, describe_server_sft, render_sft_plan, show_example
+from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.sft.peft_backend import collate, collate_labels
-from sciscirl.options import PeftSftOptions, TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS
 from sciscirl.runs import prices
 from sciscirl.runs.chat_format import make_renderer
-from sciscirl.sft.config import list_settings, make_papers_builder, render_plan
-from sciscirl.sft.examples import MARKS, build_example, gold_answer, show_example, to_datum
+from sciscirl.sft.examples import build_example, gold_answer, list_settings, make_papers_builder, to_datum
 from sciscirl.sft.tinker_backend import (
     GoldDatasetBuilder,
     NumberedEvaluator,
     make_config,
     measured_labels,
-    render_dry_run,
     train_on_tinker,
 )
 from sciscirl.task.contracts import CONTRACTS, parse_answer
@@ -258,13 +258,14 @@ def test_an_evaluation_is_written_under_the_step_at_which_the_loop_asks_for_it(
 
 def test_a_dry_run_shows_which_tokens_are_trained_on_and_asks_no_server(options, monkeypatch):
     monkeypatch.setenv("TINKER_BASE_URL", "http://127.0.0.1:9")
-    text = render_dry_run(resolve_run(TinkerSftOptions(**options, batch_size=8, n_epochs=1)))
+    text = describe_server_sft(resolve_run(TinkerSftOptions(**options, batch_size=8, n_epochs=1)))
     resolved = json.loads(text.partition("\n--- settings ---\n")[2])
     assert resolved["dataset_builder"]["options"]["preset"] == "exp4"
     assert text.count(f'<|im_start|>assistant\n{MARKS[0]}{{"disruption_label": "') == 3
     assert text.count(f'"confidence": 1.0}}<|im_end|>{MARKS[1]}') == 3
     assert "steps: 3 of 8 papers" in text
     assert "no list price known, without evaluations" in text
+    assert "right answers to these papers earn 1.05, the best constant answer (disruptive) -0.02, boosted" in text
     assert not Path(options["log_path"]).exists()
 
 
@@ -272,14 +273,14 @@ def test_a_dry_run_on_a_server_says_what_training_costs_and_on_your_own_gpu_it_c
     monkeypatch.setattr(prices, "PRICES", {options["model"]: prices.Price(1.0, 1.0, 1000.0)})
     given = TinkerSftOptions(**options, batch_size=8, n_epochs=1)
     said = re.search(
-        r"with their prompts: about ([\d,]+) tokens\ncost: \$([\d.]+) \(list", render_dry_run(resolve_run(given))
+        r"with their prompts: about ([\d,]+) tokens\ncost: \$([\d.]+) \(list", describe_server_sft(resolve_run(given))
     )
     n_tokens = int(said[1].replace(",", ""))
     examples = gold_of(given)
     assert n_tokens == pytest.approx(sum(len(example.tokens) for example in examples), rel=0.01)
     assert float(said[2]) == pytest.approx(n_tokens / 1000, abs=0.01)
     run = resolve_run(PeftSftOptions(**options, batch_size=8, n_epochs=1))
-    own = render_plan(run, make_papers_builder(run), {}, settings_of(given))
+    own = render_sft_plan(run, make_papers_builder(run), {}, settings_of(given))
     assert f"about {n_tokens:,} tokens\n--- example 1" in own
 
 

@@ -23,14 +23,15 @@ from sciscirl.envs.env import LabelGroupBuilder
 from sciscirl.errors import PredictionsError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions, render_metrics, save_evaluation
 from sciscirl.lab.analysis.baselines import evaluate_baselines
+from sciscirl.lab.dry_run import describe_server_training
+from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.report.views import view_classes
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import collect_predictions, find_target, make_prediction
-from sciscirl.options import PeftSftOptions, TrainOptions, resolve_preset, resolve_run
+from sciscirl.options import TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import PRESETS, describe
-from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.sft.examples import gold_answer
 from sciscirl.task.contracts import CONTRACTS, contract_keys, parse_answer, render_answer
 from sciscirl.task.papers import OwnTarget, choose_target, list_labels, read_own_target, read_split
@@ -259,7 +260,7 @@ def test_one_training_step_rewards_and_centres_the_answers(release, target, toy_
 
 def test_a_dry_run_and_supervised_examples_ask_for_the_own_label(release, target, options):
     changed = options | {"preset": "exp7", "target": "label", "release": str(release)}
-    text = render_dry_run(resolve_run(TrainOptions(**changed, max_steps=1, batch_size=2)))
+    text = describe_server_training(resolve_run(TrainOptions(**changed, max_steps=1, batch_size=2)))
     assert f'"{target.label.classes[0]}" or' in text or f'"{target.label.classes[0]}", ' in text
     assert '"target": ' in text
     facts = describe(resolve_preset(TrainOptions(**changed)))

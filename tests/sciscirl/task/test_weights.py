@@ -21,8 +21,7 @@ from sciscirl.lab.analysis.baselines import evaluate_baselines
 from sciscirl.lab.harnesses.export import ExportConfig, export_task
 from sciscirl.options import TinkerSftOptions, TrainOptions, resolve_preset, resolve_run
 from sciscirl.presets import describe, make_preset, recall_rules
-from sciscirl.sft.config import make_papers_builder
-from sciscirl.sft.examples import to_datum
+from sciscirl.sft.examples import make_papers_builder, to_datum
 from sciscirl.sft.tinker_backend import GoldDatasetBuilder
 from sciscirl.task.contracts import parse_answer
 from sciscirl.task.papers import Gold, Paper, PaperView, read_split

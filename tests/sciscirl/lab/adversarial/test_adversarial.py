@@ -23,10 +23,10 @@ from sciscirl.evaluation.evaluate import evaluate_predictions, measure, render_m
 from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
 from sciscirl.lab.adversarial.env import AdversarialEnv, AdversarialGroupBuilder
 from sciscirl.lab.adversarial.metrics import adversarial_schema
+from sciscirl.lab.dry_run import describe_server_training
 from sciscirl.metrics.predictions import collect_predictions, read_predictions, write_predictions
 from sciscirl.options import TrainOptions, resolve_run
 from sciscirl.presets import PRESETS, Preset
-from sciscirl.rl.dry_run import render_dry_run
 from sciscirl.rl.train import make_config
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.papers import TARGETS, VOCABULARIES, read_split
@@ -336,7 +336,8 @@ def test_the_presets_make_challenged_batches_and_evaluations(options, name):
 def test_a_dry_run_counts_two_turns(options):
     given = options | {"max_steps": 1, "batch_size": 2, "group_size": 2, "max_tokens": 130}
     texts = {
-        name: render_dry_run(resolve_run(TrainOptions(**given | {"preset": name}))) for name in ("joint", "adversarial")
+        name: describe_server_training(resolve_run(TrainOptions(**given | {"preset": name})))
+        for name in ("joint", "adversarial")
     }
     sampled = {name: int(text.split(" tokens read, ")[1].split()[0].replace(",", "")) for name, text in texts.items()}
     assert sampled["adversarial"] == 2 * sampled["joint"]

@@ -26,13 +26,14 @@ from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
 from sciscirl.lab.grpo import train as grpo
 from sciscirl.lab.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
 from sciscirl.lab.grpo.train import Player, make_trainer, train_locally
+from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Recorder, make_model, train_with_peft
 from sciscirl.metrics.collapse import CollapseAlarm
-from sciscirl.options import LocalTrainOptions, PeftSftOptions, resolve_preset, resolve_run
+from sciscirl.options import resolve_preset, resolve_run
 from sciscirl.presets import find_preset
 from sciscirl.runs.folder import write_json
 from sciscirl.runs.lineage import find_start
@@ -317,12 +318,11 @@ MODES = ("max_steps_off_policy", "num_minibatches", "rolling_save_every", "compu
         *(
             ({name: value}, f"{name} has no effect with backend=local")
             for name, value in dict.fromkeys(NOT_HERE, "x").items()
-            if name not in {"keep_days", "eval_concurrently", *MODES}
+            if name not in {"keep_days", *MODES}
         ),
         *(({name: 1}, f"{name} has no effect with backend=local") for name in MODES[:-1]),
         ({"compute_post_kl": True}, "compute_post_kl has no effect with backend=local"),
         ({"keep_days": 3}, "keep_days has no effect with backend=local"),
-        ({"eval_concurrently": True}, "eval_concurrently has no effect with backend=local"),
     ],
 )
 def test_what_trl_cannot_do_is_refused_by_name(options_of, tmp_path, given, said):

@@ -20,11 +20,12 @@ from sciscidata.storage.sums import SUMS
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
+from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.models.local_model import load_local_model, refuse_pickles
 from sciscirl.lab.sft.checkpoints import find_damage, recover_checkpoint
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.lab.sft.peft_backend import Judge, train_with_peft
-from sciscirl.options import PeftSftOptions, resolve_run
+from sciscirl.options import resolve_run
 from sciscirl.runs.chat_format import load_tokenizer
 from tests.sciscirl.toy import RENDERER
 

@@ -20,6 +20,7 @@ from safetensors.torch import load_file
 
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
+from sciscirl.lab.hardware_options import PeftSftOptions
 from sciscirl.lab.local_server.tiny_model import TinyModelConfig, make_tiny_model
 from sciscirl.lab.models.adapter_files import find_base_model
 from sciscirl.lab.models.local_model import load_base_model, load_local_model
@@ -35,9 +36,8 @@ from sciscirl.lab.sft.peft_backend import (
     make_model,
     train_with_peft,
 )
-from sciscirl.options import PeftSftOptions, resolve_run
-from sciscirl.sft.config import make_papers_builder
-from sciscirl.sft.examples import build_example
+from sciscirl.options import resolve_run
+from sciscirl.sft.examples import build_example, make_papers_builder
 from sciscirl.task.papers import VOCABULARIES, read_split
 from tests.sciscirl.toy import RENDERER, gold_of, make_slice
 

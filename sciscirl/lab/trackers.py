@@ -19,9 +19,9 @@ _PACKAGES: Final = {"wandb": "WandbLogger", "trackio": "TrackioLogger"}
 _log = logging.getLogger(__name__)
 
 
-def check_trackers(project: str | None) -> None:
+def check_trackers() -> None:
     """Refuse a project where no tracker is installed (SciSciRLError)."""
-    if project is not None and not _list_installed():
+    if not _list_installed():
         raise SciSciRLError(
             "wandb_project is set, but neither trackio nor wandb is installed. pip install trackio, or leave it out."
         )
@@ -32,15 +32,13 @@ def _list_installed() -> list[str]:
 
 
 @contextmanager
-def open_trackers(
-    folder: Path, project: str | None, name: str | None
-) -> Generator[Callable[[Mapping[str, Any]], None]]:
+def open_trackers(folder: Path, project: str, name: str | None) -> Generator[Callable[[Mapping[str, Any]], None]]:
     """Open the trackers that are installed; yield what sends them a row. One that fails later is left out."""
     from tinker_cookbook.utils import ml_log
 
     trackers: list[Logger] = []
     try:
-        for kind in _list_installed() if project is not None else ():
+        for kind in _list_installed():
             config = read_facts(folder)["settings"]
             trackers.append(getattr(ml_log, kind)(project, config, str(folder), name or name_run(folder.resolve())))
     except Exception as error:

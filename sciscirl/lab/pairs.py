@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple, cast
+
+from sciscirl.errors import ReleaseError
+from sciscirl.task.papers import Gold, PairView, Paper, PaperView
 
 #: The papers of a pair were published at most so many years apart.
 YEARS_APART: Final = 2
@@ -25,6 +28,36 @@ class Candidate(NamedTuple):
     field: str
     year: int
     citations: int
+
+
+def pair_papers(papers: Sequence[Paper], where: str = "these papers") -> list[Paper]:
+    """Make pairs of papers; the label of a pair is the letter of the more disruptive one. ReleaseError: there are none.
+
+    A paper without field, year, citations or label is in no pair.
+    """
+    by_id = {paper.openalex_id: paper for paper in papers}
+    ranks = {label: rank for rank, label in enumerate(("consolidating", "neutral", "disruptive"))}
+    candidates: list[Candidate] = []
+    for name, paper in by_id.items():
+        view, rank = cast("PaperView", paper.view), ranks.get(paper.gold.disruption_label or "")
+        field, year, citations = view.primary_field, view.publication_year, view.cited_by_count
+        if rank is not None and field is not None and year is not None and citations is not None:
+            candidates.append(Candidate(name, rank, field, year, citations))
+    rank_of = {one.name: one.rank for one in candidates}
+    pairs = [
+        Paper(
+            f"{first}+{second}",
+            PairView(cast("PaperView", by_id[first].view), cast("PaperView", by_id[second].view)),
+            Gold(None, None, "A" if rank_of[first] > rank_of[second] else "B"),
+        )
+        for first, second in match_pairs(candidates)
+    ]
+    if not pairs:
+        raise ReleaseError(
+            f"no two papers of {where} make a pair: the same field, at most {YEARS_APART} years apart, citations "
+            f"within a factor of {CITATION_FACTOR}, another label. Build a larger release."
+        )
+    return pairs
 
 
 def match_pairs(candidates: Iterable[Candidate]) -> list[tuple[str, str]]:

@@ -17,13 +17,13 @@ from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_predictions
 from sciscirl.evaluation.evaluator import LabelEvaluator
 from sciscirl.lab.analysis.baselines import evaluate_baselines, run_baseline
+from sciscirl.lab.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs, pair_papers
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.metrics.predictions import find_target
 from sciscirl.options import TrainOptions, resolve_preset
 from sciscirl.presets import describe, find_preset, make_preset, recall_preset
 from sciscirl.task.contracts import CONTRACTS
-from sciscirl.task.pairs import CITATION_FACTOR, YEARS_APART, Candidate, match_pairs
-from sciscirl.task.papers import PAIRS, PairView, choose_target, pair_papers, read_part, read_split
+from sciscirl.task.papers import PAIRS, PairView, choose_target, read_part, read_split
 from sciscirl.task.prompts import STYLES, PromptTemplate, cap_view, render_record
 from sciscirl.task.rules import TaskRules
 from tests.sciscirl.papers import write_slice

@@ -1,0 +1,36 @@
+"""The folder of a run that the cookbook's own loop wrote, without ``train_preset``."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Any, cast
+
+from sciscidata.release.release import MANIFEST
+from sciscidata.storage.small_files import read_whole
+from sciscidata.storage.sums import read_json
+from sciscirl.runs.folder import COOKBOOK_FILE
+
+
+def read_cookbook(folder: Path) -> dict[str, Any] | None:
+    """Read the facts of a run from the cookbook's ``config.json``, if any; ``target`` is None without our builder."""
+    try:
+        config = cast("dict[str, Any]", read_json(folder / COOKBOOK_FILE))
+        papers: dict[str, Any] = config["dataset_builder"]
+        papers = papers.get("papers", papers)
+        model = {"name": "cookbook", "model": config["model_name"], "learning_rate": config["learning_rate"]}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+    manifest = Path(str(papers.get("release"))) / MANIFEST
+    kept = ("lora_rank", "max_tokens", "temperature", "renderer_name")
+    settings: dict[str, Any] = {name: config[name] for name in kept if config.get(name) is not None} | papers | model
+    settings |= {"renderer": settings.get("renderer_name"), "load_checkpoint": config.get("load_checkpoint_path")}
+    settings |= {"prompt": papers.get("own_prompt"), "reward_table": papers.get("own_reward")}
+    settings |= {"backend": "tinker"} if "lr_schedule" in config else {}  # of supervised training
+    if isinstance(target := papers.get("target"), dict):
+        own = {name: target["label"][name] for name in ("name", "classes")}
+        settings |= {"target": own["name"], "own_label": own}
+    if "release" not in papers:
+        return {"settings": settings | {"target": None}, "release": {}}
+    release = {"manifest_sha256": hashlib.sha256(read_whole(manifest)).hexdigest()} if manifest.is_file() else {}
+    return {"settings": settings, "release": release, "release_folder": manifest.parent.name}

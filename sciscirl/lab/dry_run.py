@@ -1,0 +1,259 @@
+"""Show what a training run would send, earn and cost, before it runs."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+from typing import Any, Final
+
+from tinker_cookbook.tokenizer_utils import Tokenizer
+from tinker_cookbook.utils.ml_log import dump_config
+
+from sciscidata.terminal.messages import counted
+from sciscirl.envs.dataset import LabelDatasetBuilder, check_fit
+from sciscirl.envs.env import build_messages, count_tokens
+from sciscirl.errors import SciSciRLError
+from sciscirl.evaluation.evaluator import LabelEvaluator, make_evaluator
+from sciscirl.lab.adversarial.env import count_second_turn
+from sciscirl.metrics.metrics import FEWEST
+from sciscirl.options import NO_EFFECT, Run, SftOptions, TinkerSftOptions, TrainOptions
+from sciscirl.rl.train import builder_of, list_settings, make_config
+from sciscirl.runs.chat_format import dry_run
+from sciscirl.runs.folder import plan_run
+from sciscirl.runs.prices import Usage, say_price
+from sciscirl.sft import examples as sft
+from sciscirl.sft import tinker_backend
+from sciscirl.sft.examples import Example
+from sciscirl.task.contracts import render_answer
+from sciscirl.task.papers import PairTarget, Paper, Target, class_of, list_labels
+from sciscirl.task.rules import TaskRules, find_shortest_answers
+
+#: Marks around the tokens that are trained on, where an example is shown.
+MARKS: Final = ("⟦", "⟧")
+_N_SHOWN: Final = 3
+_N_PROMPTS_COUNTED: Final = 256
+_N_EXAMPLES_COUNTED: Final = 64
+
+
+@dry_run()
+def describe_server_training(run: Run[TrainOptions]) -> str:
+    """Describe reinforcement learning on a server, without asking it."""
+    config = make_config(run)
+    builder, resolved = builder_of(config), dump_config(config)
+    del resolved["evaluator_builders"]
+    return render_plan(run, builder, resolved, list_settings(run, builder))
+
+
+@dry_run()
+def describe_server_sft(run: Run[TinkerSftOptions]) -> str:
+    """Describe supervised fine-tuning on a server, without asking it."""
+    builder = sft.make_papers_builder(run)
+    resolved = dump_config(tinker_backend.make_config(run, builder))
+    del resolved["evaluator_builders"], resolved["infrequent_evaluator_builders"]
+    resolved["save_every"] = resolved.pop("infrequent_eval_every")  # see CheckpointSaver
+    return render_sft_plan(run, builder, resolved, sft.list_settings(run, builder))
+
+
+def render_plan(
+    run: Run[TrainOptions],
+    builder: LabelDatasetBuilder,
+    resolved: Mapping[str, Any],
+    settings: Mapping[str, Any],
+    *,
+    has_price: bool = True,
+) -> str:
+    """Describe reinforcement learning by its ``resolved`` settings; ``has_price``: on a server, which costs money."""
+    options, preset = run.options, run.preset
+    evaluator, papers = make_evaluator(run, builder), builder.train_papers()
+    rules, renderer = evaluator.rules, evaluator.renderer
+    check_fit(papers, rules, renderer)
+    plan_run(run.folder, Path(options.release), settings, resume=options.resume)
+    n_test = len(evaluator.papers) * preset.eval_group_size
+    n_steps = min(options.max_steps, len(papers) // preset.batch_size)
+    shown = papers.first(n_steps * preset.batch_size)
+    n_counted = min(len(shown), _N_PROMPTS_COUNTED)
+    sample = [shown[place * len(shown) // n_counted] for place in range(n_counted)]
+    messages = [build_messages(paper, rules, renderer) for paper in sample]
+    prompts = [renderer.build_generation_prompt(one).to_ints() for one in messages]
+    lengths = [len(prompt) for prompt in prompts]
+    labels = {column: words[1] for column, words in list_labels(rules.target).items()}
+    short = count_tokens(renderer, render_answer(labels, rules.contract, rules.target))
+    n_evaluations = -(-n_steps // options.eval_every) + 1
+    mean, n_turns = statistics.fmean(lengths), 1
+    prompt_tokens = mean
+    if preset.adversarial is not None:
+        n_turns = 2
+        prompt_tokens += mean + preset.max_tokens + count_second_turn(rules, renderer)
+    n_trained = n_steps * preset.batch_size * preset.group_size
+    one = _name_one(rules.target)
+    n_answers = n_trained * (1 + preset.dynamic_sampling) + n_evaluations * n_test
+    usage = Usage(
+        prefill=round(n_answers * prompt_tokens),
+        sample=n_answers * preset.max_tokens * n_turns,
+        train=round(n_trained * (prompt_tokens + preset.max_tokens * n_turns)),
+    )
+    examples = {
+        f"prompt {number} of {paper.openalex_id}, {len(prompt):,} tokens": str(renderer.tokenizer.decode(prompt))
+        for number, (paper, prompt) in enumerate(zip(sample[:_N_SHOWN], prompts, strict=False), 1)
+    }
+    facts = [
+        f"preset {preset.name}{f' (from {preset.base})' if preset.base else ''}, model {preset.model}",
+        f"steps: {n_steps:,} of {counted(preset.batch_size, one)} x {counted(preset.group_size, 'answer')}; "
+        f"{counted(n_evaluations, 'evaluation')} of {counted(n_test, 'answer')}; each of {len(papers.papers):,} "
+        f"training {one}s is shown {len(shown) / len(papers.papers):.1f} times",
+        f"tokens: a prompt has {min(lengths):,} to {max(lengths):,}, mean {mean:,.0f} ({len(lengths):,} prompts "
+        f"counted); a short valid answer about {short:,}, at most {preset.max_tokens:,} are sampled",
+        *_say_judged(run, builder, evaluator),
+        f"in all, if every answer is as long as it may be: {usage.prefill:,} tokens read, {usage.sample:,} sampled, "
+        f"{usage.train:,} trained on",
+        *([f"cost: {say_price(usage, preset.model)}"] if has_price else []),
+    ]
+    return _show_plan(resolved, evaluator, messages[0][0]["content"], examples, facts)
+
+
+def render_sft_plan(
+    run: Run[SftOptions], builder: LabelDatasetBuilder, resolved: Mapping[str, Any], settings: Mapping[str, Any]
+) -> str:
+    """Describe supervised fine-tuning by its ``resolved`` settings; in examples, marks enclose the trained tokens."""
+    options = run.options
+    examples, batch_size = sft.make_examples(builder, options), builder.batch_size
+    evaluator = make_evaluator(run, builder)
+    plan_run(run.folder, Path(options.release), settings, resume=options.resume)
+    shown = [examples[number] for number in range(min(_N_SHOWN, len(examples)))]
+    places = [place * len(examples) // _N_EXAMPLES_COUNTED for place in range(_N_EXAMPLES_COUNTED)]
+    lengths = [len(examples[place].tokens) for place in places]
+    n_trained, mean = statistics.fmean(len(example.learned) for example in shown), statistics.fmean(lengths)
+    n_read = round(mean * len(examples))
+    price = say_price(Usage(prefill=0, sample=0, train=n_read), run.preset.model)
+    texts = {
+        f"example {number} of {example.openalex_id}, {len(example.tokens):,} tokens, {len(example.learned):,} trained "
+        f"on, between {MARKS[0]} and {MARKS[1]}": show_example(example, examples.renderer.tokenizer)
+        for number, example in enumerate(shown, 1)
+    }
+    facts = [
+        f"steps: {len(examples.papers) // batch_size:,} of {batch_size} papers"
+        + (f", {examples.n_each} answers to each" if examples.n_each > 1 else ""),
+        f"tokens: an example has about {mean:,.0f} (of {_N_EXAMPLES_COUNTED} counted), at most {max(lengths):,} among "
+        f"these, about {n_trained:.0f} of them trained on",
+        *_say_judged(run, builder, evaluator),
+        f"in all, with their prompts: about {n_read:,} tokens",
+        *([f"cost: {price}, without evaluations"] if isinstance(options, TinkerSftOptions) else []),
+    ]
+    system = build_messages(examples.papers[0], examples.rules, examples.renderer)[0]["content"]
+    kept = {name: value for name, value in resolved.items() if name not in NO_EFFECT["sft"]}
+    return _show_plan(kept, evaluator, system, texts, facts)
+
+
+def show_example(example: Example, tokenizer: Tokenizer) -> str:
+    """Decode an example, with what is trained on between ⟦ and ⟧."""
+    learned, shown = set(example.learned), ""
+    for is_learned, places in groupby(range(len(example.tokens)), learned.__contains__):
+        text = str(tokenizer.decode([example.tokens[place] for place in places]))
+        shown += f"{MARKS[0]}{text}{MARKS[1]}" if is_learned else text
+    return shown
+
+
+def _show_plan(
+    resolved: Mapping[str, Any],
+    evaluator: LabelEvaluator,
+    system: object,
+    examples: Mapping[str, str],
+    facts: Sequence[str],
+) -> str:
+    """Write facts, examples with their common system message once, and settings without what is not set."""
+    tokenizer, shown = evaluator.renderer.tokenizer, [*facts]
+    if getattr(tokenizer, "is_estimate", False):
+        shown.append(f"all numbers of tokens are estimates: the tokenizer of {tokenizer.name_or_path} is not here yet")
+    for number, (title, text) in enumerate(examples.items()):
+        _, is_common, rest = text.partition(str(system))
+        shown.append(f"--- {title}{', after the same system message' if number and is_common else ''} ---")
+        shown.append(rest.lstrip() if number and is_common else text)
+    rest = _set_ones({name: value for name, value in resolved.items() if name != "prompt"})  # which stands above
+    settings = json.dumps(rest, indent=2, ensure_ascii=False, default=str)
+    return "\n".join([*shown, "--- settings ---", settings])
+
+
+def _set_ones(settings: object) -> object:
+    if not isinstance(settings, Mapping):
+        return settings
+    kept: Mapping[str, object] = settings
+    return {name: _set_ones(value) for name, value in kept.items() if value not in (None, [], {})}
+
+
+def _name_one(target: Target) -> str:
+    return "pair" if isinstance(target, PairTarget) else "paper"
+
+
+def _say_judged(run: Run[Any], builder: LabelDatasetBuilder, evaluator: LabelEvaluator) -> list[str]:
+    """Say by which papers a run is judged, and why, and what cheap answers to them earn."""
+    split, papers, rules = builder.eval_split, evaluator.papers, evaluator.rules
+    why = {
+        "test": f"as preset {run.preset.name} is by default; eval_split=dev or held_out keeps test for the end",
+        "dev": "the development split of the release",
+        "held_out": "training papers that are kept out, because the release has no development split",
+    }
+    reason = f"as eval_split={split} says" if run.options.eval_split else why[split]
+    remedy = "a larger release" + (", --n-dev, or eval_split=test" if split != "test" else "")
+    return [
+        f"judged by: {counted(len(papers), _name_one(rules.target))} of {split}, {reason}",
+        *([f"too few to tell: take {remedy}"] if len(papers) < FEWEST else []),
+        *([] if run.preset.adversarial is not None else _say_rewards(builder, papers, rules)),
+    ]
+
+
+def _say_rewards(builder: LabelDatasetBuilder, papers: Sequence[Paper], rules: TaskRules) -> list[str]:
+    """Say what an answer earns, and what trees on metadata and the best constant answer do on the papers that judge."""
+    answers = map(rules.parse, find_shortest_answers(rules))
+    earned = {tuple(one.labels.values()): [rules.score(one, paper).total for paper in papers] for one in answers}
+    right, wrong = list[float](), list[float]()
+    for labels, rewards in earned.items():
+        for paper, reward in zip(papers, rewards, strict=True):
+            (right if labels == class_of(paper, rules.target) else wrong).append(reward)
+    if rules.contract == "probabilities" and rules.table.function is None:
+        best, constant = find_best_forecast(papers, rules)
+    else:
+        means = {", ".join(labels): statistics.fmean(rewards) for labels, rewards in earned.items()}
+        best, constant = max(means.values()), max(means, key=lambda said: means[said])
+    try:
+        from sciscirl.lab.analysis.baselines import run_baseline
+
+        judged = run_baseline("metadata_boosting", builder.read("train"), papers, rules=rules)
+        trees = f"boosted trees on the metadata in a prompt {judged['reward'].mean():.2f}"
+    except ImportError:
+        trees = "boosted trees on metadata with scikit-learn and threadpoolctl (pip install)"
+    except SciSciRLError as error:
+        trees = f"nothing boosted trees ({error})"
+    costs = ", without the cost of labels said too often" if rules.table.share_penalty else ""
+    certain = "a certain answer" if rules.contract == "probabilities" or rules.table.function else "an answer"
+    return [
+        f"{certain} earns{costs}: {_range(right)} if right, {_range(wrong)} if wrong, {rules.table.broken:.2f} in "
+        f"another form, {rules.table.not_json:.2f} without JSON",
+        f"on average, right answers to these papers earn {statistics.fmean(right):.2f}, the best constant answer "
+        f"({constant}) {best:.2f}, {trees}",
+    ]
+
+
+def _range(rewards: Sequence[float]) -> str:
+    return " to ".join(dict.fromkeys(f"{end:.2f}" for end in (min(rewards), max(rewards))))
+
+
+def find_best_forecast(papers: Sequence[Paper], rules: TaskRules) -> tuple[float, str]:
+    """Return the mean reward of the best constant forecast, and what it says.
+
+    The quadratic score pays most if each label has its share of what can be earned.
+    """
+    stakes: dict[str, float] = defaultdict(float)
+    for labels, weights in ((paper.labels(rules.target), rules.weigh(paper)) for paper in papers):
+        for label, weight in (weights or dict.fromkeys(labels.values(), 1.0)).items():
+            stakes[label] += weight * (rules.table.task_part(label, 1.0) - rules.table.task_part(label, 0.0))
+    columns = list_labels(rules.target).values()
+    totals = {label: sum(stakes[one] for one in words) for words in columns for label in words}
+    forecast = {label: stakes[label] / total for label, total in totals.items()}
+    answer = replace(rules.parse(find_shortest_answers(rules)[0]), forecast=forecast)
+    said = ", ".join(f"{label} {share:.2f}" for label, share in forecast.items())
+    return statistics.fmean(rules.score(answer, paper).total for paper in papers), said
