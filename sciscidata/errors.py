@@ -98,10 +98,6 @@ class ApiKeyError(ApiError):
     """OpenAlex does not know the API key, or wants one for this request."""
 
 
-class NotFoundError(ApiError):
-    """OpenAlex does not have the work: its id never existed, or the work was merged or deleted."""
-
-
 class OfflineError(SciSciDataError, RuntimeError):
     """The network is forbidden, and the store does not hold the answer to a request."""
 

@@ -46,7 +46,7 @@ def shorten(line: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    lines = [shorten(line) for _, line in read_values(Path(sys.argv[1])) if isinstance(line, bytes)]
+    lines = [shorten(line) for _, line in read_values(Path(sys.argv[1]))]
     # A window of 32 MB sees all works.
     parameters = zstandard.ZstdCompressionParameters.from_level(22, window_log=25, write_checksum=True)
     packed = zstandard.ZstdCompressor(compression_params=parameters).compress(b"".join(line + b"\n" for line in lines))

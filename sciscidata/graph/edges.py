@@ -6,7 +6,7 @@ The plain path warns where no score means anything; ``diagnose`` says the same, 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Final, NamedTuple
 
@@ -20,7 +20,6 @@ logger = logging.getLogger(__name__)
 SWAPPED: Final = "are citing and cited swapped?"
 LATER: Final = ("citations", "lead to a later work")
 _FEW: Final = 0.05  # of citations join two works; of a real set with all its references a tenth may
-_FEW_IN_FORM: Final = 0.1  # the same, where another form of the ids joins more
 _MOST: Final = 0.5  # of citations lead to a later work
 _MOST_ROWS: Final = 1 << 24  # that count_edges looks at: enough to tell, and joined in seconds
 _SPAN: Final = 1 << 22
@@ -69,20 +68,19 @@ def say_share(n: int, of: int, noun: str, predicate: str) -> str:
     return f"{n:,} of {of:,} {noun}{f' ({n / of:.1%})' if of else ''} {predicate}"
 
 
-def say_few_joined(edges: Edges, suggest: Callable[[], str] = str) -> str:
-    """Say that there is no citation, or that few join two works, with a form of ids that helps; "" if enough do."""
+def say_few_joined(edges: Edges) -> str:
+    """Say that there is no citation, or that few join two works; "" if enough do."""
     if not edges.n:
         return "there is no citation, and without one there is no score"
-    form = suggest() if edges.joined < _FEW_IN_FORM * edges.n else ""
-    if not form and edges.joined >= _FEW * edges.n:
+    if edges.joined >= _FEW * edges.n:
         return ""
-    why = form or "are the ids of citations those of works? Is the table of works complete?"
+    why = "are the ids of citations those of works? Is the table of works complete?"
     return f"{say_share(edges.joined, edges.n, 'citations', 'join two works')}: {why}"
 
 
-def warn_of_edges(edges: Edges, stage: str, suggest: Callable[[], str] = str) -> bool:
+def warn_of_edges(edges: Edges, stage: str) -> bool:
     """Log one warning if no score of these citations means anything; return whether there is one."""
-    text = say_few_joined(edges, suggest)
+    text = say_few_joined(edges)
     if not text and edges.later > _MOST * edges.dated:
         text = f"{say_share(edges.later, edges.dated, *LATER)}: {SWAPPED}"
     if text:

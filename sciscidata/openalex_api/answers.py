@@ -1,4 +1,4 @@
-"""Interpret an HTTP answer of OpenAlex: a record, deleted work, passing error, spent budget, or refusal.
+"""Interpret an HTTP answer of OpenAlex: a good one, a passing error, a spent budget, or a refusal.
 
 Sources: the rate limiter (github.com/ourresearch/openalex-api-proxy), the API's own errors
 (github.com/ourresearch/openalex-elastic-api) and help.openalex.org, as of August 2026.
@@ -8,20 +8,19 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from datetime import UTC, datetime, timedelta
-from email.utils import parsedate_to_datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError, NotFoundError
+from sciscidata.errors import ApiError, ApiKeyError, DailyBudgetError
 from sciscidata.openalex_api.config import KEY_VARIABLE, config_file
-from sciscidata.openalex_api.request import CREDIT_USD, Request
+from sciscidata.openalex_api.request import shown
 
 # Cannot match inside a text: there the quotes are escaped.
 _TIMING: Final = re.compile(rb'"db_response_time_ms":\s*[0-9]+(?=\s*[,}])')
-_DAY_S: Final = 86_400.0
+_LONG_WAIT_S: Final = 3_600.0
 _MOST_USD: Final = 100.0  # for one answer; ten thousand times the dearest call there is
 _MOST_CHARACTERS: Final = 400  # OpenAlex lists all 150 filters when one is misspelt
 
@@ -35,22 +34,15 @@ class Answer(NamedTuple):
 
 
 class TryAgainError(Exception):
-    """The same request may succeed after ``wait_s``; if it ``is_lost``, the server may have charged for it."""
+    """The same request may succeed after ``wait_s``."""
 
     def __init__(
-        self,
-        reason: str,
-        *,
-        answer: Answer | None = None,
-        wait_s: float = 0.0,
-        is_too_fast: bool = False,
-        is_lost: bool = False,
+        self, reason: str, *, answer: Answer | None = None, wait_s: float = 0.0, is_too_fast: bool = False
     ) -> None:
         super().__init__(reason)
         self.answer = answer
         self.wait_s = wait_s
         self.is_too_fast = is_too_fast
-        self.is_lost = is_lost
 
 
 def how_to_get_a_key() -> str:
@@ -64,7 +56,7 @@ def without_timing(answer: Answer) -> Answer:
     return answer._replace(body=_TIMING.sub(b'"db_response_time_ms":0', answer.body))
 
 
-def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetime) -> dict[str, Any]:
+def read_answer(answer: Answer, request: str, *, has_key: bool, now: datetime) -> dict[str, Any]:
     """Return the JSON object of a good answer; a TryAgainError is passing, any other error final.
 
     ``has_key`` decides the advice in messages; the reset of the daily budget is counted from ``now``.
@@ -72,39 +64,28 @@ def read_answer(answer: Answer, request: Request, *, has_key: bool, now: datetim
     status = answer.status
     if status == 200:
         return _object(answer)
-    if status == 404 and request.is_single:  # a list always exists, so its 404 means a wrong address
-        raise NotFoundError(
-            f"OpenAlex has no {request}: the id never existed, or the work was merged or deleted.", status=404
-        )
     if status == 429:
         raise _too_many(answer, request, now)
     if status >= 500 or status in (408, 425):
-        raise TryAgainError(f"HTTP {status}{_said(answer)}", answer=answer, wait_s=_retry_after(answer, now) or 0.0)
+        raise TryAgainError(f"HTTP {status}{_said(answer)}", answer=answer, wait_s=_retry_after(answer))
     if status == 401:
         raise ApiKeyError(
             (
                 f"OpenAlex does not accept the API key{_said(answer)}. Copy it again. {how_to_get_a_key()}"
                 if has_key
-                else f"OpenAlex needs an API key for {request}{_said(answer)}. {how_to_get_a_key()}"
+                else f"OpenAlex needs an API key for {shown(request)}{_said(answer)}. {how_to_get_a_key()}"
             ),
             status=status,
         )
     raise ApiError(
-        f"OpenAlex refused {request} with HTTP {status}{_said(answer)}. A retry would not help.", status=status
+        f"OpenAlex refused {shown(request)} with HTTP {status}{_said(answer)}. A retry would not help.", status=status
     )
 
 
 def read_cost(answer: Answer) -> float | None:
     """Return the cost of an answer in dollars; None if it is not stated, or impossible."""
-
-    def stated() -> Iterator[float | None]:  # most trusted first
-        yield _number(answer.headers.get("x-ratelimit-cost-usd"))
-        n_credits = _number(answer.headers.get("x-ratelimit-credits-used"))
-        yield None if n_credits is None else n_credits * CREDIT_USD
-        meta = _field(answer, "meta")  # decodes the body
-        yield _number(meta.get("cost_usd")) if isinstance(meta, dict) else None
-
-    return next((cost for cost in stated() if cost is not None and cost <= _MOST_USD), None)
+    cost = _number(answer.headers.get("x-ratelimit-cost-usd"))
+    return cost if cost is not None and cost <= _MOST_USD else None
 
 
 def read_remaining(answer: Answer) -> float | None:
@@ -124,19 +105,18 @@ def _object(answer: Answer) -> dict[str, Any]:
     return content
 
 
-def _too_many(answer: Answer, request: Request, now: datetime) -> Exception:
+def _too_many(answer: Answer, request: str, now: datetime) -> Exception:
     """Return the error for one of three kinds of 429: per second, per day, not in the plan."""
     reason = _said(answer)
-    wait_s = _retry_after(answer, now)
+    wait_s = _retry_after(answer)
     if "plan upgrade" in reason.lower():
-        msg = f"OpenAlex refused {request}{reason}. It needs a paid plan: leave out that filter or sort."
+        msg = f"OpenAlex refused {shown(request)}{reason}. It needs a paid plan: leave out that filter or sort."
         return ApiError(msg, status=429)
     # "Insufficient budget" today, "Insufficient credits" until the summer of 2026. An unexplained wait of hours is
     # also taken for a spent budget.
     is_budget = "insufficient" in reason.lower() or _field(answer, "dailyRemainingUsd") is not None
-    is_long = wait_s is not None and wait_s > _DAY_S / 24
-    if "per second" not in reason.lower() and (is_budget or is_long):
-        resets_at = _reset_time(answer, wait_s, now)
+    if "per second" not in reason.lower() and (is_budget or wait_s > _LONG_WAIT_S):
+        resets_at = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
         msg = (
             f"The daily budget of OpenAlex is used up{reason}. It is full again at {resets_at:%Y-%m-%d %H:%M} UTC. "
             "Run the same command again then: every answer is stored, so it goes on where it stopped."
@@ -145,31 +125,10 @@ def _too_many(answer: Answer, request: Request, now: datetime) -> Exception:
     return TryAgainError(f"too many requests per second{reason}", answer=answer, wait_s=wait_s or 1.0, is_too_fast=True)
 
 
-def _reset_time(answer: Answer, wait_s: float | None, now: datetime) -> datetime:
-    """Return the moment when the budget is full again: as the server states it, else the next midnight UTC."""
-    next_midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
-    seconds = _number(answer.headers.get("x-ratelimit-reset")) or wait_s
-    if seconds is None or not 0 < seconds <= _DAY_S:
-        return next_midnight
-    moment = now + timedelta(seconds=seconds)
-    # The server counts whole seconds, and the answer took some: a moment close to midnight means midnight.
-    if abs(moment - next_midnight) <= timedelta(minutes=1):
-        return next_midnight
-    # Rounded up to the minute, because a run that starts a second early is refused again.
-    return (moment + timedelta(seconds=59)).replace(second=0, microsecond=0)
-
-
-def _retry_after(answer: Answer, now: datetime) -> float | None:
-    """Return the seconds that the server asks to wait, given as a number or as a date."""
+def _retry_after(answer: Answer) -> float:
+    """Return the seconds that the server asks to wait; 0.0 if it does not say."""
     text = answer.headers.get("retry-after")
-    seconds = _number(text if text is not None else _field(answer, "retryAfter"))
-    if seconds is not None or text is None:
-        return seconds
-    try:
-        moment = parsedate_to_datetime(text)
-        return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())
-    except (ValueError, OverflowError):
-        return None
+    return _number(text if text is not None else _field(answer, "retryAfter")) or 0.0
 
 
 def _said(answer: Answer) -> str:

@@ -15,13 +15,13 @@ import msgspec
 from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata.errors import OfflineError
 from sciscidata.openalex_api.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
-from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.openalex_api.config import BASE_URL, ApiConfig
 from sciscidata.openalex_api.http import Connection
-from sciscidata.openalex_api.request import Request, works_request
+from sciscidata.openalex_api.request import shown, works_request
 from sciscidata.openalex_api.retries_and_limits import Bill, Pacer, ask_until_answered
 from sciscidata.openalex_api.store import ResponseStore, StoreSummary
 
-__all__ = ["ApiConfig", "Check", "OpenAlexClient", "Request", "works_request"]
+__all__ = ["ApiConfig", "Check", "OpenAlexClient", "works_request"]
 
 #: Checks an answer, a JSON object of any shape: returns what is wrong with it, or None. Must not raise.
 Check = Callable[[dict[str, Any]], str | None]
@@ -43,20 +43,18 @@ class OpenAlexClient:
         store: ResponseStore,
         *,
         sleep: Callable[[float], object] | None = None,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.config = config
         self._store = store
-        # Offline, a store of another server serves too, as long as it has no answer of this one.
-        self._server = None if config.offline and not store.knows(config.server) else config.server
-        self._connection = None if config.offline else Connection(config, clock)
-        self._pacer = Pacer(config.rate, clock)
+        # Answers of another server are kept apart.
+        self._prefix = "" if config.server == BASE_URL else f"{config.server} "
+        self._connection = None if config.offline else Connection(config)
+        self._pacer = Pacer(config.rate, time.monotonic)
         self._bill = Bill(config.max_cost_usd)
         self._sleep = sleep
         self._turn = threading.Condition()
         self._in_flight: set[str] = set()
         self._answered: set[str] = set()
-        self.n_stored = 0  # answers that came from the store
         self._told_about_keys = False
         self._was_reached = False
 
@@ -81,7 +79,7 @@ class OpenAlexClient:
 
     def summary(self) -> StoreSummary:
         """Sum up the answers that this client returned; equal for a resumed and for an offline run."""
-        return self._store.summary(self._answered, self._server)
+        return self._store.summary(self._answered)
 
     def __enter__(self) -> Self:
         return self
@@ -94,18 +92,18 @@ class OpenAlexClient:
         if self._connection:
             self._connection.close()
 
-    def fetch(self, request: Request, check: Check | None = None) -> dict[str, Any]:
+    def fetch(self, request: str, check: Check | None = None) -> dict[str, Any]:
         """Return the answer to one request, a JSON object.
 
-        An answer that fails ``check``, also a stored one, is requested again. A work that OpenAlex does not have is a
-        NotFoundError, a store without a good answer an OfflineError. DailyBudgetError and CostLimitError are a clean
-        stop: every paid answer is stored. An ApiError means that OpenAlex refused the request, or kept failing.
+        An answer that fails ``check`` is requested again, and not stored. Offline, a store without the answer is an
+        OfflineError. DailyBudgetError and CostLimitError are a clean stop: every paid answer is stored. An ApiError
+        means that OpenAlex refused the request, or kept failing.
         """
         content = self._answer(request, check, threading.Event())
-        self._answered.add(request.key)
+        self._answered.add(self._prefix + request)
         return content
 
-    def fetch_all(self, requests: Iterable[Request], check: Check | None = None) -> Generator[dict[str, Any]]:
+    def fetch_all(self, requests: Iterable[str], check: Check | None = None) -> Generator[dict[str, Any]]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
 
         Requests are taken as needed, two per thread ahead. Running calls end and are stored, also when one fails (its
@@ -113,31 +111,25 @@ class OpenAlexClient:
         """
         stop = threading.Event()
 
-        def answer(request: Request) -> tuple[Request, dict[str, Any]]:
+        def answer(request: str) -> tuple[str, dict[str, Any]]:
             return request, self._answer(request, check, stop)
 
         with closing(map_in_order(answer, requests, self.config.concurrency, stop=stop)) as answers:
             for request, content in answers:
                 # Note it here and not on arrival: an answer requested ahead and never used is no part of the result.
-                self._answered.add(request.key)
+                self._answered.add(self._prefix + request)
                 yield content
 
-    def _answer(self, request: Request, check: Check | None, stop: threading.Event) -> dict[str, Any]:
-        with self._claimed(request.key):
-            body = self._store.get(request.key, self._server)
-            problem = "the store does not hold it"
+    def _answer(self, request: str, check: Check | None, stop: threading.Event) -> dict[str, Any]:
+        with self._claimed(request):
+            body = self._store.get(self._prefix + request)
             if body is not None:
-                content = msgspec.json.decode(body)
-                problem = check(content) if check else None
-                if problem is None:
-                    with self._turn:
-                        self.n_stored += 1
-                    return content
+                return msgspec.json.decode(body)
             if self._connection is None:
                 raise OfflineError(
-                    f"No good answer to {request} offline: {problem}. Run once with ApiConfig.offline=False."
+                    f"The store has no answer to {shown(request)}. Run once with ApiConfig.offline=False."
                 )
-            return self._ask_the_network(self._connection, request, check, stop, replace=body is not None)
+            return self._ask_the_network(self._connection, request, check, stop)
 
     @contextmanager
     def _claimed(self, key: str) -> Generator[None]:
@@ -153,7 +145,7 @@ class OpenAlexClient:
                 self._turn.notify_all()
 
     def _ask_the_network(
-        self, connection: Connection, request: Request, check: Check | None, stop: threading.Event, *, replace: bool
+        self, connection: Connection, request: str, check: Check | None, stop: threading.Event
     ) -> dict[str, Any]:
         def sleep(seconds: float) -> None:
             (self._sleep or stop.wait)(seconds)
@@ -162,37 +154,35 @@ class OpenAlexClient:
             self._pacer.wait(sleep)
             if stop.is_set():
                 raise StoppedError
-            return self._ask(connection, request, check, replace=replace)
+            return self._ask(connection, request, check)
 
         return ask_until_answered(attempt, request, self.config, was_reached=lambda: self._was_reached, sleep=sleep)
 
-    def _ask(self, connection: Connection, request: Request, check: Check | None, *, replace: bool) -> dict[str, Any]:
+    def _ask(self, connection: Connection, request: str, check: Check | None) -> dict[str, Any]:
         """Make one call, check the answer, and store it before anything else can fail."""
         with self._turn:
             is_news = self.config.api_key is None and not self._told_about_keys
             self._told_about_keys = True
         if is_news:
             _log.warning("no OpenAlex API key: 1,000 list calls a day instead of 10,000. %s", how_to_get_a_key())
-        price = self._bill.reserve(request.price_usd)
+        self._bill.reserve()
         try:
-            answer = without_timing(connection.get(request.key))
+            answer = without_timing(connection.get(request))
         except BaseException as error:
-            # The head may have arrived, and it states the cost.
-            partial, is_lost = (error.answer, error.is_lost) if isinstance(error, TryAgainError) else (None, False)
+            partial = error.answer if isinstance(error, TryAgainError) else None  # its head states the cost
             self._was_reached |= partial is not None
-            self._bill.settle(price, partial, is_lost=is_lost)
+            self._bill.settle(partial)
             raise
         self._was_reached = True
-        cost = self._bill.settle(price, answer)
+        cost = self._bill.settle(answer)
         try:
             content = read_answer(answer, request, has_key=self.config.api_key is not None, now=datetime.now(UTC))
         except TryAgainError as error:
             if error.is_too_fast:
-                self._pacer.slow_down(min(error.wait_s, self.config.max_sleep_s))
+                self._pacer.pause(min(error.wait_s, self.config.max_sleep_s))
             raise
-        self._pacer.speed_up()
         problem = check(content) if check else None
         if problem is not None:
             raise TryAgainError(f"the answer is wrong: {problem}", answer=answer)
-        kept = self._store.put(request.key, answer.body, cost, server=self.config.server, replace=replace)
+        kept = self._store.put(self._prefix + request, answer.body, cost)
         return content if kept is answer.body else msgspec.json.decode(kept)

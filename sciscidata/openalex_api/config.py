@@ -22,8 +22,7 @@ from sciscidata.storage.small_files import SETTINGS_BYTES, decode_text, read_who
 BASE_URL: Final = "https://api.openalex.org"
 KEY_VARIABLE: Final = "OPENALEX_API_KEY"
 URL_VARIABLE: Final = "OPENALEX_BASE_URL"
-#: The largest max_answer_mb, and the largest answer that the store returns.
-MAX_ANSWER_MB: Final = 1_024
+MOST_ANSWER_BYTES: Final = 256 << 20  # decompressed; 200 whole records have 6 MB
 
 # OpenAlex enforces 10 requests a second without a key and 30 with one; the network bunches ours a little.
 _RATE_KEYLESS = 9.0
@@ -42,14 +41,12 @@ class ApiConfig(Configuration):
             on this machine, also http.
         api_key: key of OpenAlex, free at openalex.org/settings/api; better in OPENALEX_API_KEY. Sent as a header and
             nowhere else. None: the small budget without a key.
-        email: address that OpenAlex may write to, a courtesy; sent in the User-Agent and as ``mailto``.
+        email: address that OpenAlex may write to, a courtesy; sent in the User-Agent.
         requests_per_second: most requests per second over all threads. None: 25 with a key, 9 without one.
         concurrency: requests under way at the same time.
         timeout_s: seconds for one answer, from the connection to its last byte.
         max_attempts: attempts of one request, the first one included.
         max_sleep_s: longest single wait in seconds, whatever the server asks for.
-        max_answer_mb: largest answer, in MB of 1,048,576 bytes, decompressed; a longer one ends the run. 200 whole
-            records have 6.
         max_cost_usd: most dollars of a run; it stops before it spends more. None: whatever the daily budget allows.
         offline: use only what earlier runs have fetched.
 
@@ -73,7 +70,6 @@ class ApiConfig(Configuration):
     timeout_s: _Positive = 60.0
     max_attempts: PositiveInt = 8
     max_sleep_s: _Positive = 60.0
-    max_answer_mb: Annotated[int, msgspec.Meta(ge=1, le=MAX_ANSWER_MB, title="MB")] = 32
     max_cost_usd: Annotated[float, msgspec.Meta(ge=0, title="USD")] | None = None
     offline: bool = False
 
@@ -165,10 +161,8 @@ def _checked_url(text: str) -> str:
     try:
         parts = urlsplit(url)
         _ = parts.port  # raises if it is no number
-        # Encoded as for the network, which refuses impossible names: "exa..mple" or "xn--a".
-        host = httpx.URL(url).host.encode("idna")
-        is_usable = parts.scheme in ("http", "https") and bool(host)
-    except (ValueError, httpx.InvalidURL):  # a UnicodeError is a ValueError
+        is_usable = parts.scheme in ("http", "https") and bool(httpx.URL(url).host)
+    except (ValueError, httpx.InvalidURL):
         parts, is_usable = None, False
     # A user name in an address is a password in every log.
     if parts is None or not is_usable or parts.query or parts.fragment or "@" in parts.netloc or not _is_word(url):

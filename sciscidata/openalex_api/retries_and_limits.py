@@ -13,12 +13,10 @@ from typing import Any, Final
 from sciscidata.errors import ApiError, CostLimitError
 from sciscidata.openalex_api.answers import Answer, TryAgainError, read_cost, read_remaining
 from sciscidata.openalex_api.config import ApiConfig
-from sciscidata.openalex_api.request import Request
+from sciscidata.openalex_api.request import CREDIT_USD, shown
 from sciscidata.remote.retries import keep_trying
 from sciscidata.remote.urls import NO_NETWORK, show_address
 
-_SLOWEST: Final = 1 / 16  # of the full rate
-_RECOVERY: Final = 1 / 100  # of the full rate, per answer
 _FIRST_BACKOFF_S: Final = 0.5
 _FIRST_ATTEMPTS: Final = 3
 _LONG_WAIT_S: Final = 5.0  # a user who waits this long is shown the reason
@@ -28,14 +26,13 @@ _log = logging.getLogger(__name__)
 
 
 class Pacer:
-    """Spaces the requests of all threads evenly: at most ``rate`` a second, slower after a complaint of the server."""
+    """Spaces the requests of all threads evenly: at most ``rate`` a second, and none in a pause."""
 
     def __init__(self, rate: float, clock: Callable[[], float]) -> None:
-        self._full_rate = self._rate = rate
+        self._rate = rate
         self._clock = clock
         self._lock = threading.Lock()
         self._next = clock()
-        self._slowed_at = float("-inf")
 
     def wait(self, sleep: Callable[[float], object]) -> None:
         """Sleep until the next request may be sent."""
@@ -45,25 +42,15 @@ class Pacer:
             self._next = moment + 1 / self._rate
         sleep(moment - now)
 
-    def slow_down(self, pause_s: float) -> None:
-        """Halve the pace after a complaint of the server, and start no request within ``pause_s``."""
+    def pause(self, pause_s: float) -> None:
+        """Start no request within ``pause_s``, after a complaint of the server."""
         with self._lock:
-            now = self._clock()
-            # One crowded second brings the same complaint to every thread; it counts once.
-            if now - self._slowed_at >= 1.0:
-                self._slowed_at = now
-                self._rate = max(self._rate / 2, self._full_rate * _SLOWEST)
-            self._next = max(self._next, now + pause_s)
-
-    def speed_up(self) -> None:
-        """Return a hundredth of the way to the full pace, after an answer without complaint."""
-        with self._lock:
-            self._rate = min(self._full_rate, self._rate + self._full_rate * _RECOVERY)
+            self._next = max(self._next, self._clock() + pause_s)
 
 
 def ask_until_answered(
     ask: Callable[[], dict[str, Any]],
-    request: Request,
+    request: str,
     config: ApiConfig,
     *,
     was_reached: Callable[[], bool],
@@ -79,7 +66,7 @@ def ask_until_answered(
 
     def tell(error: BaseException, attempt: int, wait_s: float) -> None:
         level = logging.WARNING if wait_s >= _LONG_WAIT_S else logging.DEBUG
-        _log.log(level, "%s: %s. Attempt %d in %.1f s.", request, error, attempt, wait_s)
+        _log.log(level, "%s: %s. Attempt %d in %.1f s.", shown(request), error, attempt, wait_s)
 
     try:
         return keep_trying(
@@ -98,7 +85,7 @@ def ask_until_answered(
                 "With ApiConfig.offline=True, what earlier runs have fetched is used."
             ) from error
         raise ApiError(
-            f"OpenAlex gave no good answer to {request} in {allowed()} attempts; last: {error}. "
+            f"OpenAlex gave no good answer to {shown(request)} in {allowed()} attempts; last: {error}. "
             "Every answer is stored: run the same command again later, and it goes on where it stopped.",
             status=error.answer.status if error.answer else None,
         ) from error
@@ -111,7 +98,7 @@ class Bill:
         self._limit = limit_usd
         self._watcher: Callable[[float], None] | None = None
         self._lock = threading.Lock()
-        self._spent = self._reserved = self._lost = 0
+        self._spent = self._reserved = 0
         self.n_calls = 0
         self.remaining_usd: float | None = None
 
@@ -125,35 +112,31 @@ class Bill:
         with self._lock:
             self._watcher = callback
 
-    def reserve(self, price_usd: float) -> float:
-        """Reserve the price of a call, so that simultaneous calls cannot overspend together; return it."""
+    def reserve(self) -> None:
+        """Reserve the price of a call, so that simultaneous calls cannot overspend together."""
         with self._lock:
-            at_most = self._spent + self._reserved + self._lost + _nano(price_usd)
+            at_most = self._spent + self._reserved + _nano(CREDIT_USD)
             if self._limit is not None and at_most > _nano(self._limit):
-                lost = f", and up to {self._lost / _NANO:g} for answers that did not arrive" if self._lost else ""
                 raise CostLimitError(
                     f"Stopped before spending more than ApiConfig.max_cost_usd={self._limit:g} ({self.cost_usd:g} "
-                    f"dollars spent{lost}). Every answer is stored: run again, with the same or a higher limit, and it "
+                    f"dollars spent). Every answer is stored: run again, with the same or a higher limit, and it "
                     "goes on where it stopped."
                 )
-            self._reserved += _nano(price_usd)
+            self._reserved += _nano(CREDIT_USD)
             self.n_calls += 1
-        return price_usd
 
-    def settle(self, price_usd: float, answer: Answer | None, *, is_lost: bool = False) -> float:
+    def settle(self, answer: Answer | None) -> float:
         """Replace a reserved price by the real cost, and return that.
 
-        A good answer that states no cost takes the reserved price; an error is free. A lost answer may have been
-        charged: its price still counts against the limit.
+        A good answer that states no cost takes the reserved price; an error or a lost answer is free.
         """
         stated = read_cost(answer) if answer else None
-        at_list_price = price_usd if answer and answer.status == 200 else 0.0
+        at_list_price = CREDIT_USD if answer and answer.status == 200 else 0.0
         cost = at_list_price if stated is None else stated
         remaining = read_remaining(answer) if answer else None
         with self._lock:
-            self._reserved -= _nano(price_usd)
+            self._reserved -= _nano(CREDIT_USD)
             self._spent += _nano(cost)
-            self._lost += _nano(price_usd) if is_lost else 0
             if remaining is not None:
                 self.remaining_usd = remaining
             if self._watcher:

@@ -16,14 +16,13 @@ from typing import Any, Final, NamedTuple, Self
 import zstandard
 
 from sciscidata.errors import StorageError
-from sciscidata.openalex_api.config import MAX_ANSWER_MB
+from sciscidata.openalex_api.config import MOST_ANSWER_BYTES
 from sciscidata.storage import refuse_link, storage_error
 
 FILE_NAME: Final = "responses.sqlite"
 #: Raised when another version would misread the store.
 FORMAT_VERSION: Final = 3
 
-_MAX_BYTES = MAX_ANSWER_MB << 20
 _LEVEL = 9  # JSON shrinks about tenfold at any level, and compression is fast beside the network
 _WAIT_FOR_OTHERS_S = 30.0
 _TABLES = """
@@ -38,10 +37,6 @@ CREATE TABLE IF NOT EXISTS requests (
     cost_usd REAL NOT NULL,
     fetched_on TEXT NOT NULL,
     checksum TEXT NOT NULL
-);
-CREATE TABLE IF NOT EXISTS server (
-    only_row INTEGER PRIMARY KEY CHECK (only_row = 1),
-    address TEXT NOT NULL
 );
 """
 _ROWS = "SELECT key, sha256, cost_usd, fetched_on, checksum, n_bytes, body FROM requests LEFT JOIN blobs USING (sha256)"
@@ -68,7 +63,6 @@ class ResponseStore:
 
     Threads and processes may share a store (SQLite's write-ahead log; a writer waits up to 30 s for another). After
     kill -9 an answer is in the store whole or not at all. A power cut may lose the last answers, never the store.
-    Answers of the server that answered first lie under the key alone, those of others under the address and the key.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -126,17 +120,17 @@ class ResponseStore:
         with self._lock:
             self._database.close()
 
-    def get(self, key: str, server: str | None = None) -> bytes | None:
-        """Return the answer of a server (None: the first), or None if there is none; an altered one: StorageError."""
+    def get(self, key: str) -> bytes | None:
+        """Return an answer, or None if there is none; an altered one: StorageError."""
         with self._transaction() as database:
-            row = database.execute(f"{_ROWS} WHERE key = ?", (_prefix(database, server) + key,)).fetchone()
+            row = database.execute(f"{_ROWS} WHERE key = ?", (key,)).fetchone()
         if row is None:
             return None
         self._check(row)
         _, digest, _, _, _, n_bytes, blob = row
         try:
             # Zstandard reserves the size that a frame states before it reads a byte of it.
-            if not 0 <= n_bytes <= _MAX_BYTES or zstandard.frame_content_size(blob) != n_bytes:
+            if not 0 <= n_bytes <= MOST_ANSWER_BYTES or zstandard.frame_content_size(blob) != n_bytes:
                 raise self._damaged(key, "its size is not the one on record")
             body = zstandard.ZstdDecompressor().decompress(blob)
         except (zstandard.ZstdError, TypeError, ValueError) as error:
@@ -145,48 +139,28 @@ class ResponseStore:
             raise self._damaged(key, "its checksum differs")
         return body
 
-    def knows(self, server: str) -> bool:
-        """Whether the store holds an answer of ``server``."""
-        with self._transaction() as database:
-            prefix = _prefix(database, server)
-            if not prefix:
-                return database.execute("SELECT 1 FROM server").fetchone() is not None
-            ends = (prefix, f"{prefix}\U0010ffff")
-            found = database.execute("SELECT 1 FROM requests WHERE key >= ? AND key < ? LIMIT 1", ends)
-            return found.fetchone() is not None
-
-    def put(self, key: str, body: bytes, cost_usd: float, *, server: str | None = None, replace: bool = False) -> bytes:
-        """Store an answer, and return the stored one: the first to a request stays, so that every run sees the same.
-
-        ``replace`` is for an answer that turned out to be wrong. ``server`` is who answered; None: the first server of
-        the store.
-        """
+    def put(self, key: str, body: bytes, cost_usd: float) -> bytes:
+        """Store an answer, and return the stored one: the first to a request stays, so that every run sees the same."""
         digest = _sha256(body)
         compressed = zstandard.ZstdCompressor(level=_LEVEL).compress(body)
         today = datetime.now(UTC).date().isoformat()
-        verb = "REPLACE" if replace else "IGNORE"
         with self._transaction("BEGIN IMMEDIATE") as database:
-            if server is not None:
-                database.execute("INSERT OR IGNORE INTO server VALUES (1, ?)", (server,))
-            whole = _prefix(database, server) + key
             is_kept = database.execute(
-                f"INSERT OR {verb} INTO requests VALUES (?, ?, ?, ?, ?)",
-                (whole, digest, cost_usd, today, _checksum_of(whole, digest, cost_usd, today, len(body))),
+                "INSERT OR IGNORE INTO requests VALUES (?, ?, ?, ?, ?)",
+                (key, digest, cost_usd, today, _checksum_of(key, digest, cost_usd, today, len(body))),
             ).rowcount
             if is_kept:
                 database.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (digest, len(body), compressed))
-        return body if is_kept else (self.get(key, server) or body)
+        return body if is_kept else (self.get(key) or body)
 
-    def summary(self, keys: Collection[str] | None = None, server: str | None = None) -> StoreSummary:
-        """Sum up the answers of a server to ``keys`` (all must be there), or all; an altered one: StorageError."""
+    def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
+        """Sum up the answers to ``keys`` (all must be there), or all; an altered one: StorageError."""
         with self._transaction() as database:
             rows = database.execute(_ROWS.replace(", body", "")).fetchall()
-            prefix = _prefix(database, server)
         wanted = None if keys is None else frozenset(keys)
         for row in rows:  # all of them, because an altered key looks like one that is not wanted
             self._check(row)
-        of_server = [(key.removeprefix(prefix), *row) for key, *row in rows if _is_under(key, prefix)]
-        rows = sorted(row for row in of_server if wanted is None or row[0] in wanted)
+        rows = sorted(row for row in rows if wanted is None or row[0] in wanted)
         if wanted is not None and [row[0] for row in rows] != sorted(wanted):
             raise self._damaged("requests of this run", "they are missing or repeated")
         dates = [row[3] for row in rows]
@@ -249,16 +223,6 @@ class ResponseStore:
             f"The response store {self.path} is damaged ({what}: {reason}). Restore a copy, or repair it with "
             f"'sqlite3 {FILE_NAME} .recover'. If you move it away, its answers are requested and paid for again."
         )
-
-
-def _prefix(database: sqlite3.Connection, server: str | None) -> str:
-    """Return what stands before the keys of a server: nothing for the first one, which is also that of None."""
-    (first,) = database.execute("SELECT address FROM server").fetchone() or (server,)
-    return "" if server in (None, first) else f"{server} "
-
-
-def _is_under(key: str, prefix: str) -> bool:
-    return key.startswith(prefix) if prefix else not key.startswith(("http://", "https://"))
 
 
 def _checksum_of(key: str, digest: str, cost_usd: float, fetched_on: str, n_bytes: int) -> str:

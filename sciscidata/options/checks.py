@@ -32,7 +32,6 @@ Folder = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="
 FolderOrUrl = Annotated[str, msgspec.Meta(min_length=1, title="FOLDER", description="a folder or a URL")]
 PositiveInt = Annotated[int, msgspec.Meta(ge=1)]
 Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
-Megabytes = Annotated[int, msgspec.Meta(ge=1, le=1 << 20, title="MB")]
 Year = Annotated[int, msgspec.Meta(ge=-9_999, le=9_999, title="YEAR")]
 
 

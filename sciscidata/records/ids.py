@@ -7,7 +7,7 @@ for DOIs and for missing values stand here, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
@@ -44,17 +44,6 @@ _SEVERAL: Final = (
     r"^\[[\s\S]*\]$|^\{[\s\S]*\}$|^c?\(.*\)$|^[0-9]+(?:\s*[;|\s]\s*[0-9]+)+$|"
     r"^(?i:(?:\S*/)?w[0-9]+(?:\s*[,;|\s]\s*(?:\S*/)?w[0-9]+)+)$"
 )
-
-#: Forms in which two tables may write one id that number_ids leaves apart, and how to come to each.
-_FORMS: Final[Mapping[str, Callable[[pl.Expr], pl.Expr]]] = {
-    "in lower case": lambda ids: ids.str.to_lowercase(),
-    "without leading zeros": lambda ids: ids.str.replace_all("(^|[^0-9])0+([0-9])", "${1}${2}"),
-    "without what stands before the last / or :": lambda ids: ids.str.replace(r"^.*[/:]\s*", ""),
-    "without blanks and signs": lambda ids: ids.str.replace_all(r"[^\pL\pN]", ""),
-    "without the letters before the number": lambda ids: ids.str.replace("^[^0-9]+", ""),
-}
-_SAMPLE: Final = 1_000
-_JOINED: Final = 0.1  # of what is cited is in works: then the ids have one form
 
 
 def number_ids(ids: pl.Series, letter: Literal["W", "S"] = "W") -> pl.Series:
@@ -142,26 +131,6 @@ def bare_dois(text: pl.Expr) -> pl.Expr:
     bare = text.str.strip_chars(BLANKS).str.to_lowercase().str.replace(f"^{_DOI_ADDRESS}+", "")
     bare = bare.str.strip_chars(BLANKS).str.strip_chars_end("./ ")
     return pl.when(bare.str.len_bytes() > 0).then(bare)
-
-
-def suggest_form(works: pl.LazyFrame, cited: pl.Series) -> str:
-    """Say in which form ids that are cited would be those of works; "" if some are already, or no form helps."""
-    cited = plain_ids(cited).drop_nulls().unique(maintain_order=True).head(_SAMPLE)
-    is_cited = pl.col("work_id").is_in(number_ids(cited).implode())
-    if works.select(is_cited.sum()).collect(engine="streaming").item() >= _JOINED * len(cited):
-        return ""
-    texts = works.select(pl.col(ORIGINAL_ID).cast(pl.String))
-    for name, write in _FORMS.items():
-        forms = pl.select(write(pl.lit(cited.cast(pl.String))).unique()).to_series()
-        alike = texts.select(form=write(pl.col(ORIGINAL_ID))).filter(pl.col("form").is_in(forms.implode()))
-        counts = alike.group_by("form").len().collect(engine="streaming")["len"]
-        if 2 * len(counts) > len(forms) and counts.max() == 1:  # another form than one of two works
-            here = texts.head(1).collect().item()
-            return (
-                f"works have ids like {here!r}, citations like {str(cited[0])!r}. Write both {name}, then "
-                f"{len(counts):,} of {len(forms):,} ids would join"
-            )
-    return ""
 
 
 def without_missing(values: pl.Series, missing: Sequence[str] = MISSING) -> tuple[pl.Series, int]:

@@ -12,21 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
-import numpy as np
 import polars as pl
 
 from sciscidata.errors import CorruptRecordError, InputNotFoundError
-from sciscidata.records.json_record import MOST_MENDED_BYTES, PlainRecord, is_json, read_records, split_entries
-from sciscidata.records.read_lines import (
-    DEFAULT_LIMITS,
-    ReadLimits,
-    count_lines,
-    is_blank,
-    split_lines,
-    whole_lines,
-)
+from sciscidata.records.json_record import PlainRecord, is_json, read_records, split_entries
+from sciscidata.records.read_lines import count_lines, is_blank, split_lines, whole_lines
 from sciscidata.records.work_columns import NO_ROWS, SPARE, Batch, rows_of_lines, rows_of_records
 from sciscidata.storage import expand_home, hash_file, real_path
 from sciscidata.storage.decompression import decompress_gzip, decompress_zstd, skip
@@ -43,6 +35,7 @@ BATCH_BYTES = 256 << 20  # of their text; 4,096 real works have 30 MB
 _BLOCK_BYTES = 8 << 20  # of lines that are read together: enough for calls to cost little
 _SHORT_LINE = 128
 _FEW_BYTES = 1 << 16
+_MOST_DOCUMENT_BYTES = 1 << 30  # it is held whole
 _LOOP_PAYS_BYTES = 32 << 20  # the loop is compiled on first use, which takes as long as reading a gigabyte without it
 
 
@@ -102,28 +95,17 @@ class ReadSoFar:
 
 
 def read_blocks(
-    path: Path,
-    advance: Callable[[float], None] | None,
-    limits: ReadLimits = DEFAULT_LIMITS,
-    least: int = 0,
-    spare: bytes = b"",
-    *,
-    pages: bool = True,
-) -> Iterator[tuple[int, bytes | CorruptRecordError, bool]]:
+    path: Path, advance: Callable[[float], None] | None, least: int = 0, spare: bytes = b"", *, pages: bool = True
+) -> Iterator[tuple[int, bytes, bool]]:
     r"""Cut a file into blocks of whole lines, as ``whole_lines`` does, with the number of their first line.
 
     With ``pages``, a file whose first line ends inside a JSON value is one block, marked as a document, without
-    ``spare``. Only ``\n`` ends a line; U+2028 and U+0085 may stand inside. A line that is too long gives an error in
-    its place. A document that is too long, or a damaged file, raises one that is only the reason.
+    ``spare``. Only ``\n`` ends a line; U+2028 and U+0085 may stand inside.
     """
     number = 1
     is_before_all = pages  # only empty lines so far
-    blocks = whole_lines(decompressed_chunks(path, advance), limits, least, spare)
-    while (block := next(blocks, None)) is not None:
-        if isinstance(block, CorruptRecordError):
-            yield number, block, False
-            number, is_before_all = number + 1, False
-            continue
+    blocks = whole_lines(decompressed_chunks(path, advance), least, spare)
+    for block in blocks:
         if number == 1:
             block = block.removeprefix(_BYTE_ORDER_MARK)
         if is_before_all and (at := skip(block, 0)) < len(block) - len(spare):
@@ -134,14 +116,25 @@ def read_blocks(
                 if start:
                     yield number, block[: start - 1] + spare, False
                     number += block.count(b"\n", 0, start)
-                held, is_document = _take_document(block[start:], blocks, limits, spare)
-                if is_document:
-                    yield number, held[0], True
-                    return
-                blocks = chain(held, blocks)
-                continue
+                document = _join_blocks(chain([block[start:]], blocks), spare)
+                is_document = is_json(document)  # or the first line is a record that was cut off
+                yield number, document if is_document else document + spare, is_document
+                return
         yield number, block, False
         number += count_lines(block) - len(spare[:1])
+
+
+def _join_blocks(blocks: Iterable[bytes], spare: bytes) -> bytes:
+    parts, size = list[bytes](), 0
+    for block in blocks:
+        parts.append(block.removesuffix(spare))
+        size += len(block)
+        if size > _MOST_DOCUMENT_BYTES:
+            raise CorruptRecordError(
+                f"the JSON document that begins here has more than {_MOST_DOCUMENT_BYTES >> 20:,} MB and is not read. "
+                "Write one work per line: jq -c '.results[]? // .[]'"
+            )
+    return b"\n".join(parts)
 
 
 def _pieces_of(block: bytes, number: int, *, is_document: bool) -> Iterator[tuple[int, bytes]]:
@@ -151,14 +144,9 @@ def _pieces_of(block: bytes, number: int, *, is_document: bool) -> Iterator[tupl
         number += count_lines(piece) if is_blank(piece) else 1
 
 
-def read_values(
-    path: Path, advance: Callable[[float], None] | None = None
-) -> Iterator[tuple[int, bytes | CorruptRecordError]]:
+def read_values(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[tuple[int, bytes]]:
     """Cut a file into JSON values, with the number of their line; the entries of a list are values."""
     for first, block, is_document in read_blocks(path, advance):
-        if isinstance(block, CorruptRecordError):
-            yield first, block
-            continue
         for number, piece in _pieces_of(block, first, is_document=is_document):
             if _LIST.match(piece):
                 yield from ((number, bytes(entry)) for entry in split_entries(piece))
@@ -169,18 +157,13 @@ def read_values(
 def read_json_batches(
     path: Path,
     advance: Callable[[float], None] | None,
-    limits: ReadLimits,
     so_far: ReadSoFar,
     *,
     include_xpac: bool = True,
     pages: bool = True,
 ) -> Iterator[Batch]:
     """Read the works of a file of JSON; with ``pages`` a line, or the file, may be a list or a page of the API."""
-    for number, block, is_document in read_blocks(path, advance, limits, _BLOCK_BYTES, SPARE, pages=pages):
-        if isinstance(block, CorruptRecordError):
-            so_far.n_lines += 1
-            yield Batch(NO_ROWS, [(number, block)])
-            continue
+    for number, block, is_document in read_blocks(path, advance, _BLOCK_BYTES, SPARE, pages=pages):
         n_lines = count_lines(block) - (not is_document)
         n_bytes = len(block) - (0 if is_document else len(SPARE))
         so_far.n_bytes += n_bytes
@@ -215,39 +198,25 @@ def _read_one_by_one(block: bytes, is_document: bool, pages: bool) -> Iterator[B
 
 
 def in_batches(chunks: Iterable[Batch], so_far: ReadSoFar) -> Iterator[Batch]:
-    """Yield ``BATCH_WORKS`` records at a time, or fewer where more than 256 MB of text were read for them."""
-    waiting: list[Batch] = []
+    """Yield ``BATCH_WORKS`` works at a time, or fewer where more than 256 MB of text were read for them.
+
+    Lines that are no work come as they are found.
+    """
+    waiting: list[pl.DataFrame] = []
     read_before = 0
-    for chunk in chunks:
-        rest = chunk
-        while rest.n_records:
+    for rows, problems, _ in chunks:
+        if problems:
+            yield Batch(NO_ROWS, problems)
+        while rows.height:
             is_full = so_far.n_bytes - read_before > BATCH_BYTES
-            taken, rest = _split(rest, 1 if is_full else BATCH_WORKS - sum(batch.n_records for batch in waiting))
-            waiting.append(taken)
-            if is_full or sum(batch.n_records for batch in waiting) == BATCH_WORKS:
-                yield _join(waiting)
+            n = 1 if is_full else BATCH_WORKS - sum(part.height for part in waiting)
+            waiting.append(rows[:n])
+            rows = rows[n:]
+            if is_full or sum(part.height for part in waiting) == BATCH_WORKS:
+                yield Batch(pl.concat(waiting, rechunk=True), [])
                 waiting, read_before = [], so_far.n_bytes
     if waiting:
-        yield _join(waiting)
-
-
-def _split(batch: Batch, n: int) -> tuple[Batch, Batch]:
-    """Cut a batch behind ``n`` records, or at its end."""
-    rows, problems, _ = batch
-    if batch.n_records <= n:
-        n_rows, n_problems = rows.height, len(problems)
-    elif not problems:
-        n_rows, n_problems = n, 0
-    else:
-        numbers = rows["row"].to_numpy(), np.array([number for number, _ in problems])
-        cut = np.sort(np.concatenate(numbers))[n]
-        n_rows, n_problems = (int(np.searchsorted(found, cut)) for found in numbers)
-    return Batch(rows[:n_rows], problems[:n_problems]), Batch(rows[n_rows:], problems[n_problems:])
-
-
-def _join(batches: list[Batch]) -> Batch:
-    rows = pl.concat([batch.rows for batch in batches], rechunk=True)
-    return Batch(rows, [problem for batch in batches for problem in batch.problems])
+        yield Batch(pl.concat(waiting, rechunk=True), [])
 
 
 class Counted(Protocol):
@@ -286,38 +255,6 @@ def _breaks_off(block: bytes, at: int) -> bool:
     end = block.find(b"\n", at)
     last = block[max(at, end - 64) : end] if end >= 0 else block[max(at, len(block) - 64) :]
     return last.rstrip()[-1:] in (b"{", b"[", b",", b":")
-
-
-def _take_document(
-    first: bytes, blocks: Iterator[bytes | CorruptRecordError], limits: ReadLimits, spare: bytes
-) -> tuple[list[Any], bool]:
-    """Collect a whole document, and return whether it is one; if not, the blocks read so far. It may be too large."""
-    blocks_read: list[bytes | CorruptRecordError] = []
-    size = 0
-    for block in chain([first], blocks):
-        blocks_read.append(block)
-        if isinstance(block, CorruptRecordError):  # as lines, it is one of them
-            return blocks_read, False
-        size += len(block)
-        if size > limits.document_bytes:
-            break
-    # Or the first line is a record that was cut off; then the second line is a record.
-    second = first.removesuffix(spare).lstrip().split(b"\n", 2)[1:2] or blocks_read[1:2]
-    line = second[0].removesuffix(spare) if second and isinstance(second[0], bytes) else b""
-    problem = f"has more than {limits.max_document_mb:,} MB"
-    if size <= limits.document_bytes:
-        document = b"\n".join(block.removesuffix(spare) for block in cast("list[bytes]", blocks_read))
-        if is_json(document):
-            return [document], True
-        if size <= MOST_MENDED_BYTES:
-            return blocks_read, False
-        problem = f"is not strict JSON, and with {size >> 20:,} MB too long to be read in any other way,"
-    if line.lstrip()[:1] == b"{" and is_json(line):
-        return blocks_read, False
-    raise CorruptRecordError(
-        f"the JSON document that begins here {problem} and is not read. If you trust it, raise "
-        "RecordsConfig.max_document_mb, or write one work per line: jq -c '.results[]? // .[]'"
-    )
 
 
 def decompressed_chunks(path: Path, advance: Callable[[float], None] | None = None) -> Iterator[bytes]:

@@ -18,8 +18,7 @@ import polars as pl
 import pyarrow.parquet as pq
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
-from sciscidata.options.checks import Configuration, Megabytes, require_config
-from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
+from sciscidata.options.checks import Configuration, require_config
 from sciscidata.records.work_columns import NO_ROWS, PARSER_VERSION, Batch, citations_of, works_of
 from sciscidata.schemas import CITATIONS, DATES, WORKS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
@@ -73,7 +72,6 @@ class Reading:
     files: Sequence[Path]
     hashes: Sequence[str | None]
     strict: bool = False
-    limits: ReadLimits = DEFAULT_LIMITS
     counts: list[_FileCounts] = field(default_factory=lambda: [])
     problems: list[dict[str, Any]] = field(default_factory=lambda: [])
     seen: set[int] = field(default_factory=lambda: set())
@@ -85,7 +83,7 @@ class Reading:
             counts = _FileCounts(printable_name(file), file.stat().st_size, digest)
             self.counts.append(counts)
             so_far = ReadSoFar()
-            for rows, problems, _ in in_batches(_up_to_damage(file, advance, self.limits, so_far), so_far):
+            for rows, problems, _ in in_batches(_up_to_damage(file, advance, so_far), so_far):
                 for line, error in problems:
                     self._note(counts, line, error)
                 rows = count_new(counts, rows, self.seen)
@@ -118,12 +116,10 @@ class Reading:
         }
 
 
-def _up_to_damage(
-    file: Path, advance: Callable[[float], None] | None, limits: ReadLimits, so_far: ReadSoFar
-) -> Iterator[Batch]:
+def _up_to_damage(file: Path, advance: Callable[[float], None] | None, so_far: ReadSoFar) -> Iterator[Batch]:
     """Read a file up to where it is damaged, which counts as a corrupt line."""
     try:
-        yield from read_json_batches(file, advance, limits, so_far)
+        yield from read_json_batches(file, advance, so_far)
     except CorruptRecordError as damage:
         yield Batch(NO_ROWS, [(so_far.n_lines + 1, damage)])
 
@@ -146,9 +142,6 @@ class RecordsConfig(Configuration):
     Attributes:
         inputs: files, folders or patterns of OpenAlex works: JSON lines (.gz, .zst too), API pages or single works.
         strict: stop at the first corrupt line, instead of counting and reporting it.
-        max_line_mb: longest line, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
-        max_document_mb: largest JSON document of many lines; a larger one ends the file, because it is held in memory
-            whole.
         dates: read publication_date too, for windows by exact dates.
 
     Raises:
@@ -161,19 +154,12 @@ class RecordsConfig(Configuration):
 
     inputs: Annotated[tuple[str, ...], msgspec.Meta(min_length=1, title="FILE")]
     strict: bool = False
-    max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
-    max_document_mb: Megabytes = DEFAULT_LIMITS.max_document_mb
     dates: bool = False
 
     @property
     def columns(self) -> pl.Schema:
         """The columns of works: WORKS, and DATES if asked for."""
         return pl.Schema(WORKS | DATES) if self.dates else WORKS
-
-    @property
-    def limits(self) -> ReadLimits:
-        """Both limits together."""
-        return ReadLimits(self.max_line_mb, self.max_document_mb)
 
 
 def _find(config: RecordsConfig) -> list[Path]:
@@ -217,7 +203,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
 
     def key() -> tuple[object, ...]:
         facts = [(str(file), file.stat().st_size, file.stat().st_mtime_ns) for file in files]
-        return ("records", *facts, config.strict, config.limits, config.dates)
+        return ("records", *facts, config.strict, config.dates)
 
     def scan(name: str, schema: pl.Schema, frame_of: Callable[[pl.DataFrame, list[str]], pl.DataFrame]) -> pl.LazyFrame:
         def read(columns: list[str]) -> Iterator[pl.DataFrame]:
@@ -228,7 +214,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
             if is_made(key()):
                 yield from read(columns)
                 return
-            reading = Reading(files, [None] * len(files), config.strict, config.limits)
+            reading = Reading(files, [None] * len(files), config.strict)
             yield from (frame_of(rows, columns) for rows in reading.batches())
             _log_skipped(reading.report())
 
@@ -240,7 +226,7 @@ def scan_records(config: RecordsConfig) -> Corpus:
 
 def _parse(files: Sequence[Path], config: RecordsConfig, folder: Path) -> None:
     """Write both tables in the order of files and lines."""
-    reading = Reading(files, [None] * len(files), config.strict, config.limits)
+    reading = Reading(files, [None] * len(files), config.strict)
     n_bytes = sum(file.stat().st_size for file in files)
     with ExitStack() as stack:
         advance = stack.enter_context(progress_bar("parse records, once per session", n_bytes, unit="bytes"))
@@ -271,9 +257,7 @@ def pull_records(config: RecordsConfig, folder: str | Path, progress: Callable[[
     files = _find(config)
     hashes = [hash_file(file) for file in files]
     identity = [[file.name, digest] for file, digest in zip(files, hashes, strict=True)]
-    # Other limits may give other works. The defaults stay out of the key, so that older caches remain valid.
-    limits = [] if config.limits == DEFAULT_LIMITS else [list(config.limits)]
-    key_of = [identity, config.strict, PARSER_VERSION, *limits, *(["dates"] if config.dates else [])]
+    key_of = [identity, config.strict, PARSER_VERSION, *(["dates"] if config.dates else [])]
     key = hashlib.sha256(json.dumps(key_of).encode()).hexdigest()
     target = cached_folder(
         Path(folder) / f"records-{key[:16]}", lambda new: _ingest(files, hashes, config, new, progress)
@@ -291,7 +275,7 @@ def _ingest(
     folder: Path,
     progress: Callable[[float], None] | None,
 ) -> None:
-    reading = Reading(files, hashes, config.strict, config.limits)
+    reading = Reading(files, hashes, config.strict)
     runs = folder / "runs"
     runs.mkdir()
     by_id = DiskSort(["work_id"], runs, run_bytes=_PART_BYTES // 4)

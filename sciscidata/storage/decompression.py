@@ -73,7 +73,7 @@ def skip(block: bytes, at: int, what: bytes | None = None) -> int:
     return at
 
 
-class _Chunks(io.RawIOBase):
+class Chunks(io.RawIOBase):
     """A file of the chunks that it is made of."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
@@ -93,7 +93,7 @@ class _Chunks(io.RawIOBase):
 def decompress_zstd(chunks: Iterable[bytes], where: str = "", *, exact_from: int | None = None) -> Iterator[bytes]:
     """Decompress frames of Zstandard like members of gzip; from ``exact_from`` on in single bytes, up to a damage."""
     n_given = 0
-    with pa.CompressedInputStream(pa.PythonFile(_Chunks(chunks), "r"), "zstd") as stream:
+    with pa.CompressedInputStream(pa.PythonFile(Chunks(chunks), "r"), "zstd") as stream:
         while True:
             left = PIECE_BYTES if exact_from is None else min(exact_from - n_given, PIECE_BYTES)
             try:

@@ -35,13 +35,11 @@ from sciscidata.errors import (
     ConfigError,
     CostLimitError,
     DailyBudgetError,
-    NotFoundError,
     OfflineError,
     SciSciDataError,
 )
-from sciscidata.openalex_api.answers import Answer, read_answer
-from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, Request, works_request
-from sciscidata.openalex_api.request import MAX_KEY_BYTES
+from sciscidata.openalex_api.client import ApiConfig, OpenAlexClient, works_request
+from sciscidata.openalex_api.request import MAX_REQUEST_BYTES
 from sciscidata.openalex_api.retries_and_limits import Pacer
 from sciscidata.openalex_api.store import ResponseStore
 from tests.conftest import example_lines
@@ -49,12 +47,13 @@ from tests.servers.openalex_server import OpenAlexServer
 from tests.servers.serving import Handler, Server
 
 KEY = "aSecretKeyOf22Letters0"
+SERVER = "http://127.0.0.1 "  # before the keys of answers in the store
 COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
 
 
 @dataclass
 class Reply:
-    """What the scripted server sends; ``fault`` is one of "", "lost", "reset", "cut", "trickle"."""
+    """What the scripted server sends; ``fault`` is one of "", "reset", "cut", "trickle"."""
 
     status: int = 200
     body: Any = field(default_factory=lambda: {"meta": {"count": 1}, "results": []})
@@ -79,9 +78,6 @@ class Scripted(Handler):
             server.asked[self.path] += 1
             server.heads.append((self.path, dict(self.headers)))
         reply = server.script(self.path, nth)
-        if reply.fault == "lost":  # nothing arrives of an answer that was made, and paid for
-            self.close_connection = True
-            return
         content = reply.content()
         self.send_response(reply.status)
         length = str(10**9 if reply.fault == "trickle" else len(content))
@@ -139,8 +135,7 @@ class Sleeps(list[float]):
 def client_of(server: ScriptedServer, store: ResponseStore, **options: Any) -> Iterator[tuple[OpenAlexClient, Sleeps]]:
     sleeps = Sleeps()
     defaults = {"base_url": server.url, "api_key": KEY, "requests_per_second": 1e6}
-    hooks = {name: options.pop(name) for name in ("clock",) if name in options}
-    with OpenAlexClient(ApiConfig(**defaults | options), store, sleep=sleeps.append, **hooks) as client:
+    with OpenAlexClient(ApiConfig(**defaults | options), store, sleep=sleeps.append) as client:
         yield client, sleeps
 
 
@@ -149,6 +144,12 @@ def error_body(message: str) -> dict[str, str]:
 
 
 LIST = works_request(filter="cites:W1", per_page=100)
+
+
+def one(work: int) -> str:
+    return works_request(filter=f"cites:W{work}")
+
+
 TOO_FAST = Reply(429, error_body("Rate limit exceeded: 30 requests per second"), {"Retry-After": "1"})
 NO_BUDGET = Reply(
     429,
@@ -179,7 +180,7 @@ def test_an_answer_is_asked_for_once_and_then_comes_from_the_store(server, store
             assert client.fetch(LIST) == {"meta": {"count": 42}}
             assert client.remaining_usd in (0.5, None)
     assert sum(server.asked.values()) == 1
-    assert (client.n_calls, client.n_stored, client.cost_usd) == (0, 2, 0.0)
+    assert (client.n_calls, client.cost_usd) == (0, 0.0)
 
 
 @pytest.mark.parametrize("reply", TRANSIENT.values(), ids=TRANSIENT)
@@ -221,7 +222,6 @@ def test_a_server_that_is_not_there_is_a_clear_error(store):
     ("asked", "at_least"),
     [
         *[("30", 30), ("86400", 60), ("1e300", 60), ("0", 0), ("-5", 0), ("nan", 0), ("soon", 0), ("9" * 5000, 0)],
-        *[("Fri, 31 Dec 2100 23:59:59 GMT", 60), ("Sat, 01 Jan 2000 00:00:00 GMT", 0), ("Fri, 99 Dec 9999 1:1:1", 0)],
     ],
 )
 def test_a_wait_is_what_the_server_asks_but_never_beyond_the_cap(server, store, asked, at_least):
@@ -241,39 +241,9 @@ def test_a_spent_budget_stops_the_run_and_names_the_time_of_the_reset(server, st
     assert client.n_calls == 1
     assert sleeps.waits() == []
     assert caught.value.exit_code == 75
-    until = caught.value.resets_at - datetime.now(UTC)
-    assert timedelta(minutes=58) < until < timedelta(minutes=62)
-    assert f"{caught.value.resets_at:%H:%M} UTC" in str(caught.value)
+    assert datetime.now(UTC) - timedelta(minutes=5) < caught.value.resets_at <= datetime.now(UTC) + timedelta(days=1)
+    assert "00:00 UTC" in str(caught.value)
     assert "goes on where it stopped" in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("now", "reset", "resets_at"),
-    [
-        ("2026-11-20T16:20:00", "27600", "2026-11-21T00:00"),  # to the second
-        ("2026-11-20T16:20:05", "27600", "2026-11-21T00:00"),  # the answer was five seconds on its way
-        ("2026-11-20T16:19:30", "27600", "2026-11-21T00:00"),  # a clock half a minute slow
-        ("2026-11-20T23:59:59", "1", "2026-11-21T00:00"),
-        ("2026-11-21T00:00:02", "1", "2026-11-21T00:01"),  # the server's day has a second left
-        ("2026-11-20T16:20:05", "3600", "2026-11-20T17:21"),  # no midnight: up to the minute
-    ],
-)
-def test_a_budget_is_full_again_at_midnight_even_after_a_slow_answer(now, reset, resets_at):
-    answer = Answer(429, {"x-ratelimit-reset": reset}, json.dumps({"message": "Insufficient budget"}).encode())
-    moment = datetime.fromisoformat(now).replace(tzinfo=UTC)
-    with pytest.raises(DailyBudgetError) as caught:
-        read_answer(answer, LIST, has_key=True, now=moment)
-    assert caught.value.resets_at == datetime.fromisoformat(resets_at).replace(tzinfo=UTC)
-
-
-@pytest.mark.parametrize("reset", ["-1", "1e99", "tomorrow"])
-def test_without_a_usable_reset_time_the_day_ends_at_midnight_utc(server, store, reset):
-    server.script = lambda path, nth: Reply(429, error_body("Insufficient budget"), {"X-RateLimit-Reset": reset})
-    before = datetime.now(UTC)
-    with client_of(server, store) as (client, _), pytest.raises(DailyBudgetError) as caught:
-        client.fetch(LIST)
-    assert (caught.value.resets_at.hour, caught.value.resets_at.minute) == (0, 0)
-    assert before < caught.value.resets_at <= datetime.now(UTC) + timedelta(days=1)
 
 
 def test_an_unexplained_wait_of_hours_is_a_spent_day_too(server, store):
@@ -313,46 +283,12 @@ def test_a_missing_and_a_wrong_key_have_different_errors(server, store):
         client.fetch(LIST)
 
 
-def test_a_gone_work_is_one_clear_error(server, store):
-    server.script = lambda path, nth: Reply(404, b"<html>Not Found</html>", {})
-    with client_of(server, store) as (client, _), pytest.raises(NotFoundError, match="merged or deleted"):
-        client.fetch(works_request(7))
-
-
-def test_a_merged_work_is_followed_to_its_new_place_on_the_same_host(server, store):
-    server.script = lambda path, nth: (
-        Reply(301, b"", {"Location": "/works/W2"}) if "W1" in path else Reply(body={"id": 2})
-    )
-    with client_of(server, store) as (client, _):
-        assert client.fetch(works_request(1)) == {"id": 2}
-        assert client.fetch(works_request(1)) == {"id": 2}
-    assert server.asked == {"/works/W1": 1, "/works/W2": 1}
-
-
-def test_a_refused_redirect_names_scheme_host_and_port_and_no_password(server, store):
+def test_a_redirect_is_refused_and_the_key_goes_nowhere_else(server, store):
     with ScriptedServer() as other:
-        for place, told in (
-            (f"{other.url}/works/W2", f"{server.url}) redirects to {other.url};"),
-            (server.url.replace("http", "https"), f"redirects to {server.url.replace('http', 'https')};"),
-            (server.url.replace("//", "//user:pass-word@") + "/works/W2", "an address with a user name in it"),
-            ("http://xn--a/", "name of a host is impossible"),
-            (f"http://host:{KEY}/", "'***'"),
-            (f"http://{KEY}.org/", "http://***.org"),
-        ):
-            server.script = lambda path, nth, place=place: Reply(302, b"", {"Location": place})
-            with client_of(server, store) as (client, _), pytest.raises(ApiError) as caught:
-                client.fetch(works_request(1))
-            assert told in str(caught.value)
-            assert "pass-word" not in str(caught.value)
-            assert KEY.lower() not in str(caught.value)
+        server.script = lambda path, nth: Reply(302, b"", {"Location": f"{other.url}/works"})
+        with client_of(server, store) as (client, _), pytest.raises(ApiError, match=r"refused /works.* with HTTP 302"):
+            client.fetch(LIST)
         assert other.asked == {}
-    assert set(server.asked) == {"/works/W1"}
-
-
-def test_redirects_in_circles_end(server, store):
-    server.script = lambda path, nth: Reply(301, b"", {"Location": path})
-    with client_of(server, store) as (client, _), pytest.raises(ApiError, match="in circles"):
-        client.fetch(works_request(1))
 
 
 def test_who_asks_is_said_in_headers_and_is_no_part_of_the_question(server, store):
@@ -361,7 +297,7 @@ def test_who_asks_is_said_in_headers_and_is_no_part_of_the_question(server, stor
     ((path, headers),) = server.heads
     assert headers["Authorization"] == f"Bearer {KEY}"
     assert "mailto:you@example.org" in headers["User-Agent"]
-    assert path == f"{LIST.key}&mailto=you%40example.org"
+    assert path == LIST
     with client_of(server, store, api_key=None, email="they@example.org") as (client, _):
         client.fetch(LIST)
     assert client.n_calls == 0
@@ -381,7 +317,7 @@ def test_the_key_is_nowhere_but_in_the_header(server, store, caplog):
         with client_of(server, store, max_attempts=2, email="you@example.org") as (client, _):
             texts.append(repr(client))
             try:
-                client.fetch(works_request(i))
+                client.fetch(one(i))
             except SciSciDataError as error:
                 while error:
                     texts += [repr(error), str(error), repr(vars(error))]
@@ -396,24 +332,6 @@ def test_the_key_is_nowhere_but_in_the_header(server, store, caplog):
         assert KEY.encode() not in content
         assert b"example.org" not in content
     assert all(KEY not in path for path, _ in server.heads)
-
-
-def test_an_answer_that_repeats_the_address_is_kept_without_it(server, store):
-    email = "Some.One+two@example.org"
-    spellings = [email, email.lower(), "Some.One%2Btwo%40example.org", "Some.One%2btwo%40example%2Eorg"]
-    spellings += ["Some.One%252Btwo%2540example.org", "Some.One+two%40example.org"]
-    server.script = lambda path, nth: Reply(body={"url": spellings, "n": 7})
-    with client_of(server, store, email=email) as (client, _):
-        assert client.fetch(works_request(1)) == {"url": ["***"] * len(spellings), "n": 7}
-        escaped = b'{"url": "Some.One\\u002Btwo\\u0040example.org"}'
-        server.script = lambda path, nth: Reply(body=escaped)
-        assert client.fetch(works_request(2)) == {"url": "***"}
-        server.script = lambda path, nth: Reply(400, error_body(f"do not know {path}"))
-        with pytest.raises(ApiError) as caught:
-            client.fetch(works_request(3))
-    assert "mailto=***" in str(caught.value)
-    kept = b"".join(store.get(works_request(i).key) for i in (1, 2))
-    assert b"example" not in kept
 
 
 def test_one_server_has_one_name():
@@ -467,24 +385,22 @@ def test_how_long_openalex_took_is_no_part_of_the_answer(server, store, tmp_path
     assert len(digests) == 1
 
 
-def test_a_kept_answer_that_fails_a_later_check_is_replaced(server, store):
-    server.script = lambda path, nth: Reply(body={"n": nth})
-    with client_of(server, store) as (client, _):
-        assert client.fetch(LIST) == {"n": 0}
-        assert client.fetch(LIST, lambda content: None if content["n"] else "none counted") == {"n": 1}
-        assert client.fetch(LIST) == {"n": 1}
-    with client_of(server, store, offline=True) as (client, _), pytest.raises(OfflineError, match="still too few"):
-        client.fetch(LIST, lambda content: "still too few")
-
-
 def test_offline_never_touches_the_network(server, store):
     with client_of(server, store) as (client, _):
         client.fetch(LIST)
     with client_of(server, store, offline=True) as (client, _):
         assert client.fetch(LIST)
-        with pytest.raises(OfflineError, match=r"/works/W5.*ApiConfig.offline=False"):
-            client.fetch(works_request(5))
+        with pytest.raises(OfflineError, match=r"/works\?filter=cites%3AW5.*ApiConfig.offline=False"):
+            client.fetch(one(5))
     assert sum(server.asked.values()) == 1
+
+
+def test_answers_of_another_server_are_kept_apart(server, store):
+    store.put(LIST, b'{"meta": "of OpenAlex"}', 0)
+    with client_of(server, store) as (client, _):
+        assert client.fetch(LIST)["meta"] == {"count": 1}
+    with OpenAlexClient(ApiConfig(offline=True), store) as client:
+        assert client.fetch(LIST)["meta"] == "of OpenAlex"
 
 
 def test_equal_simultaneous_requests_become_one_call(server, store):
@@ -494,9 +410,9 @@ def test_equal_simultaneous_requests_become_one_call(server, store):
 
     server.script = script
     with client_of(server, store) as (client, _), ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(client.fetch, [LIST, Request(LIST.path, LIST.params[::-1])] * 8))
+        answers = list(pool.map(client.fetch, [LIST, works_request(per_page=100, filter="cites:W1")] * 8))
     assert answers == [{"n": 1}] * 16
-    assert server.asked[LIST.key] == 2
+    assert server.asked[LIST] == 2
 
 
 def number_of(path: str) -> int:
@@ -518,10 +434,9 @@ def test_fetch_all_answers_in_the_order_of_the_requests(server, store):
     server.script = script
     order = [*range(100), *range(0, 100, 7)]
     with client_of(server, store, concurrency=4) as (client, _):
-        answers = [answer["n"] for answer in client.fetch_all(works_request(i) for i in order)]
+        answers = [answer["n"] for answer in client.fetch_all(one(i) for i in order)]
     assert answers == order
     assert client.n_calls == 200
-    assert client.n_stored == 15
     assert set(server.asked.values()) == {2}
 
 
@@ -529,7 +444,7 @@ def test_fetch_all_takes_requests_only_as_needed(server, store):
     server.script = echo
     counter, before = itertools.count(), set(threading.enumerate())
     with client_of(server, store, concurrency=2) as (client, _):
-        answers = client.fetch_all(works_request(i) for i in counter)
+        answers = client.fetch_all(one(i) for i in counter)
         assert [next(answers)["n"] for _ in range(5)] == [0, 1, 2, 3, 4]
         answers.close()
         assert next(counter) <= 5 + 2 * 2
@@ -554,11 +469,11 @@ def test_an_error_lets_calls_under_way_end_and_be_kept(server, store):
     seen = []
     with client_of(server, store, concurrency=4) as (client, _):
         with pytest.raises(DailyBudgetError):
-            seen.extend(answer["n"] for answer in client.fetch_all(works_request(i) for i in range(100)))
+            seen.extend(answer["n"] for answer in client.fetch_all(one(i) for i in range(100)))
         assert seen == [0, 1]
         assert client.n_calls == 4
         assert client.cost_usd == 0.0003
-    assert {i for i in range(100) if store.get(works_request(i).key)} == {0, 1, 3}
+    assert {i for i in range(100) if store.get(SERVER + one(i))} == {0, 1, 3}
 
 
 def test_an_error_wakes_threads_that_wait_to_try_again(server, store):
@@ -566,7 +481,7 @@ def test_an_error_wakes_threads_that_wait_to_try_again(server, store):
     config = ApiConfig(base_url=server.url, api_key=KEY, requests_per_second=20, concurrency=2)
     started = time.monotonic()
     with OpenAlexClient(config, store) as client, pytest.raises(DailyBudgetError):
-        list(client.fetch_all([works_request(0), works_request(1)]))
+        list(client.fetch_all([one(0), one(1)]))
     assert time.monotonic() - started < 45  # and not the 50 that the server asked for
 
 
@@ -575,8 +490,8 @@ def test_an_interrupted_caller_keeps_what_was_under_way(server, store):
         time.sleep(0.1)
         return echo(path, nth)
 
-    def interrupted() -> Iterator[Request]:
-        yield from (works_request(i) for i in range(3))
+    def interrupted() -> Iterator[str]:
+        yield from (one(i) for i in range(3))
         while len(server.asked) < 3:
             time.sleep(0.001)
         raise KeyboardInterrupt
@@ -588,11 +503,9 @@ def test_an_interrupted_caller_keeps_what_was_under_way(server, store):
     assert store.summary().n_requests == 3
 
 
-def test_costs_are_read_from_every_place_where_an_answer_states_them(server, store):
+def test_costs_are_read_from_the_header_else_from_the_price_list(server, store):
     stated = [
-        Reply(headers={"X-RateLimit-Cost-USD": "0.001", "X-RateLimit-Credits-Used": "7"}),
-        Reply(headers={"X-RateLimit-Credits-Used": "2"}),
-        Reply(body={"meta": {"cost_usd": 0.0003}}, headers={}),
+        Reply(headers={"X-RateLimit-Cost-USD": "0.001"}),
         Reply(headers={}),  # the price list: 1 credit
         Reply(headers={"X-RateLimit-Cost-USD": "1e300", "X-RateLimit-Remaining-USD": "inf"}, body={"meta": 1}),
         Reply(fault="cut", headers={"X-RateLimit-Cost-USD": "0.0005"}),
@@ -604,17 +517,17 @@ def test_costs_are_read_from_every_place_where_an_answer_states_them(server, sto
         client.watch(spent.append)
         for i in range(len(stated)):
             try:
-                client.fetch(works_request(filter=f"cites:W{i}"))
+                client.fetch(one(i))
             except ApiError:
-                assert i >= 5
-    assert spent == [0.001, 0.0012, 0.0015, 0.0016, 0.0017, 0.0022, 0.0022]
-    assert client.cost_usd == 0.0022
+                assert i >= 3
+    assert spent == [0.001, 0.0011, 0.0012, 0.0017, 0.0017]
+    assert client.cost_usd == 0.0017
     assert client.remaining_usd is None
     with client_of(server, store) as (client, _):
         client.watch(spent.append)
         client.watch(None)
-        client.fetch(works_request(3))
-    assert len(spent) == 7
+        client.fetch(one(1))
+    assert len(spent) == 5
 
 
 def test_a_limit_is_never_exceeded_by_many_threads(server, store):
@@ -623,7 +536,7 @@ def test_a_limit_is_never_exceeded_by_many_threads(server, store):
         return Reply(body={"n": 0})
 
     server.script = script
-    requests = [works_request(filter=f"cites:W{i}") for i in range(50)]
+    requests = [one(i) for i in range(50)]
     for n_done in (23, 46):
         with client_of(server, store, max_cost_usd=0.0023) as (client, _):
             with pytest.raises(CostLimitError, match="goes on where it stopped") as caught:
@@ -636,28 +549,16 @@ def test_a_limit_is_never_exceeded_by_many_threads(server, store):
     assert set(server.asked.values()) == {1}
 
 
-def test_answers_that_are_lost_on_the_way_count_against_the_limit(server, store):
-    server.script = lambda path, nth: Reply(fault="lost" if nth < 2 else "")
-    with client_of(server, store, max_cost_usd=0.001) as (client, _):
-        with pytest.raises(CostLimitError, match=r"and up to 0\.0007 for answers that did not arrive"):
-            _ = [client.fetch(works_request(filter=f"cites:W{i}")) for i in range(10)]
-        assert client.cost_usd == pytest.approx(0.0003)
-    assert server.asked.total() == 10  # three requests of three calls each, and one more
-
-
-def test_nothing_may_be_spent_with_a_limit_of_zero_but_free_calls(server, store):
-    server.script = lambda path, nth: Reply(body={"id": 1}, headers={"X-RateLimit-Cost-USD": "0"})
-    with client_of(server, store, max_cost_usd=0) as (client, _):
-        assert client.fetch(works_request(1))
-        with pytest.raises(CostLimitError):
-            client.fetch(LIST)
-    assert client.n_calls == 1
+def test_nothing_is_spent_with_a_limit_of_zero(server, store):
+    with client_of(server, store, max_cost_usd=0) as (client, _), pytest.raises(CostLimitError):
+        client.fetch(LIST)
+    assert client.n_calls == 0
 
 
 def test_without_a_key_one_warning_shows_how_to_get_one(server, store, caplog):
     server.script = echo
     with client_of(server, store, api_key=" ") as (client, _):
-        list(client.fetch_all(works_request(i) for i in range(20)))
+        list(client.fetch_all(one(i) for i in range(20)))
     told = [record.getMessage() for record in caplog.records if "settings/api" in record.getMessage()]
     assert len(told) == 1
     assert "OPENALEX_API_KEY" in told[0]
@@ -666,42 +567,26 @@ def test_without_a_key_one_warning_shows_how_to_get_one(server, store, caplog):
 
 def test_an_answer_that_trickles_is_given_up_at_the_deadline(server, store):
     server.script = lambda path, nth: Reply(fault="trickle" if nth == 0 else "")
-    seconds = itertools.count(step=5)  # each look at the clock is five later, however slow this machine is
-    with client_of(server, store, clock=lambda: float(next(seconds))) as (client, _):
+    with client_of(server, store, timeout_s=0.5) as (client, _):
         assert client.fetch(LIST)
     assert client.n_calls == 2
 
 
-MB = 1 << 20
-ENDLESS = {
-    "an answer without end": ({}, lambda: itertools.repeat(b" " * 65_536)),
-    "gzip that expands": ({"Content-Encoding": "gzip"}, lambda: [gzip.compress(bytes(20 * MB), 1)]),
-    "gzip members without end": ({"Content-Encoding": "gzip"}, lambda: itertools.repeat(gzip.compress(bytes(MB), 1))),
-}
-
-
-@pytest.mark.parametrize(("headers", "blocks"), ENDLESS.values(), ids=ENDLESS)
-def test_an_answer_that_is_too_large_is_cut_off_with_one_clear_error(server, store, headers, blocks):
-    server.script = lambda path, nth: Reply(headers=headers, blocks=blocks())
-    with (
-        client_of(server, store, max_answer_mb=2) as (client, _),
-        pytest.raises(ApiError, match=r"answer to /works has more than 2 MB.*ApiConfig.max_answer_mb"),
-    ):
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_an_answer_that_is_too_large_is_cut_off_with_one_clear_error(server, store, monkeypatch, is_packed):
+    monkeypatch.setattr("sciscidata.openalex_api.http.MOST_ANSWER_BYTES", 2 << 20)
+    blocks = [gzip.compress(bytes(20 << 20), 1)] if is_packed else itertools.repeat(b" " * 65_536)
+    headers = {"Content-Encoding": "gzip"} if is_packed else {}
+    server.script = lambda path, nth: Reply(headers=headers, blocks=blocks)
+    with client_of(server, store) as (client, _), pytest.raises(ApiError, match="answer to /works has more than 2 MB"):
         client.fetch(LIST)
     assert server.asked.total() == 1  # a second one would be as large
-
-
-@pytest.mark.parametrize("encoding", ["br", "zstd", "gzip, gzip", "deflate"])
-def test_an_answer_compressed_in_a_way_that_was_not_requested_is_not_read(server, store, encoding):
-    server.script = lambda path, nth: Reply(headers={"Content-Encoding": encoding})
-    with client_of(server, store, max_attempts=2) as (client, _), pytest.raises(ApiError, match="was not requested"):
-        client.fetch(LIST)
 
 
 def test_an_answer_compressed_as_requested_is_read(server, store):
     server.script = lambda path, nth: Reply(body=gzip.compress(b'{"id": 1}'), headers={"Content-Encoding": "gzip"})
     with client_of(server, store) as (client, _):
-        assert client.fetch(works_request(1)) == {"id": 1}
+        assert client.fetch(one(1)) == {"id": 1}
 
 
 # Anything may come back.
@@ -747,7 +632,7 @@ def any_server_fixture() -> Iterator[ScriptedServer]:
 def ask_anything(url: str) -> None:
     with TemporaryDirectory() as folder, ResponseStore(Path(folder)) as store:
         config = ApiConfig(base_url=url, api_key=KEY, max_attempts=2, requests_per_second=1e6, timeout_s=5)
-        for request in (LIST, works_request(1)):
+        for request in (LIST, one(1)):
             with OpenAlexClient(config, store, sleep=lambda _: None) as client:
                 try:
                     answer = client.fetch(request)
@@ -812,7 +697,7 @@ def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(tmp_
             process.wait()
         asked += server.asked
         with ResponseStore(store_folder) as store:
-            kept = {path for path in asked if store.get(path)}
+            kept = {path for path in asked if store.get(SERVER + path)}
         assert len(kept) >= n_more - 8
         under_way |= set(asked) - kept
     with one_server() as server:
@@ -844,8 +729,7 @@ def check_counts(content: dict[str, Any]) -> str | None:
 def test_chaos_ends_with_the_answers_of_a_clean_run_and_with_the_servers_bill(tmp_path):
     records = [json.loads(line) for line in example_lines()[:300]]
     works = [int(record["id"].rpartition("W")[2]) for record in records[:150]]
-    requests = [works_request(work, select="id,publication_year") for work in works]
-    requests += [works_request(filter=f"cites:W{work}", group_by="publication_year") for work in works]
+    requests = [works_request(filter=f"cites:W{work}", group_by="publication_year") for work in works]
     requests += [works_request(filter=f"openalex:W{a}|W{b}", per_page=100) for a, b in itertools.pairwise(works)]
 
     def run(server: OpenAlexServer, folder: Path) -> tuple[list[Any], Any, float, int]:
@@ -881,7 +765,7 @@ def test_chaos_ends_with_the_answers_of_a_clean_run_and_with_the_servers_bill(tm
 # The parts.
 
 
-def test_the_pace_is_even_slows_down_once_a_second_and_recovers():
+def test_the_pace_is_even_and_pauses():
     now = [0.0]
     pacer = Pacer(10.0, clock=lambda: now[0])
     starts: list[float] = []
@@ -899,19 +783,10 @@ def test_the_pace_is_even_slows_down_once_a_second_and_recovers():
     assert gaps(20) == [0.1] * 19
     now[0] += 100
     assert gaps(3) == [0.1] * 2  # rest is not saved up for a burst
-    for _ in range(8):
-        pacer.slow_down(2.0)
+    pacer.pause(2.0)
     before = now[0]
-    assert gaps(3) == [0.2] * 2
+    assert gaps(3) == [0.1] * 2
     assert starts[0] - before == pytest.approx(2.0)
-    for _ in range(1000):
-        pacer.speed_up()
-    gaps(2)
-    assert gaps(5) == [0.1] * 4
-    for _ in range(20):
-        now[0] += 5
-        pacer.slow_down(0.0)
-    assert gaps(2)[-1] == 1.6
 
 
 words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20)
@@ -919,45 +794,24 @@ words = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=1, 
 
 @given(st.permutations([("filter", "cites:W1|W2"), ("select", "id"), ("per_page", "100")]))
 def test_the_order_of_parameters_makes_no_other_question(params):
-    assert Request("/works", tuple(params)).key == "/works?filter=cites%3AW1%7CW2&per_page=100&select=id"
+    assert works_request(**dict(params)) == "/works?filter=cites%3AW1%7CW2&per_page=100&select=id"
 
 
-@given(st.lists(st.tuples(words, st.text(st.characters(exclude_categories=["Cs"]), max_size=9)), max_size=4))
+@given(st.dictionaries(words, st.text(st.characters(exclude_categories=["Cs"]), max_size=9), min_size=1, max_size=4))
 def test_different_questions_have_different_keys(params):
     from urllib.parse import parse_qsl
 
-    key = Request("/works", tuple(params)).key
+    key = works_request(**params)
     assert key.isascii()
-    assert parse_qsl(key.partition("?")[2], keep_blank_values=True) == sorted(params, key=lambda pair: pair[0])
-
-
-@pytest.mark.parametrize("name", ["api_key", "api-key", "mailto", "API_KEY"])
-def test_a_question_cannot_carry_a_secret(name):
-    with pytest.raises(ConfigError, match="end up in the store"):
-        Request("/works", ((name, KEY),))
+    assert parse_qsl(key.partition("?")[2], keep_blank_values=True) == sorted(params.items())
 
 
 def test_a_question_that_openalex_would_cut_off_is_refused_here():
     ids = [f"W{4_000_000_000 + i}" for i in range(100)]
     chunks = ["cites:" + "|".join(ids)] * 5
-    assert len(works_request(filter=",".join(chunks)).key) < MAX_KEY_BYTES
+    assert len(works_request(filter=",".join(chunks))) < MAX_REQUEST_BYTES
     with pytest.raises(ConfigError, match="Split it"):
         works_request(filter=",".join(chunks + chunks[:1]))
-
-
-@pytest.mark.parametrize(
-    ("request_", "credits"),
-    [
-        (works_request(1), 0),
-        (works_request("doi:10.1000/a"), 0),
-        (LIST, 1),
-        (works_request(search="dna"), 10),
-        (works_request(filter="title.search:dna"), 10),
-        (works_request(filter="title.search:dna", group_by="publication_year"), 1),
-    ],
-)
-def test_prices_are_those_of_the_list(request_, credits):
-    assert request_.price_usd == pytest.approx(credits * 0.0001)
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def background_rows(path: str) -> list[Any]:
 
 
 def pulled(home: str, base_url: str) -> list[Any]:
-    """Pull a few works into a store of answers; without an address, from what the store holds already."""
+    """Pull a few works into a store of answers; of a server without a port, from what the store holds already."""
     from sciscidata.disruption.index import CDConfig
     from sciscidata.label_thresholds import LabelThresholds
     from sciscidata.novelty.config import NoveltyConfig
@@ -95,8 +95,8 @@ def pulled(home: str, base_url: str) -> list[Any]:
 
     cd, eligibility = CDConfig(), EligibilityConfig(last_year=2024)
     demand = Demand(LabelThresholds(), eligibility, SplitConfig(n_train=12, n_test=3), cd.window_years)
-    address = {"base_url": base_url, "requests_per_second": 1e6} if base_url else {"offline": True}
-    with ResponseStore(Path(home)) as store, OpenAlexClient(ApiConfig(**address), store) as client:  # type: ignore[arg-type]
+    api = ApiConfig(base_url=base_url, requests_per_second=1e6, offline=base_url == "http://127.0.0.1")
+    with ResponseStore(Path(home)) as store, OpenAlexClient(api, store) as client:
         candidates = Candidates.count(client, OpenAlexConfig(candidates_per_round=60), cd, eligibility)
         works, citations, scores, *_ = pull_openalex(client, candidates, cd, demand, NoveltyConfig())
         return [*map(_hash_of, (works, citations, scores)), client.summary().sha256]
@@ -336,7 +336,7 @@ def scenarios(inputs: Path) -> dict[str, Scenario]:
             damaged=r"records.jsonl.gz", share=5, has_other=False,
         ),
         "answers": Scenario(
-            make=pull, readers={"pull": Reader((pulled, "{W}/openalex", ""), (("value", ""),))},
+            make=pull, readers={"pull": Reader((pulled, "{W}/openalex", "http://127.0.0.1"), (("value", ""),))},
             damaged=r"openalex/.*", share=14, has_other=False,
         ),
         "half an ingest of a world": Scenario(

@@ -193,7 +193,7 @@ def test_the_api_is_asked_for_the_chosen_works_only(tmp_path: Path) -> None:
     rules = EligibilityConfig(last_year=2022, fields=("Medicine", "Mathematics"), venues=venues)
     with OpenAlexServer(works, key="key") as server:
         api = ApiConfig(base_url=server.base_url, api_key="key", requests_per_second=1e6)
-        source = OpenAlexConfig(from_year=1960, to_year=2022, max_references=5_000, venues=False)
+        source = OpenAlexConfig(from_year=1960, to_year=2022, venues=False)
         split = SplitConfig(n_train=9, n_test=3)
         places = {"out": tmp_path / "slice", "cache_dir": tmp_path / "cache"}
         release = build(BuildConfig(source=source, api=api, eligibility=rules, split=split, **places))

@@ -136,8 +136,8 @@ def test_columns_of_parquet_are_read_as_their_rows_would_be(tmp_path, monkeypatc
         assert [(place, str(error)) for place, error in found.problems] == [
             (place, str(error)) for place, error in expected.problems
         ]
-    assert [len(batch.problems) for batch in fast] == [2]
-    assert [batch.rows["n_authors"].to_list() for batch in fast] == [sizes[:3] + sizes[4:5] + sizes[6:]]
+    assert sum(len(batch.problems) for batch in fast) == 2
+    assert [n for batch in fast for n in batch.rows["n_authors"]] == sizes[:3] + sizes[4:5] + sizes[6:]
 
 
 def test_abstracts_that_are_no_text_in_parquet_are_one_clear_error(tmp_path):

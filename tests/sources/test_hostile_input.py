@@ -31,9 +31,9 @@ from sciscidata.errors import (
     VerificationError,
 )
 from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
-from sciscidata.records import json_record
+from sciscidata.records import json_record, read_lines
 from sciscidata.records.abstracts import decode_inverted_indexes
-from sciscidata.records.read_lines import DEFAULT_LIMITS, split_lines, whole_lines
+from sciscidata.records.read_lines import split_lines, whole_lines
 from sciscidata.release import export as labelled
 from sciscidata.release.manifest import read_manifest
 from sciscidata.sources import record_files, records
@@ -44,7 +44,6 @@ from sciscidata.storage.decompression import PIECE_BYTES, decompress_gzip, decom
 
 MB = 1 << 20
 ONE, TWO = b'{"id":"W1"}', b'{"id":"W2"}'
-SMALL = {"max_line_mb": 1, "max_document_mb": 2}
 
 
 def gzipped(block: bytes, n: int) -> bytes:
@@ -105,48 +104,41 @@ def test_decompression_restores_the_input_in_small_pieces(parts, size, level, ch
 def test_lines_are_those_of_a_plain_split_and_empty_ones_come_together(lines, size):
     text = b"\n".join(lines)
     cut = [text[at : at + size] for at in range(0, len(text), size)]
-    found = [line for block in whole_lines(cut, DEFAULT_LIMITS) for line in split_lines(block)]
+    found = [line for block in whole_lines(cut) for line in split_lines(block)]
     assert b"\n".join(found) == (text[:-1] if text.endswith(b"\n") else text)
     assert [line for line in found if line.strip()] == [line for line in lines if line.strip()]
 
 
 @pytest.mark.parametrize("pack", PACKERS.values(), ids=PACKERS)
-def test_a_line_that_is_too_long_is_one_corrupt_line_and_the_others_are_read(tmp_path, pack):
-    content = pack(ONE + b"\n\n" + b"a" * (5 * MB) + b"\n" + TWO + b"\n", 1)
-    report = pull(tmp_path, content, **SMALL)
-    assert (report["works"], report["corrupt"], report["lines"], report["empty_lines"]) == (2, 1, 4, 1)
+def test_a_line_that_is_too_long_is_named_and_ends_the_file(tmp_path, monkeypatch, pack):
+    monkeypatch.setattr(read_lines, "MOST_LINE_BYTES", MB)
+    content = pack(ONE + b"\n\n" + b"a" * (9 * MB) + b"\n" + TWO + b"\n", 1)
+    report = pull(tmp_path, content)
+    assert (report["works"], report["corrupt"], report["lines"], report["empty_lines"]) == (1, 1, 2, 1)
     [problem] = report["first_corrupt_lines"]
     assert problem["line"] == 3
     assert "more than 1 MB" in problem["reason"]
-    assert "RecordsConfig.max_line_mb" in problem["reason"]
     with pytest.raises(CorruptRecordError, match=r"works, line 3: the line has more than 1 MB"):
-        pull(tmp_path, content, strict=True, **SMALL)
-    assert pull(tmp_path, content, max_line_mb=8)["first_corrupt_lines"][0]["reason"].startswith("not JSON")
-
-
-def test_a_line_of_exactly_the_limit_is_read(tmp_path):
-    line = b'{"id":"W3","title":"' + b"a" * (MB - 22) + b'"}'
-    assert len(line) == MB
-    content = line + b"\n" + line.replace(b"W3", b"W34") + b"\n" + ONE
-    report = pull(tmp_path, content, **SMALL)
-    assert (report["works"], [problem["line"] for problem in report["first_corrupt_lines"]]) == (2, [2])
+        pull(tmp_path, content, strict=True)
 
 
 @pytest.mark.parametrize("pack", [gzipped, zstandarded])
 def test_empty_lines_are_counted_right_and_quickly(tmp_path, pack):
     content = pack(ONE + b"\n" + b"\n" * (6 * MB) + b" \n" + TWO + b"\noops", 1)
-    report = pull(tmp_path, content, **SMALL)
+    report = pull(tmp_path, content)
     assert (report["works"], report["empty_lines"], report["lines"]) == (2, 6 * MB + 1, 6 * MB + 4)
     assert report["first_corrupt_lines"][0]["line"] == 6 * MB + 4
 
 
-def test_a_document_that_is_too_large_is_named_and_the_next_file_is_read(tmp_path):
+def test_a_document_that_is_too_large_is_named_and_the_next_file_is_read(tmp_path, monkeypatch):
     large, small = tmp_path / "a.json", tmp_path / "b.json"
     works = [{"id": f"W{n}", "title": "x" * 1_000} for n in range(10, 2_500)]
     large.write_text(json.dumps({"results": works}, indent=1))
     small.write_text(json.dumps([{"id": "W1"}, {"id": "W2"}], indent=1))
-    config = RecordsConfig(inputs=(str(large), str(small)), **SMALL)
-    report = pull_records(config, tmp_path / "cache").provenance
+    config = RecordsConfig(inputs=(str(large), str(small)))
+    with monkeypatch.context() as patch:
+        patch.setattr(record_files, "_MOST_DOCUMENT_BYTES", 2 * MB)
+        report = pull_records(config, tmp_path / "cache").provenance
     assert (report["works"], report["corrupt"]) == (2, 1)
     assert report["first_corrupt_lines"][0]["line"] == 1
     assert "more than 2 MB" in report["first_corrupt_lines"][0]["reason"]
@@ -155,7 +147,7 @@ def test_a_document_that_is_too_large_is_named_and_the_next_file_is_read(tmp_pat
 
 def test_lines_behind_a_first_one_that_was_cut_off_are_no_document(tmp_path):
     many = b"".join(b'{"id":"W%d","title":"%s"}\n' % (n, b"x" * 1_000) for n in range(10, 4_000))
-    report = pull(tmp_path, b'{"id":"W3",\n' + many, **SMALL)
+    report = pull(tmp_path, b'{"id":"W3",\n' + many)
     assert (report["works"], report["corrupt"]) == (3_990, 1)
 
 
@@ -163,14 +155,6 @@ def test_a_window_of_zstandard_that_is_too_large_is_refused_with_a_remedy(tmp_pa
     frame = b"\x28\xb5\x2f\xfd" + bytes((0, (28 - 10) << 3)) + (1 | len(ONE) << 3).to_bytes(3, "little") + ONE
     with pytest.raises(EmptyInputError, match=r"window of more than 128 MB.*zstd -d --long=31"):
         pull(tmp_path, frame)
-
-
-def test_other_limits_are_another_pull_and_the_usual_ones_are_not(tmp_path):
-    pull(tmp_path, ONE)
-    pull(tmp_path, ONE, max_line_mb=256)
-    assert len(list((tmp_path / "cache").iterdir())) == 1
-    pull(tmp_path, ONE, max_line_mb=255)
-    assert len(list((tmp_path / "cache").iterdir())) == 2
 
 
 def test_many_members_and_frames_without_content_are_passed_over(tmp_path):
@@ -198,12 +182,11 @@ def test_large_works_are_not_held_together(tmp_path):
     assert max(groups.row_group(n).num_rows for n in range(groups.num_row_groups)) <= 4
 
 
-def test_a_part_with_a_line_that_is_too_long_is_corrupt_or_read_without_it(tmp_path):
-    content = gzip.compress(ONE + b"\n" + b"a" * (3 * MB) + b"\n\n" + TWO + b"\n")
-    with pytest.raises(CorruptRecordError, match=r"line 2: the line has more than 1 MB.*SnapshotConfig.max_line_mb"):
-        ingest(tmp_path, content, max_line_mb=1)
-    report = ingest(tmp_path, content, max_line_mb=1, corrupt="skip")
-    assert (report["works"], report["corrupt_lines"]) == (2, 1)
+def test_a_part_with_a_line_that_is_too_long_is_corrupt(tmp_path, monkeypatch):
+    monkeypatch.setattr(read_lines, "MOST_LINE_BYTES", MB)
+    content = gzip.compress(ONE + b"\n" + b"a" * (9 * MB) + b"\n\n" + TWO + b"\n")
+    with pytest.raises(CorruptRecordError, match=r"part_0000\.gz: the line has more than 1 MB"):
+        ingest(tmp_path, content)
 
 
 def test_lines_of_a_part_keep_their_numbers_behind_millions_of_empty_ones(tmp_path):
@@ -214,14 +197,6 @@ def test_lines_of_a_part_keep_their_numbers_behind_millions_of_empty_ones(tmp_pa
     assert receipt["first_corrupt_lines"][0].startswith(f"line {9 * MB + 2:,}: not JSON")
 
 
-def test_other_limits_read_the_parts_again_and_the_usual_ones_do_not(tmp_path):
-    receipt = tmp_path / "out" / "receipts" / "part-2026-06-01-0000.json"
-    ingest(tmp_path, gzip.compress(ONE))
-    assert json.loads(receipt.read_bytes())["made_by"][2:] == [False]
-    ingest(tmp_path, gzip.compress(ONE), max_line_mb=1)
-    assert json.loads(receipt.read_bytes())["made_by"][2:] == [False, 1, 1_024]
-
-
 @pytest.mark.parametrize("indent", [None, 1], ids=["a line", "a document"])
 @pytest.mark.parametrize("shape", [lambda works: works, lambda works: {"results": works, "meta": 1}])
 def test_what_only_python_reads_is_mended_up_to_a_size(tmp_path, shape, indent, monkeypatch):
@@ -229,9 +204,9 @@ def test_what_only_python_reads_is_mended_up_to_a_size(tmp_path, shape, indent, 
     content = json.dumps(shape(works), indent=indent).encode()
     report = pull(tmp_path, content)
     assert (report["works"], report["corrupt"]) == (60, 0)
-    for module in (json_record, record_files):
-        monkeypatch.setattr(module, "MOST_MENDED_BYTES", 1_000)
-    with pytest.raises(EmptyInputError, match=r"line 1: .*not strict JSON, and with .* MB too long"):
+    monkeypatch.setattr(json_record, "MOST_MENDED_BYTES", 1_000)
+    reason = "not JSON" if indent else "not strict JSON, and with .* MB too long"
+    with pytest.raises(EmptyInputError, match=f"line 1: .*{reason}"):
         pull(tmp_path, content + b"\n")
 
 

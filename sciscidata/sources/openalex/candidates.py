@@ -15,13 +15,21 @@ import polars as pl
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.openalex_api.client import OpenAlexClient
-from sciscidata.openalex_api.request import Request, works_request
+from sciscidata.openalex_api.request import works_request
 from sciscidata.options.checks import Configuration
 from sciscidata.options.did_you_mean import suggest
 from sciscidata.records.ids import TEXTS_FROM, number_ids
 from sciscidata.records.last_year_of_data import describe_later_works, find_last_year, remark_on_later_works
 from sciscidata.sampling.filter import EligibilityConfig
-from sciscidata.sources.openalex.citer_counts import ANY_OF, PER_PAGE, Work, check_answer, part_of, works_in
+from sciscidata.sources.openalex.citer_counts import (
+    ANY_OF,
+    MOST_REFERENCES,
+    PER_PAGE,
+    Work,
+    check_answer,
+    part_of,
+    works_in,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +59,7 @@ class OpenAlexConfig(Configuration):
         seed: seed of the samples; not that of the draw.
         candidates_per_round: works sampled at a time, until every quota is full.
         max_candidates: most works sampled in all.
-        max_references: most references of a candidate; beyond 500 each costs many calls.
+        max_references: most references of a candidate; more than 500 do not fit into a request.
         venues: fetch year and venue of references too, for novelty. False: novelty is null.
 
     Raises:
@@ -63,7 +71,7 @@ class OpenAlexConfig(Configuration):
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
     candidates_per_round: Annotated[int, msgspec.Meta(ge=1, le=1_000_000)] = 4_000
     max_candidates: Annotated[int, msgspec.Meta(ge=1, le=100_000_000)] = 100_000
-    max_references: Annotated[int, msgspec.Meta(ge=1, le=5_000)] = 500
+    max_references: Annotated[int, msgspec.Meta(ge=1, le=MOST_REFERENCES)] = MOST_REFERENCES
     venues: bool = True
 
     def _check(self) -> None:
@@ -172,7 +180,7 @@ class Candidates:
             )
         return [f"primary_location.source.id:{'|'.join(f'S{number}' for number in numbers)}"] if venues else []
 
-    def request(self, year: int | str | None = None, **params: str | int) -> Request:
+    def request(self, year: int | str | None = None, **params: str | int) -> str:
         """Make a request for the works that pass, of one year, of some ("1990-1999"), or of all."""
         text = self.filter_text() + (f",publication_year:{year}" if year is not None else "")
         return works_request(filter=text, corpus="core", **params)
@@ -186,7 +194,7 @@ class Candidates:
     def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Sample each year in proportion to its works, with another seed in every round."""
         total = sum(self.per_year.values())
-        requests: list[Request] = []
+        requests: list[str] = []
         for year, n in self.per_year.items():
             size = min(n, _MAX_SAMPLE, -(-room * n // total))
             for page in range(1, -(-size // PER_PAGE) + 1):

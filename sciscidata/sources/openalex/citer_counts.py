@@ -23,7 +23,7 @@ from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
 from sciscidata.errors import ApiError
 from sciscidata.openalex_api.client import OpenAlexClient
-from sciscidata.openalex_api.request import Request, works_request
+from sciscidata.openalex_api.request import works_request
 from sciscidata.records.ids import openalex_number
 from sciscidata.records.json_record import PlainRecord, read_record
 from sciscidata.records.work_columns import rows_of_records, works_of
@@ -31,18 +31,14 @@ from sciscidata.schemas import WORKS
 
 Answer: TypeAlias = dict[str, Any]
 T = TypeVar("T")
-Dialogue: TypeAlias = Generator[list[Request], list[Answer], T]
+Dialogue: TypeAlias = Generator[list[str], list[Answer], T]
 Years: TypeAlias = Counter[int]  # number of works by publication year; works without one are left out
 
 PER_PAGE = 100  # the API's limit; a page costs the same whatever its size
 ANY_OF = 100  # ids in one clause of a filter, at most
 _LISTED = 200  # up to this many citers are listed, on at most two pages
-_CLAUSES = 5  # clauses of ANY_OF ids that fit into one request line
-_PAGED = 10_000  # results within reach of paging
-
-
-class TooManyCitersError(Exception):
-    """A work has more than 500 references, and those beyond the 500th have too many citers to list."""
+#: References that fit into one request line, in clauses of ANY_OF.
+MOST_REFERENCES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,20 +121,18 @@ def works_frame(works: Iterable[Work]) -> pl.DataFrame:
     return pl.DataFrame([work.row for work in works], schema=WORKS, orient="row")
 
 
-def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T | None]:
-    """Hold many dialogues in common rounds of requests; results in order, None where a work has too many citers."""
+def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T]:
+    """Hold many dialogues in common rounds of requests; results in order."""
     speakers = list(dialogues)
-    results: dict[int, T | None] = {}
+    results: dict[int, T] = {}
     answers: dict[int, list[Answer] | None] = dict.fromkeys(range(len(speakers)))
     while answers:
-        wanted: dict[int, list[Request]] = {}
+        wanted: dict[int, list[str]] = {}
         for number, given in answers.items():
             try:
                 wanted[number] = speakers[number].send(given)  # pyright: ignore[reportArgumentType]  # None starts it
             except StopIteration as end:
                 results[number] = end.value
-            except TooManyCitersError:
-                results[number] = None
         replies = client.fetch_all([request for requests in wanted.values() for request in requests], check_answer)
         answers = {number: [next(replies) for _ in requests] for number, requests in wanted.items()}
         replies.close()
@@ -154,33 +148,27 @@ def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | No
             if count > PER_PAGE:
                 pages += yield [_list_request(f"cites:W{work_id}", 2)]
             return _match_citers(work_id, references, pages)
-    chunks = _chunks(references)
     alone = f"cites:W{work_id},openalex:!W{work_id}"
-    answers = yield [_count_request(alone), *(_count_request(f"{alone},{text}") for text in _disjoint(chunks))]
-    both = _sum_years(answers[1:])
-    both += yield from _list_beyond(references, [alone], frozenset({work_id}))
-    return FocalCiters(_years(answers[0]), both, None)
+    answers = yield [_count_request(alone), *(_count_request(f"{alone},{text}") for text in _disjoint(references))]
+    return FocalCiters(_years(answers[0]), _sum_years(answers[1:]), None)
 
 
 def ask_reference_citers(work_id: int, references: Sequence[int]) -> Dialogue[Years]:
     """Count by year the works that cite a reference of a work, without the work itself: n_j and n_k together.
 
-    References beyond the 500th do not fit into a request line: their citers are listed and compared here. References
-    that cite themselves are counted; see ReferenceRecords.
+    References that cite themselves are counted; see ReferenceRecords.
     """
-    alone = f"openalex:!W{work_id}"
-    answers = yield [_count_request(f"{text},{alone}") for text in _disjoint(_chunks(references))]
-    return _sum_years(answers) + (yield from _list_beyond(references, [alone], frozenset({work_id})))
+    return _sum_years((yield [_count_request(f"{text},openalex:!W{work_id}") for text in _disjoint(references)]))
 
 
 def count_calls(n_references: int, cited_by_count: int) -> tuple[int, int]:
-    """Return the number of calls of the two dialogues of a work, without listings beyond 500 references.
+    """Return the number of calls of the two dialogues of a work.
 
     Example:
         >>> count_calls(30, 12), count_calls(130, 5_000)
         ((1, 1), (3, 2))
     """
-    clauses = min(_CLAUSES, -(-n_references // ANY_OF))
+    clauses = -(-n_references // ANY_OF)
     if cited_by_count <= _LISTED:
         return (1 if cited_by_count <= PER_PAGE else 2), clauses
     return 1 + clauses, clauses
@@ -198,26 +186,6 @@ def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) 
     return FocalCiters(focal, both, tuple(shared.values()))
 
 
-def _list_beyond(references: Sequence[int], also: list[str], leave_out: frozenset[int]) -> Dialogue[Years]:
-    """List the citers of the references beyond the 500th, and count by year those that cite no earlier one."""
-    room = _CLAUSES * ANY_OF
-    counted = frozenset(references[:room])
-    # One clause fewer is excluded than was counted, to make room for the listed clause.
-    excluded = [f"cites:!{text}" for text in _chunks(references[: room - ANY_OF])]
-    year_of: dict[int, int] = {}
-    for chunk in _chunks(references[room:]):
-        text = ",".join([f"cites:{chunk}", *also, *excluded])
-        pages = yield [_list_request(text, 1)]
-        count: int = pages[0]["meta"]["count"]
-        if count > _PAGED:
-            raise TooManyCitersError
-        pages += yield [_list_request(text, page) for page in range(2, -(-count // PER_PAGE) + 1)]
-        for citer, year, cited in _dated_citers(pages):
-            if citer not in leave_out and counted.isdisjoint(cited):
-                year_of[citer] = year
-    return Counter(year_of.values())
-
-
 def _chunks(references: Sequence[int]) -> list[str]:
     """Write references as clauses of at most ANY_OF ids."""
     return [
@@ -226,19 +194,20 @@ def _chunks(references: Sequence[int]) -> list[str]:
     ]
 
 
-def _disjoint(chunks: list[str]) -> list[str]:
-    """Write one filter per clause that excludes the citers of earlier clauses, for the clauses that fit."""
+def _disjoint(references: Sequence[int]) -> list[str]:
+    """Write one filter per clause of at most MOST_REFERENCES, which excludes the citers of earlier clauses."""
+    chunks = _chunks(references)
     return [
         ",".join([f"cites:{chunk}", *(f"cites:!{earlier}" for earlier in chunks[:place])])
-        for place, chunk in enumerate(chunks[:_CLAUSES])
+        for place, chunk in enumerate(chunks)
     ]
 
 
-def _list_request(text: str, page: int, select: str = "id,publication_year,referenced_works") -> Request:
+def _list_request(text: str, page: int, select: str = "id,publication_year,referenced_works") -> str:
     return works_request(filter=text, select=select, per_page=PER_PAGE, page=page, corpus="core")
 
 
-def _count_request(text: str) -> Request:
+def _count_request(text: str) -> str:
     return works_request(filter=text, group_by="publication_year:include_unknown", corpus="core")
 
 

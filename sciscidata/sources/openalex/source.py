@@ -5,7 +5,7 @@ those that the draw would take. A candidate costs no more calls once its score c
 full, all its possible labels are full, or it has no citation inside the window.
 
 The null model of novelty uses all judged works, or a saved background. Without a background a label may change as works
-come in. So a draw that balances novelty looks at all works again, and candidates that were passed over may return.
+come in, so novelty is scored at the end, and no draw can balance it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, NotEnoughWorksError
-from sciscidata.label_thresholds import NOVELTY_LABELS
 from sciscidata.novelty.atypicality import join_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -32,7 +32,7 @@ from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sampling.filter import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
-from sciscidata.sampling.split import draw_order, split_keys
+from sciscidata.sampling.split import balanced_columns, draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
@@ -58,25 +58,20 @@ from sciscidata.terminal.progress import progress_bar
 logger = logging.getLogger(__name__)
 
 _WAVE = 100  # candidates scored before the draw is updated
-_GROWTH = 1.1  # a draw that balances novelty is updated when the judged works have grown by this factor
 _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
 
 
 _FREE_KEY_USD_PER_DAY: Final = 1.0
 _KEYLESS_USD_PER_DAY: Final = 0.1
-#: Disruption label, labels possible before n_k is known, whether n_k is requested, share per thousand. From a corpus of
-#: 1.97M works (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral). Half of the neutral ones are assumed to
-#: be decided by n_i = n_j.
+#: Disruption label, labels possible before n_k is known, whether n_k is requested, share. From a corpus of 1.97M works
+#: (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral). Half of the neutral ones are assumed to be decided by
+#: n_i = n_j.
 _DISRUPTION: Final = (
-    ("disruptive", ("disruptive", "neutral"), True, 125),
-    ("consolidating", ("consolidating", "neutral"), True, 296),
-    ("neutral", ("neutral",), False, 290),
-    ("neutral", ("consolidating", "neutral"), True, 289),
+    ("disruptive", ("disruptive", "neutral"), True, 0.125),
+    ("consolidating", ("consolidating", "neutral"), True, 0.296),
+    ("neutral", ("neutral",), False, 0.290),
+    ("neutral", ("consolidating", "neutral"), True, 0.289),
 )
-
-#: Shares of novel, balanced and conventional works by rule, from Uzzi et al. 2013 (works of the 1990s). "uzzi" uses
-#: their four cells. "margin" follows the signs of z where z is large. 41 % have z_p10 < 0, and 3 % have z_median < 0.
-_NOVELTY: Final = {"margin": (0.03, 0.38, 0.59), "uzzi": (0.26, 0.30, 0.44)}
 
 
 class Pulled(NamedTuple):
@@ -86,7 +81,6 @@ class Pulled(NamedTuple):
     citations: pl.DataFrame  # CITATIONS
     scores: pl.DataFrame  # CD_SCORES with the columns of ATYPICALITY
     provenance: dict[str, Any]  # the manifest's entry
-    references: pl.DataFrame  # REFERENCE_WORKS of the requested cited works
 
 
 def pull_openalex(
@@ -118,19 +112,8 @@ def pull_openalex(
         )
     if not candidates.config.venues:
         novelty = None
-    if demand.needs_novelty and novelty is None:
-        raise ConfigError(
-            f"SplitConfig.balance is {demand.split.balance!r}, which needs novelty, and novelty needs the venues of "
-            "references. Set both (BuildConfig.novelty, OpenAlexConfig.venues=True), or use "
-            "SplitConfig.balance='disruption'."
-        )
     if novelty is not None and background is not None:
         read_background(background).check_null_model(novelty)  # before anything is paid for
-    if demand.needs_novelty and background is None:
-        logger.warning(
-            "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
-            "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
-        )
     pull = _Pull(client, candidates, cd, demand, novelty, background)
     shown = 0
     with progress_bar("score candidates", wanted, unit="works filled") as advance:
@@ -174,28 +157,11 @@ def describe_days(cost_usd: float, *, has_key: bool) -> str:
 
 
 def published_shares() -> dict[str, float]:
-    """Return the share of each disruption label in the corpus that the first estimate goes by."""
+    """Return the share of each disruption label in the corpus that the estimate goes by."""
     shares: dict[str, float] = {}
-    for label, _, _, per_thousand in _DISRUPTION:
-        shares[label] = round(shares.get(label, 0.0) + per_thousand / 1000, 3)
+    for label, _, _, share in _DISRUPTION:
+        shares[label] = round(shares.get(label, 0.0) + share, 3)
     return shares
-
-
-class _Outcome(NamedTuple):
-    """The result for one candidate."""
-
-    cell: Cell | None  # None if it cannot be drawn
-    possible: frozenset[Cell]  # before the citers of its references were counted
-    asks_references: bool  # these citers had to be counted
-    weight: float = 1.0  # share of all outcomes
-
-
-class _Shape(NamedTuple):
-    """The numbers in a candidate's record that decide its calls."""
-
-    split: str
-    n_references: int
-    cited_by_count: int
 
 
 @dataclass
@@ -210,12 +176,9 @@ class _Pull:
     background: Path | None
     frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    closed: dict[int, frozenset[Cell]] = field(default_factory=dict[int, frozenset[Cell]])
-    shapes: list[_Shape] = field(default_factory=list[_Shape])
     passed_over: dict[str, int] = field(default_factory=dict[str, int])
     rounds: int = 0
-    estimated_at: int = 0
-    looked_at: int = 0
+    n_fit: int = 0
 
     def __post_init__(self) -> None:
         self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
@@ -225,7 +188,6 @@ class _Pull:
     def waves(self) -> Iterator[None]:
         """Score candidates in waves, the lowest split keys of each round first."""
         seen: set[int] = set()
-        queue: list[tuple[str, Work]] = []
         idle = 0  # rounds in a row that brought nothing new
         for round_ in itertools.count():
             room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
@@ -236,23 +198,13 @@ class _Pull:
             seen.update(work.work_id for _, work in sampled)
             idle = 0 if sampled else idle + 1
             self.rounds += 1
-            fit = self._fit(sampled)
-            self.shapes += [_shape(split, work) for split, work in fit]
-            queue += fit
-            if queue and not self.rows:
-                self._estimate(queue, self.candidates.available - len(seen))
-            while not self.demand.is_met:
+            queue = self._fit(sampled)
+            if queue and not self.n_fit:
+                self._tell_cost([work for _, work in queue])
+            self.n_fit += len(queue)
+            while queue and not self.demand.is_met:
                 wave, queue = self._next_wave(queue)
-                if wave:
-                    queue = [*self._score(wave), *queue]
-                elif self.looked_at < len(self.rows):
-                    self._look()
-                else:
-                    break
-                if len(self.rows) >= 2 * self.estimated_at:
-                    self._look()
-                    if not self.demand.is_met:
-                        self._estimate(queue, self.candidates.available - len(seen))
+                self._score(wave)
                 yield
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
@@ -275,40 +227,33 @@ class _Pull:
         return [(split, work) for split, work in queue if work.work_id in fit]
 
     def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
-        """Take the next candidates that may get a label that their split still needs."""
-        is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
+        """Take the next candidates whose split is not full."""
+        is_open = self.demand.open_cells
         wave: list[tuple[str, Work]] = []
-        waiting: list[tuple[str, Work]] = []
         for place, (split, work) in enumerate(queue):
             if len(wave) == _WAVE:
-                return wave, waiting + queue[place:]
-            if self.closed.get(work.work_id, every) & is_open[split]:
+                return wave, queue[place:]
+            if is_open[split]:
                 wave.append((split, work))
-            elif self.demand.needs_novelty:
-                waiting.append((split, work))
             else:
                 self._pass_over("side_full")
-        return wave, waiting
+        return wave, []
 
-    def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
-        """Request the citers of each work, then those of its references if needed; return works to look at later."""
+    def _score(self, wave: Sequence[tuple[str, Work]]) -> None:
+        """Request the citers of each work, then those of its references if needed, and update the draw."""
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
-        waiting: list[tuple[str, Work]] = []
         for split, work in wave:
             focal = citers[work.work_id]
-            self.closed.pop(work.work_id, None)
             if focal is None:
                 continue
             n_i, n_j = self.window.n_i_and_n_j(work, focal)
             if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
                 continue
-            possible = self.demand.possible_cells(n_i, n_j)
-            if possible & self.demand.open_cells[split]:
+            if self.demand.possible_cells(n_i, n_j) & self.demand.open_cells[split]:
                 undecided.append(work)
             else:
-                self.closed[work.work_id] = possible
-                waiting.append((split, work))
+                self._pass_over("label_full")
                 citers[work.work_id] = None
         of_references = self._citers_of_references(undecided, citers)
         judged: list[Work] = []
@@ -320,39 +265,25 @@ class _Pull:
         if self.novelty is not None:
             self.records.ask(reference for work in judged for reference in work.references)
         self.frames.append(_tables_of(judged))
-        if self._may_be_met():
-            self._look()
-        return waiting if self.demand.needs_novelty else []
-
-    def _may_be_met(self) -> bool:
-        """Whether it is time to update the draw; for novelty, which reads all works, only when it can help."""
-        if not self.demand.needs_novelty:
-            return True
-        missing = sum(self.demand.still_missing.values())
-        return len(self.rows) >= max(self.looked_at + missing, _GROWTH * self.looked_at)
-
-    def _look(self) -> None:
-        """Update the draw with the works judged so far."""
-        if self.looked_at < len(self.rows):
-            self.demand.update(*self._tables(texts=False, novelty=self.demand.needs_novelty))
-            self.looked_at = len(self.rows)
+        if judged:
+            self.demand.update(*self._tables(at_end=False))
 
     def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
         """Request the citers of each work; None for a work that is passed over."""
         dialogues = [ask_citers(work.work_id, own_references(work), work.cited_by_count) for work in works]
         answers = dict(zip((work.work_id for work in works), converse(self.client, dialogues), strict=True))
-        counted = [work for work in works if (focal := answers[work.work_id]) and focal.shared is None]
+        counted = [work for work in works if answers[work.work_id].shared is None]
         self.records.ask(reference for work in counted for reference in work.references)
         for work in counted:
             focal = answers[work.work_id]
-            assert focal is not None  # as selected above
             both_in_vain, _ = self.records.counted_in_vain(work.work_id, own_references(work))
             answers[work.work_id] = replace(focal, citing_both=focal.citing_both - both_in_vain)
+        consistent: dict[int, FocalCiters | None] = {}
         for work_id, focal in answers.items():
-            if focal is None or not focal.citing_both <= focal.citing_focal:
-                self._pass_over("too_many_citers" if focal is None else "inconsistent_counts")
-                answers[work_id] = None
-        return answers
+            consistent[work_id] = focal if focal.citing_both <= focal.citing_focal else None
+            if consistent[work_id] is None:
+                self._pass_over("inconsistent_counts")
+        return consistent
 
     def _citers_of_references(self, works: Sequence[Work], citers: dict[int, FocalCiters | None]) -> dict[int, Years]:
         """Request the citers of the references of each work; pass over a work with contradictory answers."""
@@ -362,46 +293,31 @@ class _Pull:
         years_of: dict[int, Years] = {}
         for work, years in zip(works, answers, strict=True):
             focal = citers[work.work_id]
-            if years is not None:
-                _, all_in_vain = self.records.counted_in_vain(work.work_id, own_references(work))
-                years_of[work.work_id] = years - all_in_vain
-            if years is None or (focal and not focal.citing_both <= years_of[work.work_id]):
-                self._pass_over("too_many_citers" if years is None else "inconsistent_counts")
+            _, all_in_vain = self.records.counted_in_vain(work.work_id, own_references(work))
+            years_of[work.work_id] = years - all_in_vain
+            if focal and not focal.citing_both <= years_of[work.work_id]:
+                self._pass_over("inconsistent_counts")
                 citers[work.work_id] = None
         return years_of
 
-    def _tables(self, *, texts: bool, novelty: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """Make WORKS, CITATIONS and the scores of all works judged so far, with null for ATYPICALITY if not wanted."""
-        abstract = pl.col("abstract") if texts else pl.col("abstract").str.head(1)
+    def _tables(self, *, at_end: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
+        """Make WORKS, CITATIONS and the scores of all works judged so far; whole texts and novelty only at the end."""
+        abstract = pl.col("abstract") if at_end else pl.col("abstract").str.head(1)
         works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
         citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
         scores = scores_of(self.rows, self.cd)
         known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
         known = known.unique("work_id", keep="first", maintain_order=True)
-        config = self.novelty if novelty else None
+        config = self.novelty if at_end else None
         scores = join_atypicality(scores, known.lazy(), citations.lazy(), config, background=self.background).collect()
         return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
 
     def _pass_over(self, reason: str) -> None:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
-    def _estimate(self, queue: Sequence[tuple[str, Work]], n_later: int) -> None:
-        """Log an estimate of the rest, first from published shares, then from the outcomes so far."""
-        outcomes = [_Outcome(None, possible, asks_references=True) for possible in self.closed.values()]
-        for row in self.rows:
-            n_i, n_j = row["n_i"], row["n_j"]
-            asked = n_i + n_j >= self.eligibility.min_citations and not n_i == n_j > 0
-            cell = self.demand.cell_of.get(row["work_id"])
-            outcomes.append(_Outcome(cell, self.demand.possible_cells(n_i, n_j), asked))
-        ahead = [_shape(split, work) for split, work in queue]
-        calls = _estimate_calls(
-            self.demand,
-            outcomes or _published_outcomes(self.demand),
-            ahead,
-            self.shapes,
-            len(ahead) + n_later,
-            every_record=self.novelty is not None,
-        )
+    def _tell_cost(self, fit: Sequence[Work]) -> None:
+        """Log an estimate of all calls, before a candidate is judged."""
+        calls = self._estimate(fit)
         cost = self.client.cost_usd + calls * CREDIT_USD
         days = describe_days(cost, has_key=self.client.config.api_key is not None)
         logger.info("estimate: about %s more calls, $%.2f in all; %s", f"{calls:,.0f}", cost, days)
@@ -409,7 +325,33 @@ class _Pull:
         if limit is not None and cost > limit:
             stop = "the run will stop there, and the same command continues it"
             logger.warning("this is more than ApiConfig.max_cost_usd=%g: %s", limit, stop)
-        self.estimated_at = max(len(self.rows), _WAVE // 2)
+
+    def _estimate(self, fit: Sequence[Work]) -> float:
+        """Estimate the calls that scoring takes, if candidates are like some and have the published shares.
+
+        For novelty each judged work costs its references' records, otherwise only where their citers are counted.
+        """
+        demand, missing = self.demand, self.demand.still_missing
+        per_work = [count_calls(len(work.references), work.cited_by_count or 0) for work in fit]
+        of_citers, of_references = (fmean(calls) for calls in zip(*per_work, strict=True))
+        of_records = fmean(len(work.references) for work in fit) / ANY_OF
+        total = 0.0
+        for group in demand.split.groups:
+            until: dict[Cell, float] = {}  # how many candidates fill a cell
+            for cell in (cell for of_group, cell in missing if of_group == group):
+                share = sum(share for label, _, _, share in _DISRUPTION if cell in ((), (label,)))
+                until[cell] = min(missing[group, cell] / share, self.candidates.available)
+            n_judged = 0.0
+            for n in sorted(set(until.values())):
+                is_open = {cell for cell, n_needed in until.items() if n_needed >= n}
+                counted = recorded = 0.0
+                for _, possible, asks_references, share in _DISRUPTION:
+                    if not asks_references or () in is_open or any((label,) in is_open for label in possible):
+                        counted += share * asks_references
+                        recorded += share if self.novelty is not None else share * asks_references
+                total += (n - n_judged) * (of_citers + counted * of_references + recorded * of_records)
+                n_judged = n
+        return total
 
     def estimate_from_a_look(self) -> float:
         """Estimate the calls of the whole pull, of sampling too, before any work is scored."""
@@ -419,27 +361,23 @@ class _Pull:
             raise NotEnoughWorksError(
                 f"none of {len(seen):,} sampled works passes the filters. Relax EligibilityConfig, or widen the years."
             )
-        self.shapes = [_shape(split, work) for split, work in fit]
-        available = self.candidates.available * len(fit) // len(seen)
         # Each year has its own calls.
         sampling = max(len(self.candidates.per_year), self.config.candidates_per_round / PER_PAGE)
-        outcomes, every_record = _published_outcomes(self.demand), self.novelty is not None
-        return sampling + _estimate_calls(self.demand, outcomes, [], self.shapes, available, every_record=every_record)
+        return sampling + self._estimate([work for _, work in fit])
 
     def result(self) -> Pulled:
         """Collect the result and its provenance."""
-        passed_over = self.passed_over | ({"label_full": len(self.closed)} if self.closed else {})
         provenance = {
             "kind": "openalex",
             **asdict(self.config),
             "filter": self.candidates.filter_text(),
             "rounds": self.rounds,
             "later_works": self.candidates.later_works,
-            "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),
+            "candidates": self.n_fit + self.passed_over.get("unfit_record", 0),
             "judged": len(self.rows),
-            "passed_over": dict(sorted(passed_over.items())),
+            "passed_over": dict(sorted(self.passed_over.items())),
         }
-        return Pulled(*self._tables(texts=True, novelty=True), provenance, self.records.works())
+        return Pulled(*self._tables(at_end=True), provenance)
 
 
 def _tables_of(works: Iterable[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -447,61 +385,6 @@ def _tables_of(works: Iterable[Work]) -> tuple[pl.DataFrame, pl.DataFrame]:
     listed = list(works)
     citations = [(work.work_id, cited) for work in listed for cited in work.references]
     return works_frame(listed), pl.DataFrame(citations, schema=CITATIONS, orient="row")
-
-
-def _shape(split: str, work: Work) -> _Shape:
-    return _Shape(split, len(work.references), work.cited_by_count or 0)
-
-
-def _published_outcomes(demand: Demand) -> list[_Outcome]:
-    """Return outcomes with the published shares of other corpora, for use before a candidate is judged."""
-    novelty = zip(NOVELTY_LABELS, _NOVELTY[demand.thresholds.novelty_rule], strict=True)
-    outcomes: list[_Outcome] = []
-    for (novel, share), (label, possible, asks, weight) in itertools.product(novelty, _DISRUPTION):
-        labels = {"disruption_label": label, "novelty_label": novel}
-        cell = tuple(labels[column] for column in demand.columns)
-        outcomes.append(_Outcome(cell, demand.cells_with(possible), asks, weight * share))
-    return outcomes
-
-
-def _estimate_calls(
-    demand: Demand,
-    outcomes: Sequence[_Outcome],
-    ahead: Sequence[_Shape],
-    typical: Sequence[_Shape],
-    available: int,
-    *,
-    every_record: bool,
-) -> float:
-    """Estimate the calls until the demand is met, if candidates ahead, then typical ones, resemble the judged ones.
-
-    With ``every_record``, for novelty, each judged work costs its references' records, otherwise only where their
-    citers are counted.
-    """
-    missing = {place: float(n) for place, n in demand.still_missing.items()}
-    natural = not any(cell for _, cell in missing)
-    weight = sum(o.weight for o in outcomes)
-    share = {cell: sum(o.weight for o in outcomes if o.cell == cell) / weight for cell in demand.cells}
-    asks: dict[frozenset[Cell], tuple[float, float]] = {}
-    calls = 0.0
-    for shape in itertools.islice(itertools.chain(ahead, itertools.cycle(typical)), available):
-        if not any(n > 0 for n in missing.values()):
-            break
-        places = [(shape.split, ())] if natural else [(shape.split, cell) for cell in demand.cells]
-        is_open = [place for place in places if missing[place] > 0]
-        if not is_open:
-            continue
-        cells = frozenset(demand.cells if natural else (cell for _, cell in is_open))
-        if cells not in asks:
-            wanted = [o for o in outcomes if not o.asks_references or not cells.isdisjoint(o.possible)]
-            counted = sum(o.weight for o in wanted if o.asks_references) / weight
-            asks[cells] = counted, (sum(o.weight for o in wanted) / weight if every_record else counted)
-        counted, recorded = asks[cells]
-        first, second = count_calls(shape.n_references, shape.cited_by_count)
-        calls += first + counted * second + recorded * shape.n_references / ANY_OF
-        for place in is_open:
-            missing[place] -= sum(share.values()) if natural else share[place[1]]
-    return calls
 
 
 def open_openalex(config: OpenAlexConfig, request: SourceRequest) -> OpenedSource:
@@ -536,6 +419,12 @@ def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
 def _count_candidates(
     config: OpenAlexConfig, request: SourceRequest
 ) -> Generator[tuple[OpenAlexClient, Candidates, Demand]]:
+    if "novelty_label" in balanced_columns(request.split, request.label):
+        raise ConfigError(
+            f"SplitConfig.balance is {request.split.balance!r}, and novelty labels of a sample change with each work "
+            "more, so no draw from the OpenAlex API can balance them. Use a snapshot, SciSciNet or a corpus, or set "
+            "SplitConfig.balance='disruption'."
+        )
     store = ResponseStore(request.cache_dir / "openalex")
     with store, OpenAlexClient(request.api, store) as client:
         candidates = Candidates.count(client, config, request.cd, request.eligibility)

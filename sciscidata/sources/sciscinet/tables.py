@@ -72,17 +72,15 @@ class Table:
 
     def find_damage(self) -> tuple[Path, str] | None:
         """Read the used columns of each local file; return the first file that fails, with the reason."""
-        is_parquet = self.location.endswith(".parquet")
         names = list(dict.fromkeys(name for name, _ in self.columns.values()))
         for path in self.files:
-            alone = Table(self.name, str(path), self.raw, self.columns)
-            raw = _scan([path], "v2" if is_parquet else "v1", low_memory=True)
+            raw = _scan([path], "v2" if self.location.endswith(".parquet") else "v1", low_memory=True)
+            alone = replace(self, location=str(path), raw=raw)
             try:
                 for _ in raw.select(names).collect_batches(chunk_size=_PROBED_ROWS):
                     pass
-                if is_parquet:  # texts use the other reader, which may find more
-                    for _ in alone.batches(_PROBED_ROWS, *self.columns):
-                        pass
+                for _ in alone.batches(_PROBED_ROWS, *self.columns):  # texts use the other reader, which may find more
+                    pass
             except UNREADABLE as error:
                 return path, short_reason(error)
         return None
@@ -143,25 +141,7 @@ def find_table(
                 "Use the published file, or cast the column."
             )
     read = {ours: column for ours, column in layout.columns.items() if column[0] in there}
-    if version == "v2":
-        _refuse_other_parts(name, files, {column: there[column] for column, _ in read.values()})
     return Table(name, location, raw, read)
-
-
-def _refuse_other_parts(name: str, files: list[Path], types: Mapping[str, pl.DataType]) -> None:
-    """Refuse a part that lacks a column of the first part, or holds it as another type."""
-    for path in files[1:]:
-        try:
-            there = pl.scan_parquet(path, glob=False).collect_schema()
-        except UNREADABLE:  # reported when it is read
-            continue
-        for column, dtype in types.items():
-            if there.get(column) not in (dtype, pl.Null()):  # all its values may be null
-                found = f"as {there[column]}" if column in there else "not at all"
-                raise SchemaMismatchError(
-                    f"SciSciNet table {name}: {path} holds {column} {found}, {files[0].name} as {dtype}. "
-                    "Take all parts from one release, or write them again with the same columns."
-                )
 
 
 def _files(location: str) -> list[Path]:
@@ -272,4 +252,8 @@ def reading(tables: Mapping[str, Table]) -> Generator[None]:
                 raise InputNotFoundError(f"SciSciNet table {table.name}: {path} {what}: {reason}. {remedy}") from error
         if _STORE_ERROR in str(error):
             raise InputNotFoundError(f"SciSciNet: {short_reason(error)}. {store_remedy(str(error))}") from error
+        if isinstance(error, pl.exceptions.SchemaError):  # of parts that differ
+            raise SchemaMismatchError(
+                f"SciSciNet: {short_reason(error)}. Take all parts of a table from one release."
+            ) from error
         raise

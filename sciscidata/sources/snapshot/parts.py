@@ -30,7 +30,6 @@ from sciscidata.engines.local import run_here
 from sciscidata.engines.task import Task, name_of, task
 from sciscidata.errors import CorruptRecordError, SciSciDataError
 from sciscidata.records.plain_text import clean_text
-from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_columns import PARSER_VERSION, citations_of
 from sciscidata.sources.record_files import count_new, later_change
 from sciscidata.sources.snapshot.downloads import Reach, downloaded
@@ -56,7 +55,6 @@ class Job(msgspec.Struct, frozen=True):
     out: str
     include_xpac: bool
     strict: bool  # a corrupt line makes the part corrupt
-    limits: ReadLimits = DEFAULT_LIMITS
     reach: Reach = Reach()  # of a part in a store
 
 
@@ -167,10 +165,8 @@ def _state(part: Part) -> tuple[int, int]:
 
 
 def _made_by(job: Job) -> list[int | bool | str]:
-    # Other limits may give other works. The defaults are left out, so that older receipts remain valid.
-    limits = [] if job.limits == DEFAULT_LIMITS else list(job.limits)
     versions = [job.part.stored.version] if job.part.stored else []
-    return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac, *limits, *versions]
+    return [_FORMAT_VERSION, PARSER_VERSION, job.include_xpac, *versions]
 
 
 def _receipt_path(out: Path, stem: str) -> Path:
@@ -181,7 +177,7 @@ def _write_tables(job: Job, receipt: Receipt, scratch: Path, advance: Advance | 
     seen: set[int] = set()
     tally = Tally(job.part.year)
     with _writers(scratch) as write:
-        for batch in read_batches(job.part, advance, job.limits, include_xpac=job.include_xpac):
+        for batch in read_batches(job.part, advance, include_xpac=job.include_xpac):
             receipt.lines += batch.n_records
             for number, error in batch.problems:
                 _note(job, receipt, number, error)

@@ -15,7 +15,6 @@ from sciscidata._kernels.strings import is_text, string_buffers
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_spans
 from sciscidata.records.json_record import PlainRecord, read_records
-from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
 from sciscidata.records.work_columns import (
     LEAVES,
     Batch,
@@ -36,13 +35,11 @@ _INDEX = "abstract_inverted_index"
 _LEVELS = {"list", "element", "item", "array", "bag", "array_element"}
 
 
-def read_batches(
-    part: Part, advance: Advance | None = None, limits: ReadLimits = DEFAULT_LIMITS, *, include_xpac: bool = True
-) -> Iterator[Batch]:
+def read_batches(part: Part, advance: Advance | None = None, *, include_xpac: bool = True) -> Iterator[Batch]:
     """Read one part in order, ``BATCH_WORKS`` records at a time, or fewer where they are large."""
     so_far, path = ReadSoFar(), Path(part.path)
     if part.edition == "jsonl":
-        chunks = read_json_batches(path, advance, limits, so_far, include_xpac=include_xpac, pages=False)
+        chunks = read_json_batches(path, advance, so_far, include_xpac=include_xpac, pages=False)
     else:
         chunks = _read_parquet(path, advance, so_far, include_xpac)
     return in_batches(chunks, so_far)

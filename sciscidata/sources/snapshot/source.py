@@ -31,8 +31,7 @@ from sciscidata.corpus.writer import (
 )
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import ConfigError, CorruptRecordError, EmptyInputError, InputNotFoundError, StorageError
-from sciscidata.options.checks import Configuration, FolderOrUrl, Megabytes, PositiveInt, require_config
-from sciscidata.records.read_lines import DEFAULT_LIMITS, ReadLimits
+from sciscidata.options.checks import Configuration, FolderOrUrl, PositiveInt, require_config
 from sciscidata.records.work_columns import PARSER_VERSION
 from sciscidata.remote.object_store import RETRIES_AT_FIRST, StoredObject, is_url, refuse_credentials
 from sciscidata.schemas import Corpus
@@ -81,7 +80,6 @@ class SnapshotConfig(Configuration):
             them.
         allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
         n_workers: processes that read. None: as many as Polars has threads.
-        max_line_mb: longest line of JSON, in MB of 1,048,576 bytes, decompressed; a longer one is corrupt.
         max_mb_per_second: most MB a second that all workers together download from a store. None: no limit.
         store_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
             What is not given comes from the environment, and so do all credentials.
@@ -103,7 +101,6 @@ class SnapshotConfig(Configuration):
     implausible: Literal["skip", "keep"] = "skip"
     allow_missing_manifest: bool = False
     n_workers: PositiveInt | None = None
-    max_line_mb: Megabytes = DEFAULT_LIMITS.max_line_mb
     max_mb_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
     store_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
@@ -132,9 +129,8 @@ def ingest_snapshot(
     layout = _find(config)
     _report_problems(layout, config)
     refuse_foreign(out)
-    limits = ReadLimits(max_line_mb=config.max_line_mb)
     strict, reach = config.corrupt == "fail", _reach(config)
-    jobs = [Job(part, str(out), config.include_xpac, strict, limits, reach) for part in layout.parts]
+    jobs = [Job(part, str(out), config.include_xpac, strict, reach) for part in layout.parts]
     n_workers = config.n_workers or pl.thread_pool_size()
     if not is_claimed(out, _MADE_OF):
         _check_disk(jobs, out, n_workers)  # before the folder is made

@@ -43,13 +43,6 @@ OF_CITATIONS: Final[Mapping[str, str]] = {"citing": "citing_id", "cited": "cited
 _KEPT: Final = ("cited_by_count", "source_name", "language", "work_type", "is_retracted", "doi", "n_authors")
 _TEXTS: Final = {"title": "title", "abstract": "abstract", "field": "primary_field"}
 _ROLE_WORDS: Final = {"citing": "the citing work", "cited": "the cited work", "id": "ids", "year": "years"}
-#: Words in the names that people give to such columns; for suggestions only.
-_WORDS: Final[Mapping[str, tuple[str, ...]]] = {
-    "id": ("id", "doi", "number", "node", "patent", "key"),
-    "year": ("year", "date"),
-    "citing": ("citing", "source", "from"),
-    "cited": ("cited", "target", "to", "reference"),
-}
 #: Words that tables have for true and false, in lower case.
 _FLAGS: Final = {
     **dict.fromkeys(("true", "yes", "1", "1.0"), True),
@@ -93,11 +86,10 @@ def find_columns(
                     f"{table} has one column, {there[0]!r}: is there another delimiter? Save it with commas, tabs or "
                     "semicolons."
                 )
-            near = _near(role, (listed or [own])[0], there)
-            hint = f" Did you mean {owner}{role}={near!r}?" if near else f" Set it: {owner}{role}=..."
             raise SchemaMismatchError(
                 f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {list_names(there)}."
-                f" Name the column of {_ROLE_WORDS.get(role, f'the {role}')}.{hint}"
+                f"{suggest((listed or [own])[0], there)} Name the column of {_ROLE_WORDS.get(role, f'the {role}')}: "
+                f"{owner}{role}=..."
             )
     for column, n in Counter(columns.values()).items():
         if n > 1:
@@ -106,14 +98,6 @@ def find_columns(
         if [*there].count(column) > 1:
             raise SchemaMismatchError(f"{table} has two columns {column!r}, needs one. Rename or drop the other.")
     return columns
-
-
-def _near(role: str, wanted: str, there: Sequence[str]) -> str:
-    """Return the column that somebody may have meant, "" if none is near."""
-    if close := suggest(wanted, there):
-        return close.removeprefix(" Did you mean ").removesuffix("?")
-    words = _WORDS.get(role, (role,))
-    return next((name for word in words for name in there if word in name.lower()), "")
 
 
 def kept_columns(there: Iterable[str]) -> list[str]:
@@ -271,14 +255,6 @@ def reference_rows(
     cited, n_more = without_missing(pairs[lists.name], missing)
     tally["missing_values"] += n_missing + n_more
     return pl.DataFrame([pairs["citing_id"], number_ids(cited).alias("cited_id")]).drop_nulls()
-
-
-def cited_ids(rows: pl.DataFrame, at: Mapping[str, str]) -> pl.Series:
-    """Return what some rows cite, as it stands there: a column of citations, or the references of the first works."""
-    if "cited" in at:
-        return rows[at["cited"]]
-    lists = rows[at["references"]].head(1_000)
-    return (split_references(lists) if lists.dtype == pl.String() else lists).explode()
 
 
 def split_references(texts: pl.Series) -> pl.Series:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import io
 import re
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -17,8 +16,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 
 from sciscidata.errors import CorruptRecordError, EmptyInputError
-from sciscidata.records.read_lines import DEFAULT_LIMITS, count_lines, is_blank, split_lines, whole_lines
+from sciscidata.records.read_lines import count_lines, is_blank, split_lines, whole_lines
 from sciscidata.sources.record_files import decompressed_chunks, read_values
+from sciscidata.storage.decompression import Chunks
 from sciscidata.storage.parquet import is_parquet
 
 _BLOCK_BYTES: Final = 8 << 20
@@ -145,14 +145,12 @@ class TableFile:
                 strings_can_be_null=True,
             ),
         }
-        stream = _Stream(decompressed_chunks(self.path, advance))
+        stream = pa.PythonFile(Chunks(decompressed_chunks(self.path, advance)), "r")
         try:
             for batch in pa_csv.open_csv(stream, **options):
                 rows: Any = pl.from_arrow(batch)
                 yield rows.select(pl.all().str.strip_chars())  # as the names of columns
         except pa.ArrowInvalid as error:
-            if stream.error is not None:
-                raise stream.error from error
             if "Empty CSV" in str(error):
                 return
             if "invalid UTF8" in str(error):
@@ -175,19 +173,15 @@ class TableFile:
     def _values(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
         try:
             for number, value in read_values(self.path, advance):
-                if isinstance(value, CorruptRecordError):
-                    raise value
                 yield number, value.replace(b"\n", b" ")  # it is one row, and a line end is a blank in JSON
         except CorruptRecordError as error:
             raise CorruptRecordError(
-                f"{str(error).partition(' If you trust it')[0].rstrip('.')}. Write one object per line: jq -c '.[]'"
+                f"{str(error).partition(' Write one work')[0].rstrip('.')}. Write one object per line: jq -c '.[]'"
             ) from error
 
     def _numbered_blocks(self, advance: Advance) -> Iterator[tuple[int, bytes]]:
         number = 1
-        for block in whole_lines(decompressed_chunks(self.path, advance), DEFAULT_LIMITS):
-            if isinstance(block, CorruptRecordError):
-                raise CorruptRecordError(f"line {number:,}: longer than {DEFAULT_LIMITS.max_line_mb:,} MB")
+        for block in whole_lines(decompressed_chunks(self.path, advance)):
             yield number, block.removeprefix(_BYTE_ORDER_MARK) if number == 1 else block
             number += 1 + block.count(b"\n")
 
@@ -302,32 +296,3 @@ def _column(rows: Sequence[Any], name: str, keys: Sequence[str]) -> pl.Series:
 
 def _text(value: object) -> str | None:
     return value if isinstance(value, str) or value is None else str(value)
-
-
-class _Stream(io.RawIOBase):
-    """Pieces of bytes as a file; keeps what stopped the reading, for pyarrow does not name it."""
-
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest, self.error = pieces, memoryview(b""), None
-        self._is_first = True
-        super().__init__()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:  # noqa: ANN401
-        while not self._rest:
-            try:
-                piece = next(self._pieces, None)
-            except Exception as error:
-                self.error = error
-                raise
-            if piece is None:
-                return 0
-            self._rest, self._is_first = (
-                memoryview(piece.removeprefix(_BYTE_ORDER_MARK) if self._is_first else piece),
-                False,
-            )
-        n = min(len(self._rest), len(buffer))
-        buffer[:n], self._rest = self._rest[:n], self._rest[n:]
-        return n

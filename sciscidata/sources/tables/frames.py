@@ -10,7 +10,7 @@ import polars as pl
 from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
 from sciscidata.frames import to_lazy, with_named_index
 from sciscidata.graph.edges import count_edges, warn_of_edges
-from sciscidata.records.ids import MISSING, refuse_shared_numbers, suggest_form
+from sciscidata.records.ids import MISSING, refuse_shared_numbers
 from sciscidata.schemas import SWAPPED, Corpus
 from sciscidata.sources.tables.columns import (
     OF_CITATIONS,
@@ -18,7 +18,6 @@ from sciscidata.sources.tables.columns import (
     Names,
     Tally,
     citation_rows,
-    cited_ids,
     complete_works,
     describe_gaps,
     find_columns,
@@ -119,7 +118,7 @@ def from_tables(
         at |= ends
     warn_of_gaps(tally, _STAGE, tally.example)
     works = complete_works(rows.lazy())
-    warn_of_edges(count_edges(works, edges.lazy()), _STAGE, lambda: suggest_form(works, cited_ids(table, at)))
+    warn_of_edges(count_edges(works, edges.lazy()), _STAGE)
     facts = {"kind": "tables", "columns": at, "works": rows.height, "citations": edges.height, **describe_gaps(tally)}
     return Corpus(works, edges.lazy(), facts)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Callable, Iterator, Sequence
+import tomllib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -18,7 +18,7 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import EmptyInputError, SchemaMismatchError, WorkIdError
 from sciscidata.options.checks import Configuration
-from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers, suggest_form
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, plain_ids, refuse_shared_numbers
 from sciscidata.schemas import CITATIONS, Corpus
 from sciscidata.sources.lazy_batches import scan_batches
 from sciscidata.sources.opened import LabelFiles, OpenedSource, SourceRequest, ToRead, open_large
@@ -29,7 +29,6 @@ from sciscidata.sources.tables.columns import (
     OF_WORKS,
     Tally,
     citation_rows,
-    cited_ids,
     complete_works,
     find_columns,
     kept_columns,
@@ -40,16 +39,14 @@ from sciscidata.sources.tables.columns import (
 )
 from sciscidata.sources.tables.files import TableFile
 from sciscidata.sources.tables.frames import check_citations_given
-from sciscidata.sources.tables.presets import PRESETS
 from sciscidata.storage import hash_file, scratch_folder
 from sciscidata.storage.spill import DiskSort
 from sciscidata.terminal.progress import progress_bar
 
-logger = logging.getLogger(__name__)
-
 _Files = tuple[str, ...]
 _Column = Annotated[str, msgspec.Meta(min_length=1, title="COLUMN")]
 _ROLES = (*OF_WORKS, *OF_CITATIONS)
+_PRESETS: Mapping[str, Mapping[str, Any]] = tomllib.loads(Path(__file__).with_name("presets.toml").read_text("utf-8"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
@@ -107,7 +104,7 @@ class TablesConfig(Configuration):
     @property
     def columns(self) -> dict[str, str | Sequence[str] | None]:
         """The column of each role: as given, or that of the preset."""
-        preset = dict(PRESETS.get(self.preset or "", {}))
+        preset = dict(_PRESETS.get(self.preset or "", {}))
         if self.citations:
             preset.pop("references", None)
         return {role: getattr(self, role) or preset.get(role) for role in _ROLES}
@@ -173,10 +170,7 @@ def ingest_tables(
 
         def rows_of(batch: pl.DataFrame, _: int) -> pl.DataFrame:
             rows = citation_rows if citations else reference_rows
-            made = rows(batch, ends or at, tally, config.missing).select(columns)
-            if not made.is_empty() and not cited:
-                cited.append(cited_ids(batch, ends or at))
-            return made
+            return rows(batch, ends or at, tally, config.missing).select(columns)
 
         yield from _read(citations or works, names, advance, rows_of)
         counted.update(tally, inputs=[facts | {"sha256": hash_file(path)} for path, facts in inputs.items()])
@@ -185,7 +179,6 @@ def ingest_tables(
     listed = [path for files in paths.values() for path in files]
     inputs = {path: {"name": printable_name(path), "bytes": path.stat().st_size} for path in listed}
     counted: dict[str, Any] = {}
-    cited: list[pl.Series] = []
     provenance: dict[str, Any] = {
         "kind": "tables",
         "columns": {**at, **ends},
@@ -201,8 +194,6 @@ def ingest_tables(
         Corpus(*frames, provenance), out, texts=texts, inputs=listed, overwrite=overwrite, found=counted
     )
     warn_of_gaps(corpus.provenance, "tables", tally.example)
-    if cited and (form := suggest_form(corpus.works, cited[0])):
-        logger.warning("tables: %s", form)
     return corpus
 
 
