@@ -19,10 +19,11 @@ from sciscidata.release.documents import SOURCE_NAMES
 from sciscidata.release.release import Release
 from sciscidata.schemas import Corpus
 from sciscidata.storage import atomic_file
-from sciscidata.terminal.messages import printable
+from sciscidata.terminal.messages import counted, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: One colour per label everywhere; colour-blind readers can tell them apart (Okabe & Ito 2008).
@@ -243,6 +244,25 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
     with _LOCK, rc_context({name: _STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}), atomic_file(path) as new:
         metadata = {**dates.get(kind, {}), **({"Title": title} if title else {})}
         figure.savefig(new, dpi=dpi, format=kind, metadata=metadata)
+
+
+def tick_numbers(axis: Axis, n: int | None = None, *, is_whole: bool = True) -> None:
+    """Put about ``n`` ticks at round numbers, written in full."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    axis.set_major_locator(MaxNLocator(n or "auto", integer=is_whole, steps=(1, 2, 5, 10) if n else None))
+    if isinstance(writer := axis.get_major_formatter(), ScalarFormatter):
+        writer.set_useOffset(False)
+
+
+def count_works(n: int) -> str:
+    """Write a number of works."""
+    return counted(n, "work")
+
+
+def write_share(share: float, _: object = None) -> str:
+    """Write a share as a tick says it: 2.5%."""
+    return f"{round(100 * share, 6):g}%"
 
 
 def fit_text(text: str, n_letters: int) -> str:
