@@ -164,7 +164,7 @@ def plot_panels(
     The lines of a panel are the groups of ``by``. Names stand in their own order, or by their value.
     """
     every = pl.concat(panels[0].lines)
-    names, height = dict[Any, str](), 58.0
+    names, height = dict[Any, str](), 62.0
     if not every[x].dtype.is_numeric():
         names, height = _order_names(every, x, look)
     after = complete_until if complete_until is not None and (every[x] > complete_until).any() else None
