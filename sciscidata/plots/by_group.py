@@ -5,6 +5,7 @@ Groups with few works are hollow and pale, and no line goes through them.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Unpack
@@ -22,9 +23,9 @@ from sciscidata.plots.figure import (
     axes_of,
     count_works,
     drawing,
-    fit_text,
     letter_panels,
     name_data,
+    plain,
     tick_numbers,
     write_share,
 )
@@ -358,5 +359,6 @@ def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
 
     if any(axes.has_data() and isinstance(axes.yaxis.get_major_locator(), FixedLocator) for axes in axes_of(look)):
         raise ConfigError("ax has the names of an earlier picture. Give other Axes, or both in one frame with by=.")
-    fitted = [fit_text(name, _LETTERS.get(look.get("width", "two"), _LETTERS["two"])) for name in names]
+    n_letters = _LETTERS.get(look.get("width", "two"), _LETTERS["two"])
+    fitted = [textwrap.fill(plain(name), n_letters) for name in names]
     return fitted, 20 + _ROW_MM["\n" in "".join(fitted)] * max(len(fitted), 2)

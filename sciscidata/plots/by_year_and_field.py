@@ -267,7 +267,6 @@ def _add_up(labelled: AnyFrame, by: str, label: str, score: str, stage: str) -> 
 
 
 def _measure(groups: pl.DataFrame, by: str, label: str, score: str) -> list[Panel]:
-    """Make the panels that are asked for."""
     panels = [Panel(label, "share", [estimate(groups, [by], "label", is_share=True)])] if label else []
     return panels + ([Panel(score, "mean", [estimate(groups, [by], "score", is_share=False)])] if score else [])
 

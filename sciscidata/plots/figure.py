@@ -135,7 +135,8 @@ def drawing(
             axes = figure.subplots(n if below else 1, 1 if below else n, squeeze=False, **grid, **common)
             picture = Picture(figure, [*axes.flat], width_mm)
         yield picture
-        caption = _whole_title(picture.title, look.get("data"))
+        name = name_data(look.get("data"))
+        caption = f"{picture.title} Data: {name}." if picture.title and name else picture.title
         picture.figure.set_label(caption)
         asked = look.get("title", "" if own_axes else caption)
         title = plain(caption if asked is None else asked)
@@ -184,11 +185,6 @@ def axes_of(look: Look) -> list[Axes]:
     """Return the Axes that a user gave; an empty list where a figure is to be made."""
     ax = look.get("ax")
     return [] if ax is None else [*np.ravel(np.asarray(ax, dtype=object))]
-
-
-def _whole_title(sentence: str, data: object) -> str:
-    name = name_data(data)
-    return f"{sentence} Data: {name}." if sentence and name else sentence
 
 
 def name_data(data: object) -> str:
@@ -263,8 +259,3 @@ def count_works(n: int) -> str:
 def write_share(share: float, _: object = None) -> str:
     """Write a share as a tick says it: 2.5%."""
     return f"{round(100 * share, 6):g}%"
-
-
-def fit_text(text: str, n_letters: int) -> str:
-    """Break a long name into lines."""
-    return textwrap.fill(plain(text), n_letters)
