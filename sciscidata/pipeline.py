@@ -230,7 +230,7 @@ def _describe(
 def _plot_pictures(
     source: OpenedSource, scored: Scored, drawn: Drawn, config: BuildConfig, facts: dict[str, Any], folder: Path
 ) -> None:
-    """Draw the pictures of a release; those of novelty only where a work has a score."""
+    """Draw the pictures of a release, those of published scores and of novelty only where works have them."""
     thresholds, data, eligible = config.thresholds, source.provenance, drawn.counts["eligible"]
     if (label := config.label) is not None:
         found = count_labels(drawn.drawn, label.name, label.classes)
@@ -238,7 +238,8 @@ def _plot_pictures(
     if source.published is not None and scored.computed is not None and "cd_index" in source.published.collect_schema():
         published, found = source.published.select("work_id", "cd_index"), data["comparison"]
         plain = LabelThresholds() if thresholds.cells else thresholds  # as those of the comparison
-        plot_comparison(published, scored.computed, found, plain, data=data, path=folder / "comparison.png")
+        with suppress(EmptyInputError):  # no work has both scores
+            plot_comparison(published, scored.computed, found, plain, data=data, path=folder / "comparison.png")
     drawn_counts = {name: count_labels(drawn.drawn, name) for name in VOCABULARIES}
     if "undefined_score" not in source.left_out:
         plot_disruption(
@@ -249,7 +250,7 @@ def _plot_pictures(
             data=data,
             path=folder / "disruption.png",
         )
-    if not drawn.scored.head(1).collect().is_empty():
+    with suppress(EmptyInputError):  # no eligible work has a z
         plot_novelty(
             drawn.scored,
             drawn.eligible,
@@ -261,8 +262,8 @@ def _plot_pictures(
             data=data,
             path=folder / "novelty.png",
         )
-        with suppress(EmptyInputError):  # no work with z has a year
-            plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
+    with suppress(EmptyInputError):  # no work with a z has a year
+        plot_novelty_by_year(drawn.scored, thresholds, data=data, path=folder / "novelty_by_year.png")
 
 
 def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dict[str, Any]:

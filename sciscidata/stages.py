@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -24,9 +24,9 @@ from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
 from sciscidata.disruption.index import CDConfig, cache_cd_index, shard_range
-from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_null, score_nulls
+from sciscidata.disruption.null_model import NDraws, Null, check_draws, score_nulls
 from sciscidata.engines.engine import Engine
-from sciscidata.errors import ConfigError
+from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.graph.edges import count_edges, warn_of_edges, watch_scores
 from sciscidata.graph.graph import CitationGraph, Time, graph_folder
 from sciscidata.novelty.atypicality import cache_atypicality
@@ -263,7 +263,8 @@ def write_null_cd_index(
     home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | null_options | {"n_draws": None}})
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
-        return iter([score_null(graph, config, **null_options, engine=engine, home=home).sort("work_id")])
+        one = {"": replace(config, windows=())}
+        return iter([score_nulls(graph, one, **null_options, engine=engine, home=home)["", ""].sort("work_id")])
 
     return _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
 
@@ -374,7 +375,8 @@ def write_cd_sweep(
 
     file = _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
     if isinstance(file, Path):
-        plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
+        with suppress(EmptyInputError):  # no work has an index
+            plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
     return file
 
 

@@ -107,7 +107,7 @@ OF_CORPUS: dict[str, Callable[[Any, Any], Any]] = {
     "find_effect_of_missing_data": lambda w, c: find_effect_of_missing_data(w, c, citations_missing=[]).lazy(),
     "compute_null_cd_index": lambda w, c: compute_null_cd_index(w, c, n_draws=2),
     "compute_expected_cd_index": compute_expected_cd_index,
-    "compute_atypicality": lambda w, c: ssd.compute_atypicality(w, c, focal=w),
+    "compute_atypicality": ssd.compute_atypicality,
     "compute_novelty_confidence": compute_novelty_confidence,
     "compute_commonness": ssd.compute_commonness,
     "compute_wang_novelty": ssd.compute_wang_novelty,

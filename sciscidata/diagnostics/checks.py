@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from sciscidata.disruption.config import WindowYears
@@ -224,22 +223,14 @@ class _Ends(NamedTuple):
 
 
 def _count_ends(graph: CitationGraph) -> _Ends:
-    citing = citing_unknown = cited = cited_unknown = connected = 0
+    counts = np.zeros(5, np.int64)
     for start in range(0, graph.n_works, _SPAN):
         stop = min(start + _SPAN, graph.n_works)
-        cites = np.diff(graph.ref_offsets[start : stop + 1]) > 0
-        is_cited = np.diff(graph.citer_offsets[start : stop + 1]) > 0
+        cites, is_cited = (np.diff(ends[start : stop + 1]) > 0 for ends in (graph.ref_offsets, graph.citer_offsets))
         known = max(0, min(stop, graph.n_known) - start)
-        citing += _count(cites)
-        citing_unknown += _count(cites[known:])
-        cited += _count(is_cited)
-        cited_unknown += _count(is_cited[known:])
-        connected += _count((cites | is_cited)[:known])
-    return _Ends(citing, citing_unknown, cited, cited_unknown, connected)
-
-
-def _count(mask: npt.NDArray[np.bool_]) -> int:
-    return int(np.count_nonzero(mask))
+        masks = (cites, cites[known:], is_cited, is_cited[known:], (cites | is_cited)[:known])
+        counts += [np.count_nonzero(mask) for mask in masks]
+    return _Ends(*counts.tolist())
 
 
 def _count_rows(citations: pl.LazyFrame) -> tuple[int, int]:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
+import polars as pl
 
 from sciscidata.diagnostics.checks import DIAGNOSTICS
 from sciscidata.frames import AnyFrame
 from sciscidata.plots import plain, save
-from sciscidata.plots.estimates import FEW, draw_line
+from sciscidata.plots.by_group import FEW, Panel, draw_panel
+from sciscidata.plots.figure import tick_numbers
+from sciscidata.plots.intervals import wilson_interval
+from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
 
 if TYPE_CHECKING:
@@ -18,7 +23,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _LEVELS: Final = {"ok": "#777777", "warning": "#D55E00"}
-_SERIES: Final = {"no_references": "#D55E00", "works_with_venue": "#0072B2", "references_with_venue": "#007A59"}
+_SERIES: Final = ("no_references", "works_with_venue", "references_with_venue")
 #: What the share of each check is of, and whether much of it is good.
 _MEANING: Final = {
     "high is good": {
@@ -76,9 +81,12 @@ def plot_diagnostics(checks: AnyFrame, path: str | Path | None = None, *, title:
     _draw_checks(panels[0, 0], by_name)
     years = _central_years(by_name.get("complete_window", {}).get("by_year") or [])
     _draw_windows(panels[0, 1], by_name.get("complete_window", {}), years)
-    groups = {name: by_name[name] for name in _SERIES if name in by_name}
-    _draw_years(panels[1, 0], groups, years)
-    _draw_fields(panels[1, 1], groups)
+    _draw_groups(panels[1, 0], by_name, "year", years)
+    fields = dict[str, int]()
+    for name in _SERIES:
+        for group in by_name.get(name, {}).get("by_field") or []:
+            fields[group["field"]] = max(fields.get(group["field"], 0), group["of"])
+    _draw_groups(panels[1, 1], by_name, "field", sorted(fields, key=lambda name: (-fields[name], name))[:_FIELDS])
     if title:
         figure.suptitle(plain(title))
     if path is not None:
@@ -111,76 +119,40 @@ def _draw_windows(axes: Axes, row: dict[str, Any], years: range) -> None:
     at, whole = [group["year"] for group in groups], [group["of"] for group in groups]
     axes.bar(at, whole, width=0.9, color="#CCCCCC", label="window not over")
     axes.bar(at, [group["n"] for group in groups], width=0.9, color="#0072B2", label="complete window")
-    _set_years(axes, years)
+    if years:
+        axes.set_xlim(years[0] - 1, years[-1] + 1)
+    tick_numbers(axes.xaxis)
     axes.set_ylabel("works")
     if groups:
         axes.legend(frameon=False, fontsize=8)
     axes.set_title("Works by year of publication", fontsize=10)
 
 
-def _draw_years(axes: Axes, rows: dict[str, dict[str, Any]], years: range) -> None:
-    for name, row in rows.items():
-        found = [group for group in row["by_year"] or [] if group["year"] in years]
-        n, of, at = (np.array([group[name] for group in found]) for name in ("n", "of", "year"))
-        draw_line(axes, at, n / of, of, color=_SERIES[name], lw=1, label=_name_share(name))
-    _set_years(axes, years)
-    _set_shares(axes.set_ylim, axes.set_yticks)
-    if rows:
-        _add_legend(axes)
-    axes.set_title(f"By year of publication (hollow: fewer than {FEW} works)", fontsize=10)
-
-
-def _draw_fields(axes: Axes, rows: dict[str, dict[str, Any]]) -> None:
-    fields: dict[str, int] = {}
-    for row in rows.values():
-        for group in row["by_field"] or []:
-            fields[group["field"]] = max(fields.get(group["field"], 0), group["of"])
-    names = sorted(fields, key=lambda name: (-fields[name], name))[:_FIELDS][::-1]
-    for name, row in rows.items():
-        found = [group for group in row["by_field"] or [] if group["field"] in names]
-        axes.plot([], [], "o", color=_SERIES[name], label=_name_share(name))
-        for group in found:
-            face: dict[str, Any] = {"mfc": "white"} if group["of"] < FEW else {}
-            axes.plot(group["n"] / group["of"], names.index(group["field"]), "o", color=_SERIES[name], **face)
-    axes.set_yticks(range(len(names)), [plain(name) for name in names], fontsize=8)
-    axes.grid(axis="y", color="#EEEEEE")
-    axes.set_axisbelow(True)
-    _set_shares(axes.set_xlim, axes.set_xticks)
-    if names:
-        _add_legend(axes)
-    axes.set_title(f"By field (hollow: fewer than {FEW} works)" if names else "By field: works say none", fontsize=10)
-
-
-def _name_share(name: str) -> str:
-    return next(f"{checks[name]} ({meaning})" for meaning, checks in _MEANING.items() if name in checks)
-
-
-def _add_legend(axes: Axes) -> None:
-    axes.legend(loc="upper left", bbox_to_anchor=(0, -0.08), frameon=False, fontsize=8)
+def _draw_groups(axes: Axes, by_name: dict[str, dict[str, Any]], x: str, chosen: Sequence[Any]) -> None:
+    """Draw the shares of some checks by year or field."""
+    meanings = {name: f"{text} ({meaning})" for meaning, checks in _MEANING.items() for name, text in checks.items()}
+    lines: list[pl.DataFrame] = []
+    for name in _SERIES:
+        found = [group for group in by_name.get(name, {}).get(f"by_{x}") or [] if group[x] in chosen]
+        if found:
+            groups = pl.DataFrame(found).with_columns(check=pl.lit(meanings[name]))
+            n, of = groups["n"].to_numpy(), groups["of"].to_numpy()
+            lines.append(put_measured(groups.with_columns(n="of"), (x, "check"), of, n / of, *wilson_interval(n, of)))
+    axes.set_title(f"By {x} (hollow: fewer than {FEW} works)" if lines else f"By {x}: works say none", fontsize=10)
+    if lines:
+        limits = axes.set_xlim if x == "field" else axes.set_ylim
+        limits(-0.03, 1.03)
+        names = {name: plain(name) for name in chosen} if x == "field" else {}
+        draw_panel(axes, x, Panel("", "share", lines), by="check", names=names)
+        axes.set(xlabel="", ylabel="")
+        axes.legend(loc="upper left", bbox_to_anchor=(0, -0.08), frameon=False, fontsize=8)
 
 
 def _central_years(groups: list[dict[str, Any]]) -> range:
     """Return the years without the outermost works on either side."""
-    left = sum(group["of"] for group in groups) * (1 - _SHOWN) / 2
-    ends: list[int] = []
-    for ordered in (groups, groups[::-1]):
-        passed = 0
-        for group in ordered:
-            passed += group["of"]
-            if passed > left:
-                ends.append(group["year"])
-                break
-    return range(ends[0], ends[1] + 1) if ends else range(0)
-
-
-def _set_years(axes: Axes, years: range) -> None:
-    from matplotlib.ticker import MaxNLocator
-
-    if years:
-        axes.set_xlim(years[0] - 1, years[-1] + 1)
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-
-
-def _set_shares(limits: Any, ticks: Any) -> None:  # noqa: ANN401
-    limits(-0.03, 1.03)
-    ticks([0, 0.5, 1], ["0", "50 %", "100 %"])
+    if not groups:
+        return range(0)
+    passed = np.cumsum([group["of"] for group in groups])
+    outside = passed[-1] * (1 - _SHOWN) / 2
+    first, last = np.searchsorted(passed, outside, "right"), np.searchsorted(passed, passed[-1] - outside)
+    return range(groups[first]["year"], groups[last]["year"] + 1)

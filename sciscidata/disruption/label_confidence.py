@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from operator import itemgetter
 from typing import Final, NamedTuple
@@ -26,11 +26,14 @@ _MOST_CITERS = 8  # of works from which a prior is estimated: those that need on
 _ROWS_AT_ONCE = 1 << 17
 _ROWS_SEARCHED = 2_000
 _STARTS = 128
+_ROOT = 1.1347241384015194  # of x^6 = x + 1
 _DIGITS: Final = 10 ** np.arange(10)
+
+_Rule = tuple[float, Float64Array, Float64Array]  # expected macro-F1, factors and handicaps of the classes
 
 
 def compute_label_confidence(
-    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shrink: bool = True, by: Sequence[str] = ()
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shrink: bool = True
 ) -> pl.LazyFrame:
     """Add the probability that a work gets its disruption label again if it is cited anew, and that of each label.
 
@@ -48,8 +51,6 @@ def compute_label_confidence(
             the prior is estimated from them. Counts of another window: rename its columns.
         thresholds: ``LabelThresholds()`` when None.
         shrink: whether small counts shrink towards those of all works.
-        by: columns within whose values the prior is estimated, such as ``["primary_field", "publication_year"]``.
-            Groups of fewer than 100 works with a citer take the prior of all.
 
     Returns:
         The rows of ``scores`` in their order. ``label_confidence`` (Float64, 0 to 1) is the probability of the work's
@@ -76,13 +77,12 @@ def compute_label_confidence(
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     known, needed = pl.Schema({**EXAMPLE, **CD_SCORES}), [*_COUNTS, *cut.cell_columns]
     frame = require_columns(scores, known, frame_name="CD_SCORES", stage=stage, columns=needed)
-    columns = _check_groups(frame, by, stage)
     result = pl.Struct(dict.fromkeys(_COLUMNS, pl.Float64))
 
     def score(rows: pl.Series) -> pl.Series:
-        return _score(rows.struct.unnest(), cut, shrink, columns).to_struct(rows.name)
+        return _score(rows.struct.unnest(), cut, shrink).to_struct(rows.name)
 
-    chances = pl.struct(*dict.fromkeys([*needed, *columns])).map_batches(score, return_dtype=result)
+    chances = pl.struct(needed).map_batches(score, return_dtype=result)
     return frame.drop(_COLUMNS, strict=False).with_columns(chances.struct.unnest())
 
 
@@ -95,11 +95,7 @@ class LabelCeiling(NamedTuple):
 
 
 def find_label_ceiling(
-    scores: AnyFrame,
-    thresholds: LabelThresholds | None = None,
-    *,
-    by: Sequence[str] = (),
-    shares: Mapping[str, float] | None = None,
+    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shares: Mapping[str, float] | None = None
 ) -> LabelCeiling:
     """Find the highest expected accuracy and macro-F1 of any predictor of disruption labels, however good.
 
@@ -115,7 +111,6 @@ def find_label_ceiling(
     Args:
         scores: CD_SCORES of all works that may be drawn. Works without an index or a citer are left out.
         thresholds: ``LabelThresholds()`` when None.
-        by: as in ``compute_label_confidence``.
         shares: the share of each label among the works to be predicted, if they are drawn by label:
             ``{"disruptive": 1 / 3, ...}`` for a balanced release. None: as in ``scores``.
 
@@ -135,7 +130,7 @@ def find_label_ceiling(
     """
     if shares is not None:
         shares = check_shares(shares)
-    return redraw_labels(scores, thresholds, by=by).find_ceiling(shares)
+    return redraw_labels(scores, thresholds).find_ceiling(shares)
 
 
 def check_shares(shares: Mapping[str, float]) -> dict[str, float]:
@@ -173,9 +168,7 @@ class Redraws(NamedTuple):
         return LabelCeiling(*best_expected(weighed.reshape(-1, 3)), sum(self.counts.values()))
 
 
-def redraw_labels(
-    scores: AnyFrame, thresholds: LabelThresholds | None = None, *, by: Sequence[str] = (), most: int | None = None
-) -> Redraws:
+def redraw_labels(scores: AnyFrame, thresholds: LabelThresholds | None = None, *, most: int | None = None) -> Redraws:
     """Spread works over 16 pairs of rates each, at most the first ``most`` of a label. See ``find_label_ceiling``."""
     from sciscidata.disruption import _label_kernels as kernels
 
@@ -186,19 +179,14 @@ def redraw_labels(
         raise ConfigError(
             f"{stage}: the ceiling of labels by rank is not known. Give thresholds without LabelThresholds.cells."
         )
-    columns = _check_groups(frame, by, stage)
     labelled = compute_disruption_labels(frame.filter(pl.col("n_i").cast(pl.Int64) + pl.col("n_j") > 0), cut)
-    rows = (
-        labelled.drop_nulls("disruption_label")
-        .select("disruption_label", *dict.fromkeys([*_COUNTS, *columns]))
-        .collect()
-    )
+    rows = labelled.drop_nulls("disruption_label").select("disruption_label", *_COUNTS).collect()
     if rows.is_empty():
         raise EmptyInputError(f"{stage}: no work has a CD index and a citer in the window. Give all scored works.")
     n_i, n_j, n_k = (rows[name].to_numpy() for name in ("n_i", "n_j", "n_k"))
-    cell, prior = _estimate_prior(rows, n_i, n_j, n_k, columns)
+    cell, prior = _estimate_prior(rows, n_i, n_j, n_k)
     counts = dict(rows["disruption_label"].value_counts().iter_rows())
-    at = rows.select(pl.arg_sort_by(*_COUNTS, *columns)).to_series()  # sums and searches do not depend on the order
+    at = rows.select(pl.arg_sort_by(*_COUNTS)).to_series()  # sums and searches do not depend on the order
     if most is not None:
         is_first = rows.select(pl.int_range(pl.len()).over("disruption_label") < most).to_series()
         at = at.filter(is_first[at])
@@ -221,33 +209,23 @@ def redraw_labels(
 
 def best_expected(chances: Float64Array) -> tuple[float, float]:
     """Find the highest expected accuracy (exact) and macro-F1 for rows of three class probabilities, of any sum."""
-    return float(chances.max(axis=1).sum() / chances.sum()), find_best_rule(chances).macro_f1
+    return float(chances.max(axis=1).sum() / chances.sum()), find_best_rule(chances)[0]
 
 
-class Rule(NamedTuple):
-    """A rule that says the class with the largest ``factor * chance - handicap * (sum of chances)``."""
-
-    macro_f1: float  # of the expected table
-    factor: Float64Array
-    handicap: Float64Array
-
-
-def find_best_rule(chances: Float64Array) -> Rule:
+def find_best_rule(chances: Float64Array) -> _Rule:
     """Find the rule with the highest expected macro-F1 for rows of three class probabilities.
 
-    The best rule for any function of the table of labels and predictions has this form. Its factors and handicaps are
-    the slopes of the function there. So each step takes the slopes at the last one, and macro-F1 climbs. There are
-    several peaks: 128 evenly spread tables are tried on a part of the rows, and the best of them climb. In 36 random
-    worlds the result was at most 0.0006 below the best of 500 random starts. Source of the spread: Roberts 2018, "The
-    unreasonable effectiveness of quasirandom sequences".
+    A rule says the class with the largest ``factor * chance - handicap * (sum of chances)``. The best one for any
+    function of the table of labels and predictions has this form. Its factors and handicaps are the slopes of the
+    function there. So each step takes the slopes at the last one, and macro-F1 climbs. There are several peaks: 128
+    evenly spread tables are tried on a part of the rows, and the best of them climb. In 36 random worlds the result was
+    at most 0.0006 below the best of 500 random starts. Source of the spread: Roberts 2018, "The unreasonable
+    effectiveness of quasirandom sequences".
     """
     every = np.ascontiguousarray(chances.T)
     step = -(-len(chances) // _ROWS_SEARCHED)
     part = np.ascontiguousarray(every[:, :: step | 1 if step > 1 else 1])  # odd, since each work has 16 rows
-    root = 2.0
-    for _ in range(50):
-        root = (1 + root) ** (1 / 6)
-    spread = (0.5 + np.outer(np.arange(1.0, _STARTS + 1), root ** -np.arange(1.0, 6))) % 1
+    spread = (0.5 + np.outer(np.arange(1.0, _STARTS + 1), _ROOT ** -np.arange(1.0, 6))) % 1
     shares = np.diff(np.sort(spread[:, :2], axis=1), axis=1, prepend=0, append=1)
     sizes = part.sum() * shares + part.sum(axis=1)
     starts = [(2 / size, f1 / size) for size, f1 in zip(sizes, spread[:, 2:], strict=True)]
@@ -256,9 +234,7 @@ def find_best_rule(chances: Float64Array) -> Rule:
     return max((_climb(every, *peak[1:]) for peak in peaks[-2:]), key=itemgetter(0))
 
 
-def _judge(
-    chances: Float64Array, factor: Float64Array, handicap: Float64Array
-) -> tuple[float, Float64Array, Float64Array]:
+def _judge(chances: Float64Array, factor: Float64Array, handicap: Float64Array) -> _Rule:
     """Return the expected macro-F1 of a rule, and its slopes; ``chances`` are (classes, rows)."""
     total, actual = chances.sum(axis=0), chances.sum(axis=1)
     said = (chances * factor[:, None] - handicap[:, None] * total).argmax(axis=0)
@@ -268,22 +244,14 @@ def _judge(
     return float(f1[actual > 0].mean()), 2 / size, f1 / size
 
 
-def _climb(chances: Float64Array, factor: Float64Array, handicap: Float64Array) -> Rule:
-    best = Rule(-1.0, factor, handicap)
+def _climb(chances: Float64Array, factor: Float64Array, handicap: Float64Array) -> _Rule:
+    best = (-1.0, factor, handicap)
     while True:
         macro_f1, *slopes = _judge(chances, factor, handicap)
-        if not macro_f1 > best.macro_f1:
+        if not macro_f1 > best[0]:
             return best
-        best = Rule(macro_f1, factor, handicap)
+        best = (macro_f1, factor, handicap)
         factor, handicap = slopes
-
-
-def _check_groups(frame: pl.LazyFrame, by: Sequence[str], stage: str) -> list[str]:
-    columns = [*check_value("by", tuple(by), tuple[str, ...])]
-    there = frame.collect_schema()
-    needed = {name: there.get(name, pl.String()) for name in columns}
-    require_columns(frame, needed, frame_name="scores", stage=stage)
-    return columns
 
 
 def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Array:
@@ -296,14 +264,14 @@ def _weigh(counts: Mapping[str, int], shares: Mapping[str, float]) -> Float64Arr
     return np.array([shares.get(label, 0) / counts.get(label, 1) for label in LABELS_BY_INDEX])
 
 
-def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]) -> pl.DataFrame:
+def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool) -> pl.DataFrame:
     from sciscidata.disruption import _label_kernels as kernels
 
     n_i, n_j, n_k = (rows[name].fill_null(0).to_numpy() for name in ("n_i", "n_j", "n_k"))
     cd_index = rows["cd_index"].fill_null(float("nan")).to_numpy()
     cell, prior = np.zeros(rows.height, np.int64), np.zeros((1, 2))
     if shrink:
-        cell, prior = _estimate_prior(rows, n_i, n_j, n_k, by)
+        cell, prior = _estimate_prior(rows, n_i, n_j, n_k)
     found = np.full((len(_COLUMNS), rows.height), np.nan)
 
     def find(at: slice | Int64Array, *cuts: object, into: Float64Array) -> None:
@@ -337,37 +305,19 @@ def _score(rows: pl.DataFrame, cut: LabelThresholds, shrink: bool, by: list[str]
     return pl.DataFrame(dict(zip(_COLUMNS, found, strict=True))).fill_nan(None)
 
 
-def _estimate_prior(
-    rows: pl.DataFrame, n_i: AnyArray, n_j: AnyArray, n_k: AnyArray, by: list[str]
-) -> tuple[Int64Array, Float64Array]:
-    """Return the cell of every work, and a and b of the beta prior of every cell."""
+def _estimate_prior(rows: pl.DataFrame, n_i: AnyArray, n_j: AnyArray, n_k: AnyArray) -> tuple[Int64Array, Float64Array]:
+    """Return the cell of every work, which is how many digits n_k has, and a and b of the beta prior of every cell."""
     from sciscidata.disruption import _label_kernels as kernels
 
-    digits = np.searchsorted(_DIGITS, n_k, side="right")
-    is_known = rows["cd_index"].is_not_null().to_numpy()
-    cell = digits
-    if by:
-        groups = rows.select(pl.col(by).name.prefix("by_")).with_columns(
-            digits=digits, cited=is_known & (n_i + n_j > 0)
-        )
-        names = [name for name in groups.columns if name != "cited"]
-        large = groups.group_by(names).agg(pl.col("cited").sum()).filter(pl.col("cited") >= _FEWEST_WORKS)
-        numbered = large.drop("cited").with_row_index("cell", offset=_DIGITS.size + 1)
-        joined = groups.join(numbered, on=names, how="left", nulls_equal=True, maintain_order="left")
-        cell = joined.select(pl.coalesce("cell", "digits").cast(pl.Int64)).to_series().to_numpy()
-        wider = numbered["digits"].to_numpy()
-    else:
-        wider = np.empty(0, np.int64)
-    counts = np.empty((_DIGITS.size + 1 + wider.size, 3, _MOST_CITERS), np.int64)  # works with more than 0, 1, ...
+    cell = np.searchsorted(_DIGITS, n_k, side="right")
+    counts = np.empty((_DIGITS.size + 1, 3, _MOST_CITERS), np.int64)  # works with more than 0, 1, ...
     total = n_i.astype(np.int64) + n_j
-    counted = is_known & (total <= _MOST_CITERS)
+    counted = rows["cd_index"].is_not_null().to_numpy() & (total <= _MOST_CITERS)
     for kind, n in enumerate((n_i, n_j, total)):
         places = cell[counted] * (_MOST_CITERS + 1) + n[counted]
         of_exactly = np.bincount(places, minlength=len(counts) * (_MOST_CITERS + 1)).reshape(len(counts), -1)
         counts[:, kind] = of_exactly[:, :0:-1].cumsum(axis=1)[:, ::-1]
-    small = counts[: _DIGITS.size + 1]
-    np.add.at(small, wider, counts[_DIGITS.size + 1 :])
-    small[small[:, 2, 0] < _FEWEST_WORKS] = small.sum(axis=0)
+    counts[counts[:, 2, 0] < _FEWEST_WORKS] = counts.sum(axis=0)
     prior = np.empty((len(counts), 2))
     kernels.fit_shares(counts, prior)
     return cell, prior

@@ -8,7 +8,7 @@ says what a draw keeps, and what draws showed on real graphs.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Mapping, Sized
+from collections.abc import Iterator, Mapping, Sized
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -111,27 +111,11 @@ def compute_null_cd_index(
 
     def score() -> pl.DataFrame:
         graph = build_graph(works, citations, cache_dir=cache_dir, n_threads=n_threads)
-        scores = score_null(graph, config, null=null, n_draws=n_draws, seed=seed, n_threads=n_threads)
+        given: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "n_threads": n_threads}
+        scores = score_nulls(graph, {"": replace(config, windows=())}, **given)["", ""]
         return watched(scores, graph, "compute_null_cd_index")
 
     return with_original_ids(pl.defer(score, schema=NULL_CD_INDEX), works)
-
-
-def score_null(
-    graph: CitationGraph,
-    config: CDConfig | None = None,
-    *,
-    null: Null = "rewired",
-    n_draws: int = 100,
-    seed: int = 0,
-    n_threads: int | None = None,
-    engine: Engine | None = None,
-    home: Path | None = None,
-) -> pl.DataFrame:
-    """Do for a graph what compute_null_cd_index does; options and rows are as of score_nulls."""
-    config = replace(checked_config(config, CDConfig, "window_years=10"), windows=())
-    given: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed, "engine": engine, "home": home}
-    return score_nulls(graph, {"": config}, n_threads=n_threads, **given)["", ""]
 
 
 def score_nulls(
@@ -150,42 +134,34 @@ def score_nulls(
     Returns NULL_CD_INDEX for each name and window, by (year, work_id); works without a year come last. Memory: 28 bytes
     a work for each. Files of the engine's tasks, one for each draw, stay in ``home``.
     """
-    from sciscidata.disruption._rewire_kernels import add_draw
-
     configs = {name: replace(config, family=False, di_l=5) for name, config in configs.items()}
     check_draws(null, n_draws, seed)
     check_threads(n_threads)
     threads = n_threads or pl.thread_pool_size()
-    sums = [_Sums(graph.n_dated) for config in configs.values() for _ in config.all_windows]
+    sums = {(name, window): _Sums(graph.n_dated) for name, config in configs.items() for window in config.all_windows}
     with progress_bar("CD index", float(_n_references(graph, configs)), unit="references") as advance:
-        for n, span, values in _indices_by_year(graph, configs.values(), threads, advance):
-            sums[n].observed[span] = values
+        for name, span, values in _indices_by_year(graph, configs, threads, advance):
+            sums[name].observed[span] = values
     n_mended = n_stuck = 0
     if engine is not None and home is not None:
-        given = {"configs": [asdict(config) for config in configs.values()], "null": null, "seed": seed}
+        given = {"configs": {name: asdict(config) for name, config in configs.items()}, "null": null, "seed": seed}
         for path, facts in _draw_by_tasks(graph, given, n_draws, engine, home):
             n_mended, n_stuck = n_mended + facts["n_mended"], n_stuck + facts["n_stuck"]
-            for n, of_draws in enumerate(sums):
-                values = read_parquet(path, [str(n)]).to_series().to_numpy(writable=True)
-                add_draw(values, of_draws.means, of_draws.squares, of_draws.n_defined)
-        n_here = 0
+            for name, of_draws in sums.items():
+                of_draws.add(read_parquet(path, ["".join(name)]).to_series().to_numpy(writable=True))
     else:
-        n_here = n_draws
-    with progress_bar("null model", n_here, unit="draws") as advance:
-        for number in range(n_here):
-            draw = rewire(graph, number, null=null, seed=seed, n_threads=threads)
-            n_mended, n_stuck = n_mended + draw.n_mended, n_stuck + draw.n_stuck
-            in_draws = _in_draws(advance, _n_references(graph, configs))
-            for n, span, values in _indices_by_year(draw.graph, configs.values(), threads, in_draws):
-                of_draws = sums[n]
-                add_draw(values, of_draws.means[span], of_draws.squares[span], of_draws.n_defined[span])
-            del draw  # or two of them would be in memory
+        with progress_bar("null model", n_draws, unit="draws") as advance:
+            for number in range(n_draws):
+                draw = rewire(graph, number, null=null, seed=seed, n_threads=threads)
+                n_mended, n_stuck = n_mended + draw.n_mended, n_stuck + draw.n_stuck
+                for name, span, values in _indices_by_year(draw.graph, configs, threads, advance, in_draws=True):
+                    sums[name].add(values, span)
+                del draw  # or two of them would be in memory
     share = n_mended / max(1, n_draws * graph.n_citations)
     logger.info("%d draws (%s): %.3g%% of the citations were swapped to keep a draw simple", n_draws, null, 100 * share)
     if n_stuck:
         logger.info("%d cells could not be mended, and were drawn by swaps from the observed citations", n_stuck)
-    names = [(name, window) for name, config in configs.items() for window in config.all_windows]
-    return {name: _summed(graph, of_draws) for name, of_draws in zip(names, sums, strict=True)}
+    return {name: _summed(graph, of_draws) for name, of_draws in sums.items()}
 
 
 class _Sums:
@@ -194,6 +170,11 @@ class _Sums:
     def __init__(self, n: int) -> None:
         self.observed, self.means, self.squares = np.empty(n), np.zeros(n), np.zeros(n)
         self.n_defined = np.zeros(n, np.uint32)
+
+    def add(self, values: Float64Array, span: slice = slice(None)) -> None:
+        from sciscidata.disruption._rewire_kernels import add_draw
+
+        add_draw(values, self.means[span], self.squares[span], self.n_defined[span])
 
 
 def _summed(graph: CitationGraph, sums: _Sums) -> pl.DataFrame:
@@ -236,7 +217,7 @@ def score_draw(
     *,
     graph: str,
     stage_dir: str | None,
-    configs: list[dict[str, Any]],
+    configs: dict[str, dict[str, Any]],
     null: Null,
     seed: int,
     number: int,
@@ -246,10 +227,9 @@ def score_draw(
     """Score all dated works in one draw, NaN where undefined, into Parquet with a column per convention and window."""
     opened = open_in_task(graph, stage_dir)
     draw = rewire(opened, number, null=null, seed=seed, n_threads=n_threads)
-    in_draws = _in_draws(advance, _n_references(opened, configs))
-    columns: dict[str, Float64Array] = {}
-    for n, span, values in _indices_by_year(draw.graph, [CDConfig(**one) for one in configs], n_threads, in_draws):
-        columns.setdefault(str(n), np.empty(opened.n_dated))[span] = values
+    named, columns = {name: CDConfig(**one) for name, one in configs.items()}, dict[str, Float64Array]()
+    for name, span, values in _indices_by_year(draw.graph, named, n_threads, advance, in_draws=True):
+        columns.setdefault("".join(name), np.empty(opened.n_dated))[span] = values
     write_parquet(pl.DataFrame(columns), out)
     return {"n_mended": draw.n_mended, "n_stuck": draw.n_stuck}
 
@@ -298,37 +278,38 @@ def rewire(
 
 
 def _indices_by_year(
-    graph: CitationGraph, configs: Iterable[CDConfig], n_threads: int, advance: Advance
-) -> Iterator[tuple[int, slice, Float64Array]]:
-    """Give place (of convention and window) and CD index of some years after the other, NaN where undefined."""
-    n = 0
-    for config in configs:
+    graph: CitationGraph, configs: Mapping[str, CDConfig], n_threads: int, given: Advance, *, in_draws: bool = False
+) -> Iterator[tuple[tuple[str, str], slice, Float64Array]]:
+    """Give convention and window, span, and CD index of some years after the other, NaN where undefined.
+
+    ``in_draws``: a bar advances by 1 for the whole graph, not by references.
+    """
+    n_references = max(1, _n_references(graph, configs))
+
+    def advance(amount: float, note: str = "") -> None:
+        given(amount / n_references if in_draws else amount, note)
+
+    for name, config in configs.items():
         counter = Counter(graph, config, n_threads, advance)
         parts: list[dict[str, AnyArray]] = []
         begin = 0
         for first, last in pairwise(graph.year_offsets.tolist()):
             parts.append(counter.count(range(first, last)))
             if last - begin >= _ROWS_AT_ONCE or last == graph.n_dated:
-                counts = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+                counts = {column: np.concatenate([part[column] for part in parts]) for column in parts[0]}
                 counts["work_id"] = graph.work_ids[begin:last]
                 counts["n_refs"] = np.diff(graph.ref_offsets[begin : last + 1])
                 counts["n_ever"] = np.diff(graph.citer_offsets[begin : last + 1])
                 indices = add_indices(pl.DataFrame(counts), config)
-                for place, window in enumerate(config.all_windows, n):
+                for window in config.all_windows:
                     values = indices[f"cd_index{window}"].fill_null(np.nan).to_numpy(writable=True)
-                    yield place, slice(begin, last), values
+                    yield (name, window), slice(begin, last), values
                 parts, begin = [], last
-        n += len(config.all_windows)
 
 
 def _n_references(graph: CitationGraph, configs: Sized) -> int:
     """Count what is read to score a graph under some conventions."""
     return int(graph.ref_offsets[graph.n_dated]) * len(configs)
-
-
-def _in_draws(advance: Advance, n_references: int) -> Advance:
-    """Advance a bar of draws by references, of which a draw has so many."""
-    return lambda amount, note="": advance(amount / max(1, n_references), note)
 
 
 def check_draws(null: object, n_draws: object, seed: object) -> None:

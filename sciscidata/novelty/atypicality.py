@@ -9,14 +9,14 @@ import json
 import logging
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from functools import cache, lru_cache, partial
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
 import numpy as np
 import polars as pl
 
-from sciscidata._kernels.arrays import BoolArray, Float64Array, Int32Array, Int64Array
+from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._kernels.portable_math import sigmoid
 from sciscidata._support.parallel import run_all
 from sciscidata.engines.engine import Engine
@@ -24,32 +24,14 @@ from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph, content_hash, open_in_task
+from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.background import Background, read_background
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments, remark_on_concentration, venue_concentration
-from sciscidata.novelty.venue_pairs import (
-    Cells,
-    Groups,
-    check_venues,
-    defer_scores,
-    group,
-    is_large,
-    merge_others,
-    observe,
-    of_works,
-    pairs_per_work,
-    parts_of_rows,
-    recount,
-    require_corpus,
-    score_years,
-    write_quantiles,
-    year_places,
-    year_slots,
-)
 from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config
 from sciscidata.records.ids import ORIGINAL_ID
-from sciscidata.schemas import ATYPICALITY, WORKS, require_columns
+from sciscidata.schemas import ATYPICALITY, require_columns
 from sciscidata.storage import cached_folder, hash_file
 from sciscidata.storage.parquet import read_parquet, write_parquet
 from sciscidata.storage.paths import remove_folder
@@ -65,7 +47,7 @@ _PARTS: Final = 64  # more than a year in each, for tables with strange years; n
 _SCORES: Final = ("novelty_score", "conventionality_score")
 
 Score: TypeAlias = Literal["sigmoid", "rank"]
-LookAtPairs: TypeAlias = Callable[[slice, Groups, Cells, Float64Array], None]
+LookAtPairs: TypeAlias = Callable[[slice, pairs.Groups, pairs.Cells, Float64Array], None]
 
 
 def compute_atypicality(
@@ -73,11 +55,9 @@ def compute_atypicality(
     citations: AnyFrame,
     config: NoveltyConfig | None = None,
     *,
-    focal: AnyFrame | None = None,
     background: str | Path | None = None,
     cache_dir: str | Path | None = None,
     n_threads: int | None = None,
-    concentrations: dict[int, float] | None = None,
 ) -> pl.LazyFrame:
     """Score every work by how unusual the venue pairs in its reference list are.
 
@@ -89,26 +69,22 @@ def compute_atypicality(
             source_id to null where the source is not a journal. A reference counts if its work has a row here.
         citations: CITATIONS, in any order; repeats and self-citations are ignored.
         config: the null model, which pairs count, how z becomes a score; ``NoveltyConfig()`` when None.
-        focal: score these works only (a Series of ids, or a frame with work_id). Each score is as if all were scored,
-            since all of ``works`` make up the null model. Much cheaper for few works.
         background: a file of ``write_background``: take the null model of each pair from there. A work gets the value
             of the large corpus if all its references are there, with year and venue. A pair or a year that the
             background lacks is undefined.
         cache_dir: keep the graph here for later runs.
         n_threads: as many as Polars uses (POLARS_MAX_THREADS) when None. The result does not depend on it.
-        concentrations: a dict to fill at collect: for each citing year that the closed form scored, how much few venues
-            dominate. Where they do, the log warns.
 
     Returns:
-        ATYPICALITY, one row per work (per focal work that ``works`` holds), unordered. n_pairs: UInt32, pairs with a z;
+        ATYPICALITY, one row per work, unordered. n_pairs: UInt32, pairs with a z;
         null if the work has no year, another year than ``config.years``, or too many references. z_p10 and z_median:
         Float64, linear quantiles of z over the pairs; low z_p10 is atypical, high z_median is conventional.
         novelty_score = 1 / (1 + exp(z_p10)) and conventionality_score = 1 / (1 + exp(-z_median)), z clipped at ±8:
         Float64, 0 .. 1. Null where undefined.
 
     Raises:
-        ConfigError: when called, if ``config`` is not a NoveltyConfig, ``n_threads`` not a whole number above 0,
-            ``background`` of another null model, or if ranks are asked for among ``focal`` works only.
+        ConfigError: when called, if ``config`` is not a NoveltyConfig, ``n_threads`` not a whole number above 0, or
+            ``background`` of another null model.
         SchemaMismatchError: when called, if a column is missing or has another dtype.
         InputNotFoundError, BackgroundError: when called, if ``background`` is missing or is another kind of file; at
             collect, if it is damaged.
@@ -127,27 +103,20 @@ def compute_atypicality(
         >>> scores = compute_atypicality(works, citations).filter(pl.col("work_id") > 4).sort("work_id").collect()
         >>> scores.select("work_id", "n_pairs", pl.col("z_median", "novelty_score").round(4)).rows()
         [(5, 1, 1.4142, 0.1956), (6, 1, 1.4142, 0.1956)]
-        >>> compute_atypicality(works, citations, focal=pl.Series([6])).collect().equals(scores[1:])
-        True
     """
     stage = "compute_atypicality"
-    works, citations = require_corpus(works, citations, stage)
-    config = _checked(config, n_threads, only_some=focal is not None)
-    if focal is not None:
-        listed = focal.rename("work_id").to_frame() if isinstance(focal, pl.Series) else focal
-        focal = require_columns(listed, WORKS, frame_name="focal", stage=stage, columns=["work_id"])
+    works, citations = pairs.require_corpus(works, citations, stage)
+    config = checked_config(config, NoveltyConfig)
+    check_threads(n_threads)
     table = None if background is None else read_background(background)
     if table is not None:
         table.check_null_model(config)
 
-    score_all = partial(score_atypicality, config=config, n_threads=n_threads, concentrations=concentrations)
-
     def score(graph: CitationGraph, venues: Int32Array) -> pl.DataFrame:
-        wanted = None if focal is None else focal.select("work_id").collect().to_series().drop_nulls().to_numpy()
         known = None if table is None else table.for_venues_of(works)
-        return score_all(graph, venues, focal=wanted, background=known)
+        return score_atypicality(graph, venues, config, background=known, n_threads=n_threads)
 
-    return defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
+    return pairs.defer_scores(score, ATYPICALITY, works, citations, stage=stage, cache_dir=cache_dir)
 
 
 def join_atypicality(
@@ -180,20 +149,21 @@ def score_atypicality(
     venues: Int32Array,
     config: NoveltyConfig | None = None,
     *,
-    focal: Int64Array | None = None,
     background: Background | None = None,
     n_threads: int | None = None,
     concentrations: dict[int, float] | None = None,
 ) -> pl.DataFrame:
-    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last."""
-    config = _checked(config, n_threads, only_some=focal is not None)
-    scorer = YearScorer(graph, venues, config, focal, background, n_threads or pl.thread_pool_size())
+    """Score works of a graph. Rows as of compute_atypicality, by (year, work_id); works without a year come last.
+
+    ``concentrations`` get how much few venues dominate, for each citing year that the closed form scored.
+    """
+    scorer = YearScorer(graph, venues, config, background, n_threads)
     years: dict[int, pl.DataFrame] = {}
 
     def score(j: int) -> None:
         years[j] = scorer.score(j)
 
-    score_years(graph, score, "atypicality", n_threads, large_alone=True)
+    pairs.score_years(graph, score, "atypicality", n_threads, large_alone=True)
     scorer.report()
     if concentrations is not None:
         concentrations |= scorer.concentrations
@@ -216,9 +186,8 @@ def cache_atypicality(
     is a hash of all that the scores depend on. The files hold all works of WORKS in index order when read by name.
     ``engine`` has a task for each citing year of a graph that lies on a disk.
     """
-    config = _checked(config, n_threads, only_some=False)
-    scorer = YearScorer(graph, venues, config, None, background, n_threads or pl.thread_pool_size())
-    key_parts: list[object] = [_FORMAT_VERSION, asdict(config), hash_array(venues)]
+    scorer = YearScorer(graph, venues, config, background, n_threads)
+    key_parts: list[object] = [_FORMAT_VERSION, asdict(scorer.config), hash_array(venues)]
     if background is not None:  # which knows venues by their ids, not by their numbers
         key_parts += [hash_file(background.path), hash_array(background.source_ids)]
 
@@ -230,7 +199,7 @@ def cache_atypicality(
         if engine is not None:
             _take_years(scorer, engine, tasks, folder)
         else:
-            score_years(graph, write, "atypicality", n_threads, large_alone=True)
+            pairs.score_years(graph, write, "atypicality", n_threads, large_alone=True)
         scorer.report()
         if graph.n_known > graph.n_dated:
             write_part(part_path(folder, graph.years.size, "undated"), scorer.undated())
@@ -266,7 +235,7 @@ def _scorer_in_task(given: str) -> YearScorer:
     background = None
     if arguments["background"] is not None:
         background = replace(read_background(arguments["background"]), source_ids=np.load(arguments["source_ids"]))
-    return YearScorer(graph, np.load(arguments["venues"]), config, None, background)
+    return YearScorer(graph, np.load(arguments["venues"]), config, background, 1)
 
 
 @task
@@ -278,44 +247,28 @@ def score_one_year(_: Advance, *, j: int, out: Path, **given: Any) -> dict[str, 
     return counts | {"concentration": scorer.concentrations.get(int(scorer.graph.years[j]))}
 
 
-def _checked(config: NoveltyConfig | None, n_threads: int | None, *, only_some: bool) -> NoveltyConfig:
-    """Refuse also what no single option shows to be wrong."""
-    config = checked_config(config, NoveltyConfig)
-    check_threads(n_threads)
-    if only_some and config.score == "rank":
-        raise ConfigError(
-            "score='rank' ranks a work among all of its year, which focal leaves out. Score all, and filter."
-        )
-    return config
-
-
 class YearScorer:
-    """Scores one year after the other; only works whose ids are in ``focal`` get a row, all when None."""
+    """Scores one year after the other."""
 
     def __init__(
         self,
         graph: CitationGraph,
         venues: Int32Array,
-        config: NoveltyConfig,
-        focal: Int64Array | None,
+        config: NoveltyConfig | None,
         background: Background | None,
-        n_threads: int = 1,
+        n_threads: int | None = None,
     ) -> None:
+        check_threads(n_threads)
+        self.config, self.n_threads = checked_config(config, NoveltyConfig), n_threads or pl.thread_pool_size()
+        if venues.shape != (graph.n_dated,):
+            needed = f"needs ({graph.n_dated},), one for each dated work: venue_numbers(graph, works)."
+            raise ConfigError(f"venues has shape {venues.shape}, {needed}")
         if background is not None:
-            background.check_null_model(config)
-        check_venues(graph, venues)
-        if background is not None and background.source_ids.size != venues.max(initial=-1) + 1:
-            raise ConfigError(f"{background.path} does not know these venues yet: background.for_venues_of(works).")
-        self.graph, self.venues, self.config, self.background = graph, venues, config, background
-        self.n_threads = n_threads
-        self.wanted: BoolArray | None = None
-        if focal is not None:
-            ids = np.unique(focal)
-            self.wanted = np.isin(graph.work_ids[: graph.n_known], ids)
-            if n_unknown := ids.size - np.count_nonzero(self.wanted):
-                message = "%s of %s focal works are not in WORKS and get no row"
-                logger.warning(message, f"{n_unknown:,}", f"{ids.size:,}")
-        self.year_of = year_places(graph)
+            background.check_null_model(self.config)
+            if background.source_ids.size != venues.max(initial=-1) + 1:
+                raise ConfigError(f"{background.path} does not know these venues yet: background.for_venues_of(works).")
+        self.graph, self.venues, self.background = graph, venues, background
+        self.year_of = pairs.year_places(graph)
         self.left_out = np.zeros(graph.n_dated, np.bool_)
         n_years = graph.years.size
         self.n_cells, self.n_known = np.zeros((2, n_years), np.int64)  # venue pairs, and those the background holds
@@ -344,48 +297,31 @@ class YearScorer:
         )
         if self.left_out[works].any():
             rows = rows.with_columns(n_pairs=pl.when(pl.Series(~self.left_out[works])).then("n_pairs"))
-        if self.wanted is not None:
-            rows = rows.filter(self.wanted[works])
         return add_scores(rows, self.config.score).select(pl.col(name).cast(kind) for name, kind in ATYPICALITY.items())
 
     def undated(self) -> pl.DataFrame:
         """Return ATYPICALITY of the works without a year: null but for the ids."""
         works = slice(self.graph.n_dated, self.graph.n_known)
         rows = pl.DataFrame({"work_id": self.graph.work_ids[works]})
-        rows = rows if self.wanted is None else rows.filter(self.wanted[works])
         return pl.concat([pl.DataFrame(schema=ATYPICALITY), rows], how="diagonal")
 
     def _fill(
-        self,
-        j: int,
-        works: slice,
-        columns: tuple[Int64Array, Float64Array, Float64Array],
-        look_at: LookAtPairs | None,
+        self, j: int, works: slice, columns: tuple[Int64Array, Float64Array, Float64Array], look_at: LookAtPairs | None
     ) -> None:
         """Go from slots to venue pairs, to their z, and back to the works."""
         config, background = self.config, self.background
-        wanted = None if self.wanted is None else self.wanted[works]
-        if wanted is not None and not wanted.any():
-            return
         given = (self.graph, self.venues, self.year_of, j, config.max_references, self.left_out)
-        slots = year_slots(*given, venue_required=config.venue_required)
-        concentration = venue_concentration(slots) if background is None and config.null == "analytic" else None
-        if wanted is not None and background is None:
-            slots = merge_others(slots, wanted)
-        groups = everybody = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
-        if wanted is not None:
-            offsets, kept = of_works(slots.offsets, wanted)
-            groups = group(offsets, slots.venues[kept], slots.n_venues, unique_venues=config.unique_venues)
+        slots = pairs.year_slots(*given, venue_required=config.venue_required)
+        groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
         if not groups.n_pairs.any():
             return
-        year, n_threads = int(self.graph.years[j]), self.n_threads if is_large(self.graph, j) else 1
+        concentration = venue_concentration(slots) if background is None and config.null == "analytic" else None
+        year, n_threads = int(self.graph.years[j]), self.n_threads if pairs.is_large(self.graph, j) else 1
         of_null_model = pair_moments(slots, year, config, n_threads) if background is None else None
 
-        def z_of(rows: tuple[int, int] | None) -> tuple[Cells, Float64Array]:
-            cells = observe(groups, same_venue_pairs=config.same_venue_pairs, rows=rows)
+        def z_of(rows: tuple[int, int] | None) -> tuple[pairs.Cells, Float64Array]:
+            cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs, rows=rows)
             if of_null_model is not None:
-                if wanted is not None:
-                    cells = recount(cells, everybody, same_venue_pairs=config.same_venue_pairs)
                 observed, (mean, deviation) = cells.observed, of_null_model(cells)
             elif background is not None and cells.observed.size:
                 observed, mean, deviation = background.moments(year, *cells.venues(slots.venue_numbers))
@@ -399,22 +335,22 @@ class YearScorer:
             return replace(cells, observed=cells.observed[:0].copy()), z
 
         # Shuffles and what looks at all pairs need them together.
-        in_parts = concentration is not None and wanted is None and look_at is None
-        valued = run_all(z_of, parts_of_rows(groups) if in_parts else [None], n_threads)
+        in_parts = concentration is not None and look_at is None
+        valued = run_all(z_of, pairs.parts_of_rows(groups) if in_parts else [None], n_threads)
         of_null_model = None  # its tables take as much memory as the quantiles will
         self.n_cells[j] = sum(z.size for _, z in valued)
         if self.n_cells[j] == 0:
             return
         if concentration is not None:
             self.concentrations[year] = concentration
-        write_quantiles(groups, valued, columns, unique_pairs=config.unique_pairs, n_threads=n_threads)
+        pairs.write_quantiles(groups, valued, columns, unique_pairs=config.unique_pairs, n_threads=n_threads)
         if look_at is not None:
             look_at(works, groups, *valued[0])
         n_pairs, *quantiles = columns
         undefined = n_pairs < config.min_pairs
         if config.undefined_pairs != "drop":
             given = {"same_venue_pairs": config.same_venue_pairs, "unique_pairs": config.unique_pairs}
-            undefined |= n_pairs < pairs_per_work(groups, **given)
+            undefined |= n_pairs < pairs.pairs_per_work(groups, **given)
         for quantile in quantiles:
             quantile[undefined | np.isinf(quantile)] = np.nan
 

@@ -28,17 +28,9 @@ from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, open_in_task
+from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.null_model import pair_moments
-from sciscidata.novelty.venue_pairs import (
-    group,
-    observe,
-    require_corpus,
-    venue_ids,
-    venue_numbers,
-    year_places,
-    year_slots,
-)
 from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
@@ -92,7 +84,7 @@ class Background:
 
     def for_venues_of(self, works: pl.LazyFrame) -> Background:
         """Return this background for the venue numbers that ``venue_numbers(graph, works)`` gives."""
-        return replace(self, source_ids=venue_ids(works))
+        return replace(self, source_ids=pairs.venue_ids(works))
 
     def check_null_model(self, config: NoveltyConfig) -> None:
         """Raise a ConfigError if ``config`` names another null model."""
@@ -108,17 +100,13 @@ class Background:
 
     def moments(self, year: int, a: Int32Array, b: Int32Array) -> tuple[Float64Array, Float64Array, Float64Array]:
         """Look up pairs by venue number, ``a`` of lower source_id: observed, mean, deviation; NaN where unknown."""
-        pairs = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
-        parts = [part.join(pairs, on=_PAIR, how="semi") for part in self._parts(year)]
-        found = pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts])
-        try:
-            rows = pairs.join(found, on=_PAIR, how="left", maintain_order="left", validate="1:1")
-        except pl.exceptions.ComputeError as error:
-            raise BackgroundError(
-                f"{self.path} holds a venue pair of {year} twice. Write it anew with write_background."
-            ) from error
+        asked = pl.DataFrame({"source_id_a": self.source_ids[a], "source_id_b": self.source_ids[b]})
+        parts = [part.join(asked, on=_PAIR, how="semi") for part in self._parts(year)]
+        found = asked.join(
+            pl.concat([pl.DataFrame(schema=PAIR_STATISTICS), *parts]), on=_PAIR, how="left", maintain_order="left"
+        )
         observed, mean, deviation = (
-            rows[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
+            found[name].cast(pl.Float64).fill_null(np.nan).to_numpy() for name in ("n_observed", "mean", "std")
         )
         return observed, mean, deviation
 
@@ -127,11 +115,8 @@ class Background:
         try:
             with pq.ParquetFile(self.path, page_checksum_verification=True) as file:
                 for i in range(file.metadata.num_row_groups):
-                    group_years = file.metadata.row_group(i).column(0).statistics
-                    # Rewritten by another tool, a file may have lost its statistics.
-                    if group_years is None or not group_years.has_min_max or group_years.min <= year <= group_years.max:
-                        rows = pl.DataFrame(file.read_row_group(i)).cast(PAIR_STATISTICS)
-                        yield rows.filter(publication_year=year)
+                    if file.metadata.row_group(i).column(0).statistics.min == year:  # of one year each
+                        yield pl.DataFrame(file.read_row_group(i)).cast(PAIR_STATISTICS)
         except (OSError, pa.ArrowException, pl.exceptions.PolarsError) as error:
             raise _damaged(self.path, error) from error
 
@@ -146,39 +131,20 @@ def read_background(path: str | Path) -> Background:
             f"no background at {path}. Write one with `sciscidata background` (write_background), or check the path."
         )
     try:
-        metadata = pq.read_metadata(path)
-    except (OSError, pa.ArrowException) as error:
+        metadata = pq.read_metadata(path).metadata or {}
+        header: Any = parse_json(metadata.get(METADATA_KEY, b"null"))
+    except (OSError, pa.ArrowException, ValueError) as error:
         raise _damaged(path, error) from error
-    try:
-        decoded: Any = parse_json((metadata.metadata or {}).get(METADATA_KEY, b""))
-    except ValueError:
-        decoded = None
-    header: dict[str, Any] = decoded if isinstance(decoded, dict) else {}
-    version = header.get("format_version")
-    names = metadata.schema.names
-    missing = [name for name in PAIR_STATISTICS if name not in names]
-    if version is None:
+    if not isinstance(header, dict):
         problem = "is a Parquet file, but no background: it lacks the metadata of write_background"
-    elif version != FORMAT_VERSION:
+    elif header.get("format_version") != FORMAT_VERSION:
+        version = header.get("format_version")
         problem = f"has format {version}, this version of sciscidata reads format {FORMAT_VERSION}"
-    elif missing:
-        problem = f"lacks the column {', '.join(missing)}; it has {', '.join(names)}"
-    elif (counts := _counts(header.get("years"))) is None or not isinstance(header.get("null_model"), dict):
-        problem = "has damaged metadata: they do not say what null model it was made under, or of which years"
     elif not is_sealed(path):
         problem = "is damaged, or was rewritten: it differs from the SHA-256 that it holds"
     else:
-        return Background(path, header["null_model"], counts, np.empty(0, np.int64))
+        return Background(path, header["null_model"], pl.DataFrame(header["years"], _COUNTS), np.empty(0, np.int64))
     raise BackgroundError(f"{path} {problem}. Write it anew with write_background.")
-
-
-def _counts(years: Any) -> pl.DataFrame | None:  # noqa: ANN401
-    """Return a row per year; None if the metadata do not hold that."""
-    try:
-        counts = pl.DataFrame(years, schema=_COUNTS)
-    except (TypeError, ValueError, OverflowError, pl.exceptions.PolarsError):
-        return None
-    return counts if isinstance(years, list) and not counts["publication_year"].has_nulls() else None
 
 
 def _damaged(path: Path, error: Exception) -> BackgroundError:
@@ -203,7 +169,7 @@ def write_null_model(
     which needs ``cache_dir`` for the files of its tasks. Without ``overwrite``, a file that another run makes meanwhile
     stays.
     """
-    works, citations = require_corpus(works, citations, "write_background")
+    works, citations = pairs.require_corpus(works, citations, "write_background")
     config = checked_config(config, NoveltyConfig, "years=(1990, 1999)")
     check_threads(n_threads)
     path = Path(path)
@@ -211,17 +177,17 @@ def write_null_model(
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
     graph = build_graph(works, citations, cache_dir=cache_dir)
-    pairs = _YearPairs(graph, venue_numbers(graph, works), venue_ids(works), config)
+    corpus = _YearPairs(graph, pairs.venue_numbers(graph, works), pairs.venue_ids(works), config)
     all_years: list[int] = graph.years.tolist()
     first, last = config.years or (min(all_years, default=0), max(all_years, default=0))
     asked = [j for j, year in enumerate(all_years) if first <= year <= last]
     home: Path | None = None
     if engine is not None and cache_dir is not None:
-        key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, pairs.arrays().values()))
+        key = content_hash(graph, FORMAT_VERSION, config.null_model(), *map(hash_array, corpus.arrays().values()))
         home = (Path(cache_dir) / f"background-{key}.tasks").absolute()
-        found = _by_tasks(pairs, asked, engine, home)
+        found = _by_tasks(corpus, asked, engine, home)
     else:
-        found = _by_threads(pairs, asked, n_threads or pl.thread_pool_size())
+        found = _by_threads(corpus, asked, n_threads or pl.thread_pool_size())
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
@@ -257,15 +223,15 @@ class _YearPairs:
 
     @cached_property
     def _year_of(self) -> Int32Array:
-        return year_places(self.graph)
+        return pairs.year_places(self.graph)
 
     def of_year(self, j: int) -> tuple[dict[str, int], pl.DataFrame]:
         """Return the counts of the j-th year and its rows of PAIR_STATISTICS, sorted."""
         graph, config, year = self.graph, self.config, int(self.graph.years[j])
         given = (graph, self.venues, self._year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
-        slots = year_slots(*given, venue_required=config.venue_required)
-        groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
-        cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
+        slots = pairs.year_slots(*given, venue_required=config.venue_required)
+        groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+        cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)
         mean, deviation = pair_moments(slots, year, config)(cells) if cells.observed.size else np.empty((2, 0))
         counts = {
             "publication_year": year,
@@ -289,20 +255,20 @@ class _YearPairs:
 _YearFound = Generator[tuple[dict[str, int], pl.DataFrame]]
 
 
-def _by_threads(pairs: _YearPairs, years: list[int], n_threads: int) -> _YearFound:
+def _by_threads(corpus: _YearPairs, years: list[int], n_threads: int) -> _YearFound:
     """Give counts and rows of each year; memory holds one year per thread."""
     with (
-        progress_bar("venue pairs", float(pairs.graph.n_citations), unit="references") as advance,
-        closing(map_in_order(pairs.of_year, years, n_threads, n_held=n_threads)) as found,
+        progress_bar("venue pairs", float(corpus.graph.n_citations), unit="references") as advance,
+        closing(map_in_order(corpus.of_year, years, n_threads, n_held=n_threads)) as found,
     ):
         for counts, rows in found:
             yield counts, rows
             advance(counts["n_references"])
 
 
-def _by_tasks(pairs: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
-    config = {"config": asdict(pairs.config)}
-    done = take_years(engine, home, pairs.graph, years, save_one_year, config, pairs.arrays(), what="venue pairs")
+def _by_tasks(corpus: _YearPairs, years: list[int], engine: Engine, home: Path) -> _YearFound:
+    config = {"config": asdict(corpus.config)}
+    done = take_years(engine, home, corpus.graph, years, save_one_year, config, corpus.arrays(), what="venue pairs")
     return ((counts, read_parquet(path).rechunk()) for _, path, counts in done)  # pages end where chunks do
 
 

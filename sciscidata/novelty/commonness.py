@@ -26,17 +26,7 @@ from sciscidata._kernels.arrays import Int32Array
 from sciscidata._kernels.portable_math import natural_log
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
-from sciscidata.novelty.venue_pairs import (
-    check_venues,
-    defer_scores,
-    group,
-    observe,
-    one_row_per_work,
-    score_years,
-    write_quantiles,
-    year_places,
-    year_slots,
-)
+from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.options.checks import Configuration, PositiveInt, check_threads, checked_config
 from sciscidata.schemas import COMMONNESS
 
@@ -116,39 +106,29 @@ def compute_commonness(
         [(5, 3, 0.8889, 0.6286), (6, 1, 1.3333, -0.2877)]
     """
     check_threads(n_threads)
-    score = partial(score_commonness, config=checked_config(config, CommonnessConfig), n_threads=n_threads)
-    return defer_scores(score, COMMONNESS, works, citations, stage="compute_commonness", cache_dir=cache_dir)
+    score = partial(_score, config=checked_config(config, CommonnessConfig), n_threads=n_threads)
+    return pairs.defer_scores(score, COMMONNESS, works, citations, stage="compute_commonness", cache_dir=cache_dir)
 
 
-def score_commonness(
-    graph: CitationGraph,
-    venues: Int32Array,
-    config: CommonnessConfig | None = None,
-    *,
-    n_threads: int | None = None,
-) -> pl.DataFrame:
-    """Score works of a graph. Rows as of compute_commonness, by (year, work_id); works without a year come last."""
+def _score(graph: CitationGraph, venues: Int32Array, config: CommonnessConfig, n_threads: int | None) -> pl.DataFrame:
     from sciscidata.novelty._per_work_kernels import commonness_of_cells
 
-    config = checked_config(config, CommonnessConfig)
-    check_threads(n_threads)
-    check_venues(graph, venues)
-    year_of = year_places(graph)
+    year_of = pairs.year_places(graph)
     n_pairs, left_out = np.zeros(graph.n_dated, np.int64), np.zeros(graph.n_dated, np.bool_)
     p10, median = np.full((2, graph.n_dated), np.nan)
 
     def score(j: int) -> None:
         """Score the works of the j-th year: slots, pairs, their commonness, and back to the works."""
         rows = slice(int(graph.year_offsets[j]), int(graph.year_offsets[j + 1]))
-        slots = year_slots(graph, venues, year_of, j, config.max_references, left_out)
+        slots = pairs.year_slots(graph, venues, year_of, j, config.max_references, left_out)
         if slots.venues.size:
-            groups = group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
-            cells = observe(groups, same_venue_pairs=config.same_venue_pairs)
+            groups = pairs.group(slots.offsets, slots.venues, slots.n_venues, unique_venues=config.unique_venues)
+            cells = pairs.observe(groups, same_venue_pairs=config.same_venue_pairs)
             table = (cells.starts, cells.partners, cells.observed)
             commonness = commonness_of_cells(table, config.counting == "ordered")
-            write_quantiles(groups, [(cells, commonness)], (n_pairs[rows], p10[rows], median[rows]))
+            pairs.write_quantiles(groups, [(cells, commonness)], (n_pairs[rows], p10[rows], median[rows]))
 
-    score_years(graph, score, "commonness", n_threads)
+    pairs.score_years(graph, score, "commonness", n_threads)
     undefined = n_pairs < config.min_pairs
     p10[undefined] = np.nan
     median[undefined] = np.nan
@@ -158,4 +138,4 @@ def score_commonness(
         "commonness_median": median,
         "commonness_novelty": -natural_log(p10),
     }
-    return one_row_per_work(graph, columns, COMMONNESS)
+    return pairs.one_row_per_work(graph, columns, COMMONNESS)

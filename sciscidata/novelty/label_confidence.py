@@ -149,7 +149,7 @@ def score_novelty_confidence(
     n, key = graph.n_dated, stream_key(seed, "novelty/label confidence")
     n_refs, half_refs, half_label = np.zeros(n, np.int32), np.zeros(n, np.int32), np.zeros(n, np.int8)
     chances, half_chance = np.zeros((n, 3)), np.zeros(n)
-    scorer, years = YearScorer(graph, venues, config, None, background), dict[int, pl.DataFrame]()
+    scorer, years = YearScorer(graph, venues, config, background, 1), dict[int, pl.DataFrame]()
 
     def look_at(at: slice, groups: Groups, cells: Cells, z: Float64Array) -> None:
         keys = draw(key, graph.work_ids[at])

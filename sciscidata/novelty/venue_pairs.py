@@ -48,7 +48,7 @@ class Slots:
     stratum_starts: Int64Array
     by_stratum: Int32Array
     strata_years: Int64Array
-    venue_numbers: Int32Array  # of the graph, by local number; none for what merge_others has merged
+    venue_numbers: Int32Array  # of the graph, by local number
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,19 +168,6 @@ def of_works(offsets: Int64Array, wanted: BoolArray) -> tuple[Int64Array, BoolAr
     return np.concatenate([[0], np.cumsum(lengths * wanted)]), np.repeat(wanted, lengths)
 
 
-def merge_others(slots: Slots, wanted: BoolArray) -> Slots:
-    """Replace all venues that no wanted work holds by one last venue, so that there is less to count.
-
-    The counts and the order of the others stay under every shuffle, and so does every bit of a result.
-    """
-    _, kept = of_works(slots.offsets, wanted)
-    used = np.zeros(slots.n_venues, np.bool_)
-    used[slots.venues[kept]] = True
-    number = np.where(used, np.cumsum(used) - 1, np.count_nonzero(used)).astype(np.int32)
-    n_venues = int(number.max(initial=-1)) + 1
-    return replace(slots, venues=number[slots.venues], n_venues=n_venues, venue_numbers=slots.venue_numbers[used])
-
-
 def lay_out(offsets: Int64Array, cited_years: AnyArray, venues: Int32Array) -> Slots:
     """Number strata by time and venues by appearance, and order the slots by stratum; no cited year is below 0."""
     is_cited = np.bincount(cited_years) > 0
@@ -267,18 +254,6 @@ def parts_of_rows(groups: Groups) -> list[tuple[int, int]]:
     return parts_of(np.diff(np.concatenate([[0], np.cumsum(groups.ends[by_venue] - by_venue)])[starts]))
 
 
-def recount(cells: Cells, groups: Groups, *, same_venue_pairs: bool = True) -> Cells:
-    """Count given cells over other works than those that they were found in."""
-    from sciscidata.novelty import _pair_kernels as kernels
-
-    counts, squares = np.zeros((2, cells.observed.size), np.int64)
-    nothing = np.zeros(cells.observed.size, np.int32)
-    given = (*rows_of(cells, groups), groups.venues, groups.counts, groups.ends, same_venue_pairs)
-    tally = tally_for(groups)
-    kernels.add_shuffle(*given, tally, cells.starts, cells.partners, nothing, counts, squares)
-    return replace(cells, observed=counts.astype(tally.dtype))
-
-
 def rows_of(cells: Cells, groups: Groups) -> tuple[Int64Array, Int32Array]:
     """Return the groups by venue, without those of venues whose row has no cell, if that saves work."""
     starts, order = groups.by_venue
@@ -332,15 +307,6 @@ def defer_scores(
         return watched(scores, graph, stage)
 
     return with_original_ids(pl.defer(collect, schema=schema), works)
-
-
-def check_venues(graph: CitationGraph, venues: Int32Array) -> None:
-    """Raise a ConfigError unless ``venues`` has one number for each dated work of the graph."""
-    if venues.shape != (graph.n_dated,):
-        raise ConfigError(
-            f"venues has shape {venues.shape}, needs ({graph.n_dated},), one for each dated work: "
-            "venue_numbers(graph, works)."
-        )
 
 
 def is_large(graph: CitationGraph, j: int) -> bool:

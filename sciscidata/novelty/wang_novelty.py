@@ -27,16 +27,7 @@ from sciscidata._support.parallel import map_in_order, run_all
 from sciscidata.errors import ConfigError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.graph import CitationGraph
-from sciscidata.novelty.venue_pairs import (
-    Groups,
-    check_venues,
-    defer_scores,
-    group,
-    observe,
-    one_row_per_work,
-    year_places,
-    year_slots,
-)
+from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.options.checks import Configuration, PositiveInt, check_threads, checked_config
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import WANG_NOVELTY
@@ -148,28 +139,15 @@ def compute_wang_novelty(
         (7, 1, 0.29289321881345254)
     """
     check_threads(n_threads)
-    score = partial(score_wang_novelty, config=checked_config(config, WangConfig), n_threads=n_threads)
-    return defer_scores(score, WANG_NOVELTY, works, citations, stage="compute_wang_novelty", cache_dir=cache_dir)
+    score = partial(_score, config=checked_config(config, WangConfig), n_threads=n_threads or pl.thread_pool_size())
+    return pairs.defer_scores(score, WANG_NOVELTY, works, citations, stage="compute_wang_novelty", cache_dir=cache_dir)
 
 
-def score_wang_novelty(
-    graph: CitationGraph,
-    venues: Int32Array,
-    config: WangConfig | None = None,
-    *,
-    n_threads: int | None = None,
-) -> pl.DataFrame:
-    """Score works of a graph. Rows as of compute_wang_novelty, by (year, work_id); works without a year come last.
-
-    Memory: the pairs of the years in reach of one year's windows, and every pair that occurred so far, once.
-    """
+def _score(graph: CitationGraph, venues: Int32Array, config: WangConfig, n_threads: int) -> pl.DataFrame:
+    """Hold the pairs of the years in reach of one year's windows, and every pair that occurred so far, once."""
     from sciscidata.novelty import _per_work_kernels as kernels
 
-    config = checked_config(config, WangConfig)
-    check_threads(n_threads)
-    n_threads = n_threads or pl.thread_pool_size()
-    check_venues(graph, venues)
-    year_of = year_places(graph)
+    year_of = pairs.year_places(graph)
     years = graph.years.astype(np.int64)
     n_venues = int(venues.max(initial=-1)) + 1
     n_new, novelty = np.zeros(graph.n_dated, np.int64), np.full(graph.n_dated, np.nan)
@@ -179,10 +157,10 @@ def score_wang_novelty(
     ends = graph.ref_offsets[graph.year_offsets]
 
     def read(j: int) -> _Year:
-        slots = year_slots(graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
+        slots = pairs.year_slots(graph, venues, year_of, j, config.max_references, np.zeros(graph.n_dated, np.bool_))
         held = slots.venue_numbers[slots.venues]  # the graph's numbers: they hold across years
-        groups = group(slots.offsets, held, n_venues, unique_venues=True)
-        cells = observe(groups, same_venue_pairs=False)
+        groups = pairs.group(slots.offsets, held, n_venues, unique_venues=True)
+        cells = pairs.observe(groups, same_venue_pairs=False)
         table = (cells.starts, cells.partners.copy(), cells.observed.copy())  # without the room for what repeats
         return _Year(table, groups, np.bincount(held, minlength=n_venues))
 
@@ -214,7 +192,7 @@ def score_wang_novelty(
         "n_new_pairs": pl.select(pl.when(pl.Series(~np.isnan(novelty))).then(pl.Series(n_new))).to_series(),
         "wang_novelty": novelty,
     }
-    return one_row_per_work(graph, columns, WANG_NOVELTY)
+    return pairs.one_row_per_work(graph, columns, WANG_NOVELTY)
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,7 +200,7 @@ class _Year:
     """The venue pairs of one year, how many works join each, and how often each venue is cited."""
 
     table: PairTable
-    groups: Groups
+    groups: pairs.Groups
     citations: Int64Array
 
 

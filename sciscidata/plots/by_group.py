@@ -1,95 +1,57 @@
-"""A statistic of any score by any group, with intervals that hold where a work has several rows."""
+"""A statistic of any score by any group, drawn: ``plot_by``, and the panels that plots by year and field are made of.
+
+Groups with few works are hollow and pale, and no line goes through them.
+"""
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING, Any, Final, Literal, Unpack, get_args
+import textwrap
+from collections.abc import Mapping, Sequence
+from itertools import cycle
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Unpack
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from sciscidata.errors import ConfigError
-from sciscidata.frames import AnyFrame, to_lazy
-from sciscidata.options.did_you_mean import suggest
-from sciscidata.plots._parts import count_works
-from sciscidata.plots.by_year_and_field import describe_hidden
-from sciscidata.plots.estimates import (
-    FEW,
-    LINES,
-    Numbers,
-    Series,
-    add_up,
-    draw_names,
-    draw_numbers,
-    equal_works,
-    estimate,
-    find_bounds,
-    find_limits,
-    free_colours,
-    name_column,
-    name_hollow,
-    name_rows,
-    read_values,
-    refuse_nothing,
-    sums_of,
-    widen,
+from sciscidata.frames import AnyFrame
+from sciscidata.plots.figure import (
+    COLOURS,
+    INK,
+    Look,
+    axes_of,
+    count_works,
+    drawing,
+    letter_panels,
+    name_data,
+    plain,
+    tick_numbers,
+    write_share,
 )
-from sciscidata.plots.figure import Look, drawing, name_data
-from sciscidata.plots.intervals import student
+from sciscidata.plots.measure import (
+    MEASURED,
+    Numbers,
+    Stat,
+    count_hidden,
+    measure,
+    name_column,
+    read_groups,
+    refuse_nothing,
+)
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-logger = logging.getLogger(__name__)
-
-Stat = Literal["mean", "median", "percentile", "share"]
-
+FEW: Final = 30
+#: Okabe and Ito 2008, without yellow and black.
+LINES: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#777777")
+_INTERVALS: Final = {"share": "Wilson", "mean": "t"}
 _MOST_PLACES: Final = 500
 _MOST_NAMES: Final = 40
-_MEASURED: Final = ("n_works", "value", "low", "high")
-
-
-def measure_by(
-    frame: AnyFrame, x: str, y: str = "cd_index", *, by: str | None = None, stat: Stat = "mean"
-) -> pl.DataFrame:
-    """Return a statistic of each group with its interval at 95 %: the numbers of ``plot_by``.
-
-    Where ``work_id`` repeats, as in a table of works and authors, rows of one work are not independent. So intervals
-    are by work: of a mean, Student's with the variance of the sums of works; of a share, Wilson's with as many works as
-    have this variance; of a median, Woodruff's. Without repeated works these are the usual ones. Nothing is drawn at
-    random, so equal works give equal intervals.
-
-    Args:
-        frame: one row per work, or several: ``x``, ``y`` and ``by``. Rows with a null in one of them do not count.
-        x: the column of groups.
-        y: a column of numbers; for shares, a label (``"disruptive"``) or a column of true and false.
-        by: a second column of groups.
-        stat: ``"mean"``, ``"median"`` or ``"share"``. ``"percentile"``: where the group's median lies among all works,
-            from 0 to 100; works of equal score share the middle of their places. If more than half of the works have
-            one score, a warning says so: all groups may stand on it.
-
-    Returns:
-        A row per group, in ascending order, or in the order of the categories of an Enum or an ordered categorical of
-        pandas: ``x`` and ``by`` as they are, ``n`` rows and ``n_works`` (Int64),
-        ``value``, ``low`` and ``high`` (Float64). Ends are null where works are too few: one, or for medians about
-        seven.
-
-    Raises:
-        SchemaMismatchError: a column is missing, or ``y`` is not of numbers.
-
-    Source:
-        Wilson 1927, doi:10.1080/01621459.1927.10502953; Woodruff 1952, doi:10.1080/01621459.1952.10483443. Median
-        percentiles of the CD index by team size: Wu, Wang and Evans 2019, doi:10.1038/s41586-019-0941-9.
-
-    Example:
-        >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
-        >>> measure_by(papers, "team_size").select("team_size", "n", pl.col("value").round(2)).rows()
-        [(1, 2, 0.3), (2, 2, -0.1)]
-        >>> measure_by(papers, "team_size", stat="percentile")["value"].to_list()
-        [75.0, 25.0]
-    """
-    keys = [x, *([by] if by is not None else [])]
-    return _measure(_read(frame, keys, y, stat, "measure_by"), keys, y, stat, "measure_by")
+_ROW_MM: Final = (4.2, 5.2)  # of a name, and where names take two lines
+_LETTERS: Final = {"one": 26, "two": 52}  # of a line of a name
 
 
 def plot_by(
@@ -132,134 +94,271 @@ def plot_by(
         >>> papers = pl.DataFrame({"team_size": [1, 1, 2, 2], "cd_index": [0.5, 0.1, 0.0, -0.2]})
         >>> figure = plot_by(papers, "team_size", stat="median", few=2, data="four papers")
         >>> figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()
-        ('team size', 'median of CD index')
+        ('team size', 'median CD index')
     """
     keys = [x, *([by] if by is not None else [])]
-    read = _read(frame, keys, y, stat, "plot_by")
-    measured = _measure(read, keys, y, stat, "plot_by")
+    read = read_groups(frame, keys, y, stat, "plot_by")
+    measured = measure(read, keys, y, stat, "plot_by")
     if measured.is_empty():
         refuse_nothing(frame, [*keys, y], "plot_by")
     is_names = not measured[x].dtype.is_numeric()
-    places = measured[x].unique().sort()
-    most = _MOST_NAMES if is_names else _MOST_PLACES
-    if places.len() > most:
+    n, most = measured[x].n_unique(), _MOST_NAMES if is_names else _MOST_PLACES
+    if n > most:
         how = "Keep the most frequent" if is_names else f'Make classes, for example with pl.col("{x}").qcut(10)'
-        raise ConfigError(f"x={x!r} has {places.len():,} groups, a picture has room for {most}. {how}.")
+        raise ConfigError(f"x={x!r} has {n:,} groups, a picture has room for {most}. {how}.")
     if complete_until is not None and is_names:
         raise ConfigError(f"complete_until={complete_until} needs years, x={x!r} has names. Leave it out.")
-    after = complete_until if complete_until is not None and (places > complete_until).any() else None
     lines = [measured] if by is None else measured.sort(by, x).partition_by(by, maintain_order=True)
     if len(lines) > len(LINES):
         raise ConfigError(f"by={by!r} has {len(lines)} groups, a picture has {len(LINES)} colours. Keep fewer.")
-    named, bounds = _name_statistic(y, stat), (0.0, 100.0) if stat == "percentile" else find_bounds(y)
-    if is_names:
-        ranked = measured.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
-        is_ordered = measured[x].dtype == pl.Enum
-        ranked = ranked.sort(x) if is_ordered else ranked.sort("value", x, descending=[True, False], nulls_last=True)
-        row_of = {name: row for row, name in enumerate(ranked[x])}
-        names, height = name_rows(
-            [f"{name} ({n:,})" for name, n in ranked.select(pl.col(x).cast(pl.String), "n").rows()], look
-        )
-    else:
-        row_of, names, height = {}, [], 62.0
-    with drawing(look, heights_mm=(height,)) as picture:
-        (axes,) = picture.panels
-        series: list[Series] = []
-        for part, colour in zip(lines, free_colours(axes), strict=False):
-            n, value, low, high = (part[name].fill_null(np.nan).to_numpy() for name in _MEASURED)
-            series.append(Series(named, colour, stat == "share", n, value, low, high, few, bounds=bounds))
-        limits = find_limits(series)
-        label = name_data(look.get("data")) if by is None else ""
-        for number, (part, one) in enumerate(zip(lines, series, strict=True)):
-            if is_names:
-                rows = np.array([row_of[name] for name in part[x]], np.float64)
-                offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
-                draw_names(axes, names, one, limits, rows + offset)
-            else:
-                draw_numbers(axes, part[x].to_numpy(), one, limits, label=label, after=after)
-        if not is_names:
-            axes.set_xlabel(name_column(x))
-            low, high = places.to_numpy()[[0, -1]]
-            room = 0.3 + 0.02 * (high - low)
-            widen(axes, "x", low - room, high + room)
-        if by is not None:
-            for part, one in zip(lines, series, strict=True):
-                axes.plot([], [], "o", color=one.colour, ms=3.5, label=str(part[by][0]))
-            beside: dict[str, Any] = (
-                {} if look.get("ax") is not None else {"loc": "upper left", "bbox_to_anchor": (1, 1)}
-            )
-            axes.legend(title=name_column(by), **beside)
-        n_rows = int(measured["n"].sum())
+    hidden = count_hidden(read, [*map(name_column, keys), name_column(y)], keys)
+    panels = [Panel(y, stat, lines)]
+    return plot_panels(look, x, panels, few=few, by=by, complete_until=complete_until, hidden=hidden)
+
+
+class Panel(NamedTuple):
+    """A statistic of a column, and its groups as measured: a frame for each line."""
+
+    y: str
+    stat: Stat
+    lines: Sequence[pl.DataFrame]
+
+    @property
+    def name(self) -> str:
+        """What the axis of values says."""
+        kind = "median percentile of" if self.stat == "percentile" else self.stat
+        return f"{kind} {name_column(self.y)}"
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Return the ends of what a value can be."""
+        if self.stat in ("share", "percentile"):
+            return 0.0, 1.0 if self.stat == "share" else 100.0
+        return (-1.0, 1.0) if self.y.startswith("cd_index") else (-np.inf, np.inf)
+
+
+class _Line(NamedTuple):
+    """What is drawn in one colour: estimates, which have ``enough`` works, and which are ``sure`` in every respect."""
+
+    colour: str
+    is_share: bool
+    value: Numbers
+    low: Numbers
+    high: Numbers
+    enough: npt.NDArray[np.bool_]
+    sure: npt.NDArray[np.bool_]
+
+
+def plot_panels(
+    look: Look,
+    x: str,
+    panels: Sequence[Panel],
+    *,
+    few: int,
+    by: str | None = None,
+    complete_until: int | None = None,
+    hidden: Mapping[str, int],
+    note: str = "",
+) -> Figure:
+    """Draw panels over numbers, such as years, or beside names, such as fields; the title counts what is ``hidden``.
+
+    The lines of a panel are the groups of ``by``. Names stand in their own order, or by their value.
+    """
+    every = pl.concat(panels[0].lines)
+    names, height = dict[Any, str](), 62.0
+    if not every[x].dtype.is_numeric():
+        names, height = _order_names(every, x, look)
+    after = complete_until if complete_until is not None and (every[x] > complete_until).any() else None
+    label = "" if by else name_data(look.get("data"))
+    with drawing(look, heights_mm=(height,) * len(panels), share="y" if names else "") as picture:
+        given: dict[str, Any] = {"few": few, "by": by, "after": after, "names": names, "label": label}
+        drawn = [draw_panel(axes, x, one, **given) for axes, one in zip(picture.panels, panels, strict=True)]
+        if by and not axes_of(look):
+            picture.panels[-1].legend(title=name_column(by), loc="upper left", bbox_to_anchor=(1, 1))
+        said = [f"{panel.name} with 95% {_INTERVALS.get(panel.stat, 'Woodruff')} interval" for panel in panels]
+        if len(panels) > 1:
+            letter_panels(picture)
+            said = [f"({letter}) {text}" for letter, text in zip("ab", said, strict=True)]
         within = f" and {name_column(by)}" if by else ""
-        picture.title = f"{count_works(n_rows)} by {name_column(x)}{within}: {named} with 95% interval."
-        picture.title += name_hollow(any((one.n < few).any() for one in series), few, after)
-        picture.title += describe_hidden(_count_hidden(read, [*map(name_column, keys), name_column(y)], keys))
+        picture.title = f"{count_works(int(every['n'].sum()))} by {name_column(x)}{within}: {', '.join(said)}."
+        picture.title += name_hollow(any(drawn), few, after) + describe_hidden(hidden) + note
     return picture.figure
 
 
-def _read(frame: AnyFrame, keys: list[str], y: str, stat: Stat, stage: str) -> pl.LazyFrame:
-    """Read the groups, ``_value`` and ``_work`` of each row."""
-    if stat not in get_args(Stat):
-        raise ConfigError(f"stat is {stat!r}, needs one of {', '.join(get_args(Stat))}.{suggest(stat, get_args(Stat))}")
-    frame = to_lazy(frame, "the frame", stage)
-    work = pl.col("work_id").rank("dense") if "work_id" in frame.collect_schema() else pl.int_range(pl.len())
-    work = work.cast(pl.Int64).fill_null(-1).alias("_work")
-    return read_values(frame, keys, {"_value": (y, stat)}, work, stage=stage)
+def _order_names(groups: pl.DataFrame, x: str, look: Look) -> tuple[dict[Any, str], float]:
+    """Order names by the mean of their values, or as they are ordered; give what is written, and the height in mm."""
+    ranked = groups.group_by(x).agg(pl.col("value").mean(), pl.col("n").sum())
+    is_ordered = groups[x].dtype == pl.Enum
+    ranked = ranked.sort(x) if is_ordered else ranked.sort("value", x, descending=[True, False], nulls_last=True)
+    written, height = name_rows(
+        [f"{name} ({n:,})" for name, n in ranked.select(pl.col(x).cast(pl.String), "n").rows()], look
+    )
+    return dict(zip(ranked[x], written, strict=True)), height
 
 
-def _count_hidden(rows: pl.LazyFrame, names: list[str], keys: list[str]) -> dict[str, int]:
-    """Count the rows that lack a group or a value, each once, by the first that it lacks."""
-    columns = [*keys, "_value"]
-    lacks = pl.coalesce(pl.when(pl.col(column).is_null()).then(pl.lit(i)) for i, column in enumerate(columns))
-    counts = dict(rows.select(lacks.alias("lacks")).drop_nulls().group_by("lacks").len().collect().rows())
-    return {f"without {name}": counts.get(i, 0) for i, name in enumerate(names)}
+def draw_panel(
+    axes: Axes,
+    x: str,
+    panel: Panel,
+    *,
+    few: int = FEW,
+    by: str | None = None,
+    after: int | None = None,
+    names: Mapping[Any, str],
+    label: str = "",
+) -> bool:
+    """Draw one panel, over numbers if there are no ``names``; return whether a group has few works.
 
-
-def _measure(rows: pl.LazyFrame, keys: list[str], y: str, stat: Stat, stage: str) -> pl.DataFrame:
-    known = rows.drop_nulls().sort(*keys, "_value", "_work").collect(engine="streaming")
-    if stat == "percentile":
-        value, each = known["_value"].to_numpy(), known.unique("_work", keep="first")["_value"].sort().to_numpy()
-        places = np.searchsorted(each, value) + np.searchsorted(each, value, "right")
-        _warn_of_ties(each, y, stage)
-        known = known.with_columns(_value=50 * places / max(each.size, 1))
-    if stat in ("mean", "share"):
-        groups = add_up(known.lazy(), keys, ["_value"], work="_work")
-        measured = estimate(groups, "_value", is_share=stat == "share")
+    ``label`` names the line in a legend that a user adds. Years ``after`` this one have no complete citation window.
+    """
+    colours = cycle(free_colours(axes, COLOURS.get(panel.y, LINES[0])))
+    lines = [_read_line(panel, x, *given, few, after) for given in zip(panel.lines, colours, strict=False)]
+    limits, row_of = _find_limits(lines, panel.bounds), {name: row for row, name in enumerate(names)}
+    for number, (frame, line) in enumerate(zip(panel.lines, lines, strict=True)):
+        if names:
+            rows = np.array([row_of[name] for name in frame[x]], np.float64)
+            offset = 0.0 if len(lines) == 1 else 0.5 * (number / (len(lines) - 1) - 0.5)
+            _draw_estimates(axes, rows + offset, line, limits, upright=False, size=3.5)
+        else:
+            _draw_over_numbers(axes, frame[x].to_numpy(), line, limits, label)
+        if by:
+            axes.plot([], [], "o", color=line.colour, ms=3.5, label=str(frame[by][0]))
+    if names:
+        axes.set_yticks(range(len(names)), [*names.values()], linespacing=0.9)
+        axes.set_ylim(len(names) - 0.5, -0.5)
+        axes.grid(axis="y", color="#EEEEEE", lw=0.6)
+        axes.set_axisbelow(True)
+        axes.set_xlabel(panel.name)
     else:
-        groups, measured = _measure_medians(known, keys)
-    columns = [pl.Series(name, part).fill_nan(None) for name, part in zip(_MEASURED, measured, strict=True)]
-    return groups.select(*keys, "n").with_columns(columns)
+        places = pl.concat([frame[x] for frame in panel.lines]).sort()
+        low, high = float(places[0]), float(places[-1])
+        room = 0.3 + 0.02 * (high - low)
+        widen(axes, "x", low - room, high + room)
+        if after is not None:
+            axes.axvline(after + 0.5, color=INK, lw=0.6, ls=":")
+        axes.set_xlabel(name_column(x))
+        axes.set_ylabel(panel.name)
+    if by:
+        axes.legend(title=name_column(by))
+    return not all(line.enough.all() for line in lines)
 
 
-def _measure_medians(rows: pl.DataFrame, keys: list[str]) -> tuple[pl.DataFrame, tuple[Numbers, ...]]:
-    """Return groups, works and medians, and the values at the ends of the interval of the share up to the median."""
-    below = (pl.col("_value") <= pl.col("_value").median().over(keys)).cast(pl.Float64)
-    groups = add_up(rows.lazy().with_columns(_value=below), keys, ["_value"], work="_work")
-    n, n_works, share, squares = sums_of(groups, "_value")
-    value, starts = rows["_value"].to_numpy(), np.cumsum(n) - n
-
-    def pick(place: Numbers) -> Numbers:
-        return value[starts + np.clip(place, 0, n - 1).astype(np.int64)] if n.size else np.empty(0)
-
-    with np.errstate(divide="ignore", invalid="ignore"):
-        half = np.nan_to_num(student(n_works - 1.0) * 0.5 / np.sqrt(equal_works(share, squares, n, n_works)), nan=1.0)
-    low = np.where(half < 0.5, pick(np.floor(n * (0.5 - half)) - 1), np.nan)
-    high = np.where(half < 0.5, pick(np.ceil(n * (0.5 + half))), np.nan)
-    return groups, (n_works, (pick((n - 1) // 2) + pick(n // 2)) / 2, low, high)
+def _read_line(panel: Panel, x: str, frame: pl.DataFrame, colour: str, few: int, after: int | None) -> _Line:
+    value, low, high = (frame[name].fill_null(np.nan).to_numpy() for name in MEASURED[1:])
+    enough = (frame["n_works"] >= few).to_numpy()
+    sure = enough if after is None else enough & (frame[x] <= after).to_numpy()
+    return _Line(colour, panel.stat == "share", value, low, high, enough, sure)
 
 
-def _warn_of_ties(values: Numbers, y: str, stage: str) -> None:
-    middle = values[values.size // 2] if values.size else 0  # more than half of sorted values cover it
-    n = int((values == middle).sum())
-    if 2 * n > values.size > 1:
-        cited = " For cited works alone: .filter(pl.col('n_i') + pl.col('n_j') > 0)." * y.startswith("cd_index")
-        logger.warning(
-            "%s: %s of %s works have %s %g, so medians of groups fall on one percentile. Leave these works "
-            "out, or take stat='mean'.%s",
-            *(stage, f"{n:,}", f"{values.size:,}", y, middle, cited),
-        )
+def _find_limits(lines: Sequence[_Line], bounds: tuple[float, float]) -> tuple[float, float]:
+    """Choose the ends of the axis of values where works are enough; estimates beyond them are drawn at the edge."""
+    numbers = [np.empty(0)]
+    is_any = sum(int(one.enough.sum()) for one in lines) > 1
+    for one in lines:
+        every = np.ones(one.value.size, np.bool_)
+        sure = one.enough if is_any else every
+        numbers += [one.value[one.enough if one.enough.sum() > 1 else every], one.low[sure], one.high[sure]]
+    shown = np.concatenate(numbers)
+    shown = shown[np.isfinite(shown)]
+    if not shown.size:
+        return 0.0, 1.0
+    low, high = float(shown.min()), float(shown.max())
+    room = 0.12 * (high - low) or 0.05
+    dot = 0.02 * (bounds[1] - bounds[0])
+    return max(low - room, bounds[0] - dot), min(high + room, bounds[1] + dot)
 
 
-def _name_statistic(y: str, stat: str) -> str:
-    what = name_column(y)
-    return {"percentile": f"median percentile of {what}", "share": f"share {what}"}.get(stat, f"{stat} of {what}")
+def free_colours(axes: Axes, *first: str) -> list[str]:
+    """Return ``first`` and LINES, those that no line of the Axes has before all others."""
+    from matplotlib.colors import to_hex
+
+    used = {to_hex(line.get_color()) for line in axes.lines}
+    return sorted(dict.fromkeys([*first, *LINES]), key=lambda colour: to_hex(colour) in used)
+
+
+def widen(axes: Axes, axis: Literal["x", "y"], low: float, high: float) -> tuple[float, float]:
+    """Set and return the ends of an axis: beyond those that were set before, where an earlier call did."""
+    is_free, limits = (
+        (axes.get_autoscalex_on(), axes.get_xlim) if axis == "x" else (axes.get_autoscaley_on(), axes.get_ylim)
+    )
+    if not is_free:
+        low, high = min(low, *limits()), max(high, *limits())
+    (axes.set_xlim if axis == "x" else axes.set_ylim)(low, high)
+    return low, high
+
+
+def _draw_estimates(
+    axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], *, upright: bool, size: float
+) -> None:
+    """Draw dots with their intervals: hollow and pale where unsure, a triangle where beyond the edge."""
+    low, high = widen(axes, "y" if upright else "x", *limits)
+    shown = np.clip(one.value, low, high)
+    lines = axes.vlines if upright else axes.hlines
+    for sure, alpha in ((True, 1.0), (False, 0.4)):
+        some = (one.sure == sure) & np.isfinite(one.low)
+        lines(places[some], one.low[some], one.high[some], color=one.colour, lw=0.8, alpha=alpha)
+    beyond = {"v" if upright else "<": one.value < low, "^" if upright else ">": one.value > high}
+    inside = np.isfinite(one.value) & ~np.logical_or(*beyond.values())
+    for marker, some in {"o": inside, **beyond}.items():
+        for sure, face in ((True, one.colour), (False, "white")):
+            chosen = some & (one.sure == sure)
+            if not chosen.any():
+                continue
+            at = (places[chosen], shown[chosen]) if upright else (shown[chosen], places[chosen])
+            dots: dict[str, Any] = {"marker": marker, "ms": size, "mfc": face, "mec": one.colour, "mew": 0.7}
+            (drawn,) = axes.plot(*at, ls="none", **dots, clip_on=False, zorder=3)
+            drawn.set_in_layout(False)  # half of a dot may stand out of the frame
+    values = axes.yaxis if upright else axes.xaxis
+    if one.is_share:
+        values.set_major_formatter(write_share)
+    elif low < 0 < high:
+        (axes.axhline if upright else axes.axvline)(0, color=INK, lw=0.6, zorder=1)
+
+
+def draw_line(axes: Axes, x: Numbers, y: Numbers, works: Numbers, marker: str = "o", **look: Any) -> bool:  # noqa: ANN401
+    """Draw a line through groups with enough works, the others as hollow dots; return whether there are others."""
+    sure = works >= FEW
+    axes.plot(x, np.where(sure, y, np.nan), marker=marker, markersize=2.5, **look)
+    look |= {"ls": "none", "label": None, "mfc": "white", "mew": 0.6}
+    axes.plot(x[~sure], y[~sure], marker=marker, markersize=2.5, **look)
+    return not sure.all()
+
+
+def name_hollow(is_few: bool, few: int = FEW, after: int | None = None) -> str:
+    """Say at the end of a title what hollow dots are.
+
+    Example:
+        >>> name_hollow(True), name_hollow(False, after=2016)
+        (' Hollow: fewer than 30 works.', ' Hollow: no complete citation window (after 2016).')
+    """
+    hollow = [f"fewer than {few} works"] if is_few else []
+    hollow += [] if after is None else [f"no complete citation window (after {after})"]
+    return f" Hollow: {' or '.join(hollow)}." if hollow else ""
+
+
+def describe_hidden(hidden: Mapping[str, int]) -> str:
+    """Say at the end of a title which works are not shown."""
+    parts = [f"{count_works(n)} {where}" for where, n in hidden.items() if n]
+    return f" Not shown: {' and '.join(parts)}." if parts else ""
+
+
+def _draw_over_numbers(axes: Axes, places: Numbers, one: _Line, limits: tuple[float, float], label: str) -> None:
+    """Draw estimates over numbers: a line joins neighbours that are sure, and no gap; ``label`` is for a legend."""
+    steps = np.diff(places, append=places[-1])
+    gaps = np.flatnonzero(steps > 1.5 * min(steps[:-1], default=1)) + 1
+    joined = np.insert(np.where(one.sure, one.value, np.nan), gaps, np.nan)
+    at = np.insert(places.astype(np.float64), gaps, np.nan)
+    axes.plot(at, joined, color=one.colour, lw=0.8, alpha=0.6, label=label)
+    _draw_estimates(axes, places, one, limits, upright=True, size=float(np.clip(110 / places.size, 1.2, 3.5)))
+    tick_numbers(axes.xaxis, 6, is_whole=bool((places == np.round(places)).all()))
+
+
+def name_rows(names: list[str], look: Look) -> tuple[list[str], float]:
+    """Break long names into lines; return them and the height of a panel with all of them, in mm."""
+    from matplotlib.ticker import FixedLocator
+
+    if any(axes.has_data() and isinstance(axes.yaxis.get_major_locator(), FixedLocator) for axes in axes_of(look)):
+        raise ConfigError("ax has the names of an earlier picture. Give other Axes, or both in one frame with by=.")
+    n_letters = _LETTERS.get(look.get("width", "two"), _LETTERS["two"])
+    fitted = [textwrap.fill(plain(name), n_letters) for name in names]
+    return fitted, 20 + _ROW_MM["\n" in "".join(fitted)] * max(len(fitted), 2)

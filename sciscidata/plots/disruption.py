@@ -1,44 +1,64 @@
-"""Pictures of the CD index: how it is spread, and two indices of the same works side by side.
+"""Pictures of the CD index: how it is spread, also beside its null model, by age and window, and two of it compared.
 
 CD by year is in ``by_year_and_field.py``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Any, Final, Literal, Unpack
 
 import numpy as np
 import polars as pl
 
-from sciscidata.errors import ConfigError
+from sciscidata.disruption.null_model import NULL_CD_INDEX
+from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
-from sciscidata.label_thresholds import DISRUPTION_LABELS, LABELS_BY_INDEX, LabelThresholds
-from sciscidata.options.checks import checked_config
-from sciscidata.plots._parts import (
-    EDGE,
-    collect_some,
-    count_works,
-    draw_classes,
-    signed_log_axis,
-    signed_log_edges,
+from sciscidata.label_thresholds import (
+    DISRUPTION_LABELS,
+    LABELS_BY_INDEX,
+    LabelThresholds,
+    compute_disruption_labels,
 )
-from sciscidata.plots.estimates import add_up, draw_line, name_hollow, refuse_nothing
-from sciscidata.plots.figure import COLOURS, INK, Look, drawing
+from sciscidata.options.checks import checked_config
+from sciscidata.plots.by_group import Panel, draw_line, draw_panel, name_hollow
+from sciscidata.plots.figure import (
+    COLOURS,
+    INK,
+    PALE,
+    Look,
+    count_works,
+    drawing,
+    letter_panels,
+    tick_numbers,
+    write_share,
+)
+from sciscidata.plots.labels import draw_classes
+from sciscidata.plots.measure import add_up, collect_some, estimate, refuse_nothing
 from sciscidata.records.ids import ORIGINAL_ID
 from sciscidata.schemas import CD_SCORES, CD_SWEEP, require_columns
 from sciscidata.sources.sciscinet.published_scores import compare_scores
+from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+_EDGE: Final = 1.3  # of the picture: a little beyond the index's own
+_WIDEST_LINEAR: Final = 0.1
 _COLOURS = "cividis"  # colour-blind readers can tell the shades apart, also in grey
 _LOWER = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 _DASHES: tuple[Any, ...] = ("-", "--", ":", "-.", (0, (5, 1, 1, 1, 1, 1)))
 _MOST_LINES = 2 * len(_DASHES)
 _BRIGHT = 0.5  # a share from which the colour is too bright for white letters
+_FAR: Final = 2.0  # standard deviations of the draws
+_BANDS: Final = {
+    f"z < −{_FAR:g}": COLOURS["consolidating"],
+    f"|z| ≤ {_FAR:g}": PALE,
+    f"z > {_FAR:g}": COLOURS["disruptive"],
+    "no z": "white",
+}
 
 
 def plot_disruption(
@@ -74,53 +94,165 @@ def plot_disruption(
     if (eligible is None) != (drawn is None):
         raise ConfigError("eligible and drawn are shown side by side. Give both, or neither.")
     frame = scores.alias("cd_index").to_frame() if isinstance(scores, pl.Series) else scores
-    lazy = require_columns(
-        frame, CD_SCORES, frame_name="the frame", stage="plot_disruption", columns=["cd_index"]
-    ).select(pl.col("cd_index").fill_nan(None))
-    batches = (batch.to_series().to_numpy() for batch in collect_some(lazy.drop_nulls()))
+    lazy = _read_index(frame, CD_SCORES, ("cd_index",), "plot_disruption")
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
     heights = (60, 50) if eligible is not None and drawn is not None else (60,)
     with drawing(look, heights_mm=heights, ratios=(2, 1)[: len(heights)]) as picture:
-        n_works = _draw_spread(picture.panels[0], batches, cut)
+        axes = picture.panels[0]
+        linear, edges = _signed_log_edges(cut, 31)
+        counts = np.zeros(edges.size - 1, np.int64)
+        for batch in collect_some(lazy.drop_nulls()):
+            counts += np.histogram(batch["cd_index"].to_numpy(), edges)[0]
+        n_works = int(counts.sum())
         if not n_works and eligible is None:  # a build has counts to show
             refuse_nothing(lazy, ["cd_index"], "plot_disruption")
-        picture.panels[0].tick_params(axis="x", labelsize=6 if picture.is_narrow else 7)
+        _draw_spread(axes, {"": counts}, linear, edges, is_narrow=picture.is_narrow)
+        if not cut.cells:  # cells differ in their bands
+            _draw_bands(axes, cut)
         of_works = f"{n_works:,} eligible works" if eligible is not None else count_works(n_works)
         bands = "" if cut.cells else " over the label bands"
         picture.title = f"Distribution of the CD index of {of_works}{bands}, on log axes."
         if eligible is not None and drawn is not None:
-            picture.panels[0].set_ylabel("eligible works (log axis)")
+            axes.set_ylabel("eligible works (log axis)")
             draw_classes(picture.panels[1], DISRUPTION_LABELS, eligible, drawn)
     return picture.figure
 
 
-def _draw_spread(axes: Axes, batches: Iterable[np.ndarray], thresholds: LabelThresholds) -> int:
-    """Draw a histogram on a signed log axis, linear between the cut-offs; return the number of works."""
-    low, high = thresholds.consolidating_max, thresholds.disruptive_min
-    linear, edges = signed_log_edges(low, high, 31)
-    counts, n_works = np.zeros(edges.size - 1, np.int64), 0
-    for values in batches:
-        counts += np.histogram(values, edges)[0]
-        n_works += values.size
-    axes.stairs(counts, edges, fill=True, color=INK)
-    signed_log_axis(axes, "x", linear)
+def _read_index(frame: AnyFrame, schema: pl.Schema, columns: Sequence[str], stage: str) -> pl.LazyFrame:
+    read = require_columns(frame, schema, frame_name="the frame", stage=stage, columns=columns)
+    return read.select(pl.col(columns).fill_nan(None))
+
+
+def _draw_spread(
+    axes: Axes, counts: Mapping[str, np.ndarray], linear: float, edges: np.ndarray, *, is_narrow: bool
+) -> None:
+    """Draw histograms by name on a signed log axis, linear between the cut-offs; the first one is filled."""
+    (name, first), *others = counts.items()
+    axes.stairs(first, edges, fill=True, color=PALE if others else INK, label=name)
+    for name, other in others:
+        axes.stairs(other, edges, color=INK, lw=1.2, label=name)
+    _signed_log_axis(axes, "x", linear)
+    axes.tick_params(axis="x", labelsize=6 if is_narrow else 7)
     axes.set_yscale("symlog", linthresh=1)
-    axes.set_ylim(0, max(10.0, 5.0 * float(counts.max(initial=1))))
+    highest = max(float(one.max()) for one in counts.values())
+    axes.set_ylim(0, max(10.0, (20.0 if others else 5.0) * highest))  # with room for the legend
     axes.yaxis.set_major_formatter("{x:,.0f}")
     axes.minorticks_off()
-    ends = np.clip([-EDGE, low, high, EDGE], -EDGE, EDGE)
+    axes.set_xlabel("CD index (signed log axis)")
+    axes.set_ylabel("works (log axis)")
+
+
+def _draw_bands(axes: Axes, thresholds: LabelThresholds) -> None:
+    """Shade and name the band of each label."""
+    ends = np.clip([-_EDGE, thresholds.consolidating_max, thresholds.disruptive_min, _EDGE], -_EDGE, _EDGE)
     # Where they lie in the picture, from 0 at its left to 1. The middle of a band is not that of its numbers.
     positions = (axes.transScale + axes.transLimits).transform(np.column_stack([ends, np.ones(4)]))[:, 0]
     for i, label in enumerate(LABELS_BY_INDEX):
-        if positions[i] < positions[i + 1] and not thresholds.cells:  # cells differ in their bands
+        if positions[i] < positions[i + 1]:
             axes.axvspan(ends[i], ends[i + 1], color=COLOURS[label], alpha=0.13, lw=0, zorder=0)
-            middle = (positions[i] + positions[i + 1]) / 2
-            axes.text(
-                *(middle, 0.97, label), color=COLOURS[label], ha="center", va="top", transform=axes.transAxes, size=7
-            )
-    axes.set_xlabel("CD index (signed log axis)")
-    axes.set_ylabel("works (log axis)")
-    return n_works
+            place = ((positions[i] + positions[i + 1]) / 2, 0.97, label)
+            axes.text(*place, color=COLOURS[label], ha="center", va="top", transform=axes.transAxes, size=7)
+
+
+def _signed_log_edges(thresholds: LabelThresholds, n_outer: int) -> tuple[float, np.ndarray]:
+    """Cut -1 .. 1 into bins: ``n_outer`` even on a log axis on either side, seven linear ones between the cut-offs.
+
+    Example:
+        >>> linear, edges = _signed_log_edges(LabelThresholds(consolidating_max=-0.1, disruptive_min=0.1), 2)
+        >>> linear, edges.round(3).tolist()
+        (0.1, [-1.0, -0.1, -0.071, -0.043, -0.014, 0.014, 0.043, 0.071, 0.1, 1.0])
+    """
+    nearest = min(abs(thresholds.consolidating_max), abs(thresholds.disruptive_min))
+    linear = min(max(nearest, 1e-6), _WIDEST_LINEAR)
+    outer = np.geomspace(linear, 1.0, n_outer)
+    return linear, np.unique(np.concatenate([-outer[::-1], np.linspace(-linear, linear, 8)[1:-1], outer]))
+
+
+def _signed_log_axis(axes: Axes, axis: Literal["x", "y"], linear: float) -> None:
+    """Scale one axis for the edges of _signed_log_edges, with ticks that can be read."""
+    scale = axes.set_xscale if axis == "x" else axes.set_yscale
+    scale("symlog", linthresh=linear, linscale=0.6)
+    powers = [10.0**power for power in range(-3, 1) if 10.0**power >= linear * (1 - 1e-9)]
+    ticks = [*(-power for power in reversed(powers)), 0, *powers]
+    put = axes.set_xticks if axis == "x" else axes.set_yticks
+    put(ticks, [f"{tick:g}".replace("-", "−") for tick in ticks])
+    put([], minor=True)
+    limits = axes.set_xlim if axis == "x" else axes.set_ylim
+    limits(-_EDGE, _EDGE)
+
+
+def plot_null_cd_index(scores: AnyFrame, thresholds: LabelThresholds | None = None, **look: Unpack[Look]) -> Figure:
+    r"""Plot how the CD index and its null mean are spread, and how far each label lies from chance.
+
+    Args:
+        scores: what ``compute_null_cd_index`` gives, read in batches; works without an index or a null mean are left
+            out.
+        thresholds: of the labels; ``LabelThresholds()`` when None.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure: (a) both distributions on a signed log axis, and (b) for each label the works whose z is above 2,
+        below -2, or neither.
+
+    Raises:
+        EmptyInputError: no work has an index and a null mean.
+        SchemaMismatchError: a column is missing.
+
+    Example:
+        >>> scores = pl.DataFrame({"cd_index": [0.4, -0.2], "null_mean": [0.1, -0.1], "z": [2.5, None]})
+        >>> figure = plot_null_cd_index(scores, data="two works")
+        >>> figure.get_label().partition(":")[0]
+        'CD index of 2 works and its mean over draws of a null model, on log axes'
+    """
+    lazy = _read_index(scores, NULL_CD_INDEX, ("cd_index", "null_mean", "z"), "plot_null_cd_index")
+    cut = checked_config(thresholds, LabelThresholds, name="thresholds")
+    linear, edges = _signed_log_edges(cut, 31)
+    spread = {name: np.zeros(edges.size - 1, np.int64) for name in ("observed", "mean of the draws")}
+    by_label = {label: np.zeros(len(_BANDS), np.int64) for label in LABELS_BY_INDEX}
+    band = (
+        pl.when(pl.col("z").is_null()).then(3).when(pl.col("z") > _FAR).then(2).when(pl.col("z") < -_FAR).then(0)
+    ).otherwise(1)
+    works = compute_disruption_labels(lazy.drop_nulls(["cd_index", "null_mean"]), cut)
+    for batch in collect_some(works.with_columns(band=band)):
+        for counts, name in zip(spread.values(), ("cd_index", "null_mean"), strict=True):
+            counts += np.histogram(batch[name].to_numpy(), edges)[0]
+        for label, band_of, n in batch.group_by("disruption_label", "band").len().rows():
+            by_label[label][band_of] += n
+    n_works = int(sum(counts.sum() for counts in by_label.values()))
+    if not n_works:
+        refuse_nothing(lazy, ["cd_index", "null_mean"], "plot_null_cd_index")
+    with drawing(look, heights_mm=(60, 50), ratios=(1.5, 1)) as picture:
+        left, right = picture.panels
+        _draw_spread(left, spread, linear, edges, is_narrow=picture.is_narrow)
+        left.legend(loc="upper left")
+        _draw_shares_of_z(right, by_label)
+        letter_panels(picture)
+        picture.title = (
+            f"CD index of {count_works(n_works)} and its mean over draws of a null model, on log axes: "
+            "(a) how both are spread, (b) z by label."
+        )
+    return picture.figure
+
+
+def _draw_shares_of_z(axes: Axes, by_label: Mapping[str, np.ndarray]) -> None:
+    """Stack the shares of the bands of z, one bar per label."""
+    totals = np.array([max(int(counts.sum()), 1) for counts in by_label.values()])
+    bottom = np.zeros(len(by_label))
+    for i, (name, colour) in enumerate(_BANDS.items()):
+        shares = np.array([counts[i] for counts in by_label.values()]) / totals
+        bars = axes.bar(range(len(by_label)), shares, 0.7, bottom, color=colour, ec=INK, lw=0.4, label=name)
+        labels = [f"{share:.0%}" if share >= 0.06 else "" for share in shares]
+        light = "white" if colour in COLOURS.values() else INK
+        axes.bar_label(bars, labels, label_type="center", fontsize=7, color=light)
+        bottom += shares
+    names = [f"{label}\n{int(counts.sum()):,}" for label, counts in by_label.items()]
+    axes.set_xticks(range(len(names)), names)
+    axes.tick_params(axis="x", length=0)
+    axes.set_ylim(0, 1)
+    axes.yaxis.set_major_formatter(write_share)
+    axes.set_ylabel("share of works")
+    close = {"columnspacing": 0.7, "handlelength": 0.9, "handletextpad": 0.4, "borderaxespad": 0.2}
+    axes.legend(loc="lower right", bbox_to_anchor=(1.02, 1.0), ncols=len(_BANDS), **close)
 
 
 def plot_comparison(
@@ -144,6 +276,9 @@ def plot_comparison(
 
     Returns:
         The figure, with two panels.
+
+    Raises:
+        EmptyInputError: no work has both scores.
 
     Example:
         >>> theirs = pl.DataFrame({"work_id": [1, 2, 3], "cd_index": [0.5, -0.1, 0.0]})
@@ -175,6 +310,9 @@ def plot_windows(
     Returns:
         The figure, with two panels, as in ``plot_comparison``.
 
+    Raises:
+        EmptyInputError: no work has both scores.
+
     Example:
         >>> five = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.5, -0.1]})
         >>> ten = pl.DataFrame({"work_id": [1, 2], "cd_index": [0.4, 0.2]})
@@ -201,6 +339,7 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
 
     Raises:
         ConfigError: an option is wrong, more than ten works are chosen, or one of them has no index at any age.
+        EmptyInputError: no work has an index.
         SchemaMismatchError: a column is missing or mistyped.
 
     Example:
@@ -209,8 +348,6 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
         >>> figure.axes[0].get_ylabel(), figure.get_label()
         ('CD index', 'CD index of work 7 by its age.')
     """
-    from matplotlib.ticker import MaxNLocator
-
     columns = {"work_id": pl.Int64(), "age": pl.Int32(), "cd_index": pl.Float64()}
     rows = require_columns(trajectory, columns, frame_name="the frame", stage="plot_cd_trajectory")
     chosen = [*dict.fromkeys([works] if isinstance(works, str) else works)]
@@ -221,7 +358,10 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
             f"works holds {strange[0]!r}, needs whole numbers from the column work_id, or text alone where the "
             "trajectory has original_id."
         )
-    rows = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None)).drop_nulls()
+    given = rows.select(columns.keys()).with_columns(pl.col("cd_index").fill_nan(None))
+    rows = given.drop_nulls()
+    if not chosen and rows.head(1).collect(engine="streaming").is_empty():
+        refuse_nothing(given, [*columns], "plot_cd_trajectory")
     if len(chosen) > _MOST_LINES:
         raise ConfigError(
             f"works holds {len(chosen)} works, needs at most {_MOST_LINES}: more lines cannot be told apart."
@@ -231,7 +371,7 @@ def plot_cd_trajectory(trajectory: AnyFrame, works: Sequence[int | str] = (), **
         axes.axhline(0, color=INK, lw=0.6)
         picture.title = _draw_works(axes, rows, chosen) if chosen else _draw_quartiles(axes, rows)
         axes.set_xlabel("years after publication")
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        tick_numbers(axes.xaxis)
         axes.set_ylabel("CD index")
         axes.legend(loc="best")
     return picture.figure
@@ -249,6 +389,7 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
         The figure: one panel for each convention, in the order of their names.
 
     Raises:
+        EmptyInputError: no work has a year and an index.
         SchemaMismatchError: a column is missing or mistyped.
 
     Example:
@@ -257,39 +398,31 @@ def plot_cd_sweep(sweep: AnyFrame, **look: Unpack[Look]) -> Figure:
         >>> figure.get_label()
         'Mean CD index by publication year, 1 convention and 1 window. Hollow: fewer than 30 works.'
     """
-    from matplotlib.ticker import MaxNLocator
-
-    read = ("publication_year", "convention", "window", "cd_index")
-    rows = require_columns(sweep, CD_SWEEP, frame_name="the frame", stage="plot_cd_sweep", columns=read)
-    nulls = ["null_mean"] if "null_mean" in rows.collect_schema() else []
     keys = ("publication_year", "convention", "window")
-    shown = add_up(rows.select(*keys, "cd_index", *nulls).drop_nulls("publication_year"), keys, ["cd_index", *nulls])
-    shown = shown.filter(pl.col("n_cd_index") > 0)
-    conventions = sorted(shown["convention"].unique()) or ["no scores"]
+    rows = require_columns(
+        sweep, CD_SWEEP, frame_name="the frame", stage="plot_cd_sweep", columns=(*keys, "cd_index")
+    ).drop_nulls("publication_year")
+    nulls = ["null_mean"] if "null_mean" in rows.collect_schema() else []
+    values = ["cd_index", *nulls]
+    shown = add_up(rows.select(*keys, *values), keys, values).filter(pl.col("n_cd_index") > 0)
+    if shown.is_empty():
+        refuse_nothing(rows, [*keys, "cd_index"], "plot_cd_sweep")
+    conventions = shown["convention"].unique().sort()
     windows = sorted(shown["window"].unique(), key=lambda name: (not name[:1].isdigit(), len(name), name))
     is_hollow = False
     with drawing(look, heights_mm=(52,) * len(conventions)) as picture:
         for axes, convention in zip(picture.panels, conventions, strict=True):
-            axes.axhline(0, color=INK, lw=0.6)
-            for number, window in enumerate(windows):
-                line = shown.filter(convention=convention, window=window)
-                shade = 1 - 0.75 * number / max(len(windows) - 1, 1)
-                name = "no end" if window == "all" else f"{window} years" if window.isdigit() else window
-                years, works = (line[name].to_numpy() for name in ("publication_year", "n_cd_index"))
-                shown_as: dict[str, Any] = {"color": INK, "alpha": shade}
-                is_hollow |= draw_line(axes, years, line["mean_cd_index"].to_numpy(), works, label=name, **shown_as)
-                for null in nulls:
-                    axes.plot(years, line[f"mean_{null}"], ls="--", lw=0.8, **shown_as)
-            axes.set_ylabel(f"mean CD index\n{convention}")
-            axes.set_xlabel("publication year")
-            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        note = "; dashed: null model" if nulls else ""
-        picture.panels[0].legend(loc="best", title=f"window{note}")
-        counted = f"{len(conventions)} convention{'s' * (len(conventions) > 1)}"
-        picture.title = (
-            f"Mean CD index by publication year, {counted} and {len(windows)} window{'s' * (len(windows) != 1)}."
-            + name_hollow(is_hollow)
-        )
+            lines = [shown.filter(convention=convention, window=window) for window in windows]
+            lines = [line for line in lines if line.height]
+            panel = Panel("cd_index", "mean", [estimate(line, keys, "cd_index", is_share=False) for line in lines])
+            is_hollow |= draw_panel(axes, "publication_year", panel, by="window", names={})
+            drawn_lines: list[Any] = axes.get_legend_handles_labels()[0]
+            for line, drawn in zip(lines if nulls else [], drawn_lines, strict=False):
+                years, means = (line[name].to_numpy() for name in ("publication_year", "mean_null_mean"))
+                axes.plot(years, means, ls="--", lw=0.8, color=drawn.get_color())
+            axes.set_title(f"{convention}{' (dashed: null model)' if nulls else ''}")
+        of = f"{counted(len(conventions), 'convention')} and {counted(len(windows), 'window')}"
+        picture.title = f"Mean CD index by publication year, {of}.{name_hollow(is_hollow)}"
     return picture.figure
 
 
@@ -333,19 +466,22 @@ def _plot_two(
 ) -> Figure:
     """Draw the plane of two indices of the same works and the table of both labels."""
     cut = checked_config(thresholds, LabelThresholds, name="thresholds")
-    published, computed = (
+    read = [
         require_columns(frame, CD_SCORES, frame_name=name, stage=stage, columns=("work_id", "cd_index"))
         for name, frame in zip(names, frames, strict=True)
-    )
-    compared = compare_scores(published, computed, cut) if compared is None else compared
-    left, right = (
-        frame.select("work_id", pl.col("cd_index").fill_nan(None).alias(name)).drop_nulls()
-        for name, frame in (("published", published), ("computed", computed))
-    )
-    both = left.join(right, on="work_id").select("published", "computed").collect(engine="streaming")
+    ]
+    compared = compare_scores(read[0], read[1], cut) if compared is None else compared
+    published, computed = (frame.select("work_id", pl.col("cd_index").fill_nan(None)).drop_nulls() for frame in read)
+    both = published.join(computed, on="work_id", suffix="_computed").collect(engine="streaming")
+    if both.is_empty():
+        for frame in read:
+            if not frame.select(pl.col("cd_index").fill_nan(None).count()).collect().item():
+                refuse_nothing(frame, ["cd_index"], stage)
+        raise EmptyInputError(f"{stage}: there is nothing to draw: no work has both scores. Give scores of one corpus.")
     with drawing(look, heights_mm=(80, 78), ratios=(1.3, 1)) as picture:
         _draw_plane(picture.panels[0], both, cut, names)
         _draw_labels(picture.panels[1], compared, names)
+        letter_panels(picture)
         picture.title = describe_two(compared, names)
     return picture.figure
 
@@ -353,26 +489,24 @@ def _plot_two(
 def _draw_plane(axes: Axes, both: pl.DataFrame, thresholds: LabelThresholds, names: tuple[str, str]) -> None:
     from matplotlib.colors import LogNorm
 
-    low, high = thresholds.consolidating_max, thresholds.disruptive_min
-    linear, edges = signed_log_edges(low, high, 25)
-    values = [both[name].to_numpy() for name in ("published", "computed")]
+    linear, edges = _signed_log_edges(thresholds, 25)
+    values = [both[name].to_numpy() for name in ("cd_index", "cd_index_computed")]
     counts, _, _ = np.histogram2d(*values, bins=(edges, edges))
     shown = np.ma.masked_equal(counts.T, 0)  # an empty cell has no colour
     norm = LogNorm(vmin=1, vmax=max(2.0, counts.max()))
     drawn = axes.pcolormesh(edges, edges, shown, cmap=_COLOURS, norm=norm, rasterized=True)
     axes.plot([-1, 1], [-1, 1], color="black", linewidth=0.6, alpha=0.6)
-    for cut in (low, high):
+    for cut in (thresholds.consolidating_max, thresholds.disruptive_min):
         for line in (axes.axvline, axes.axhline):
             line(cut, color="black", linewidth=0.6, linestyle=(0, (4, 4)), alpha=0.6)
     for axis in ("x", "y"):
-        signed_log_axis(axes, axis, linear)
+        _signed_log_axis(axes, axis, linear)
     axes.figure.colorbar(drawn, ax=axes, label="works (log scale)", shrink=0.8)
     axes.set_aspect("equal")
     for tick in axes.get_xticklabels():
         tick.set(rotation=45, ha="right", rotation_mode="anchor")
     axes.set_xlabel(f"{_index(names[0])} (signed log axis)")
     axes.set_ylabel(f"{_index(names[1])} (signed log axis)")
-    axes.set_title("a", loc="left", fontweight="bold")
 
 
 def _index(name: str) -> str:
@@ -396,19 +530,15 @@ def _draw_labels(axes: Axes, compared: Mapping[str, Any], names: tuple[str, str]
     axes.tick_params(length=0)
     axes.set_xlabel(f"label by {_index(names[0])}")
     axes.set_ylabel(f"label by {_index(names[1])}")
-    axes.set_title("b", loc="left", fontweight="bold")
 
 
 def describe_two(compared: Mapping[str, Any], names: tuple[str, str]) -> str:
     """Say in sentences what ``compare_scores`` found."""
     first, second = names
     what = f"{first} against {second}" if "CD" in first else f"{first.capitalize()} against {second} CD index"
-    if not compared["both"]:
-        text = f"{what}: no work has both scores."
-    else:
-        spearman = "undefined" if compared["spearman"] is None else f"{compared['spearman']:.3f}"
-        same = f"same sign {compared['same_sign']:.1%}, same label {compared['same_label']:.1%}"
-        text = f"{what} of {count_works(compared['both'])}: Spearman {spearman}, {same}."
+    spearman = "undefined" if compared["spearman"] is None else f"{compared['spearman']:.3f}"
+    same = f"same sign {compared['same_sign']:.1%}, same label {compared['same_label']:.1%}"
+    text = f"{what} of {count_works(compared['both'])}: Spearman {spearman}, {same}."
     text += " (a) Works by both scores, cut-offs dashed; (b) works by both labels, columns add up to 100%."
     only = {first: compared["only_published"], second: compared["only_computed"]}
     hidden = [f"{n:,} with {name} score only" for name, n in only.items() if n]

@@ -19,10 +19,11 @@ from sciscidata.release.documents import SOURCE_NAMES
 from sciscidata.release.release import Release
 from sciscidata.schemas import Corpus
 from sciscidata.storage import atomic_file
-from sciscidata.terminal.messages import printable
+from sciscidata.terminal.messages import counted, printable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
 #: One colour per label everywhere; colour-blind readers can tell them apart (Okabe & Ito 2008).
@@ -134,7 +135,8 @@ def drawing(
             axes = figure.subplots(n if below else 1, 1 if below else n, squeeze=False, **grid, **common)
             picture = Picture(figure, [*axes.flat], width_mm)
         yield picture
-        caption = _whole_title(picture.title, look.get("data"))
+        name = name_data(look.get("data"))
+        caption = f"{picture.title} Data: {name}." if picture.title and name else picture.title
         picture.figure.set_label(caption)
         asked = look.get("title", "" if own_axes else caption)
         title = plain(caption if asked is None else asked)
@@ -183,11 +185,6 @@ def axes_of(look: Look) -> list[Axes]:
     """Return the Axes that a user gave; an empty list where a figure is to be made."""
     ax = look.get("ax")
     return [] if ax is None else [*np.ravel(np.asarray(ax, dtype=object))]
-
-
-def _whole_title(sentence: str, data: object) -> str:
-    name = name_data(data)
-    return f"{sentence} Data: {name}." if sentence and name else sentence
 
 
 def name_data(data: object) -> str:
@@ -245,6 +242,20 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
         figure.savefig(new, dpi=dpi, format=kind, metadata=metadata)
 
 
-def fit_text(text: str, n_letters: int) -> str:
-    """Break a long name into lines."""
-    return textwrap.fill(plain(text), n_letters)
+def tick_numbers(axis: Axis, n: int | None = None, *, is_whole: bool = True) -> None:
+    """Put about ``n`` ticks at round numbers, written in full."""
+    from matplotlib.ticker import MaxNLocator, ScalarFormatter
+
+    axis.set_major_locator(MaxNLocator(n or "auto", integer=is_whole, steps=(1, 2, 5, 10) if n else None))
+    if isinstance(writer := axis.get_major_formatter(), ScalarFormatter):
+        writer.set_useOffset(False)
+
+
+def count_works(n: int) -> str:
+    """Write a number of works."""
+    return counted(n, "work")
+
+
+def write_share(share: float, _: object = None) -> str:
+    """Write a share as a tick says it: 2.5%."""
+    return f"{round(100 * share, 6):g}%"

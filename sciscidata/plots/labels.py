@@ -1,8 +1,9 @@
-"""Pictures of how far labels can be trusted: over the years, and where data are missing."""
+"""Pictures of labels: their classes before and after a draw, over the years, and where data are missing."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Final, Unpack
 
 import numpy as np
 import polars as pl
@@ -11,18 +12,70 @@ from sciscidata.disruption.label_stability import GROUPS, LABEL_STABILITY
 from sciscidata.disruption.missing_data import MISSING_DATA
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import LABELS_BY_INDEX
-from sciscidata.plots._parts import write_share
-from sciscidata.plots.estimates import FEW, name_hollow
-from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
+from sciscidata.options.checks import require_config
+from sciscidata.own_label import OwnLabel
+from sciscidata.plots.by_group import Panel, draw_panel, name_hollow
+from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, write_share
 from sciscidata.plots.intervals import wilson_interval
+from sciscidata.plots.measure import put_measured
 from sciscidata.schemas import require_columns
-from sciscidata.terminal.messages import counted
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-_MARKS: Final = "os^Dvp"
+_MARKS: Final = "os^D"
 _PANELS: Final = {"citers": "citers at that age", "references": "references on record"}
+
+
+def draw_classes(
+    axes: Axes, labels: Sequence[str], eligible: Mapping[str, int], drawn: Mapping[str, int], *, n_unlabelled: int = 0
+) -> None:
+    """Draw the class counts side by side, each bar with its number; the title counts drawn works without a label."""
+    positions = np.arange(len(labels))
+    for offset, counts, alpha in ((-0.2, eligible, 0.4), (0.2, drawn, 1.0)):
+        colours = [COLOURS.get(label, INK) for label in labels]
+        bars = axes.bar(positions + offset, [counts[label] for label in labels], 0.38, color=colours, alpha=alpha)
+        axes.bar_label(bars, fmt="{:,.0f}", fontsize=6, padding=1)
+    axes.set_xticks(positions, labels)
+    axes.margins(y=0.12)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.set_ylabel("works")
+    without = f"\n({n_unlabelled:,} more drawn without a label)" if n_unlabelled else ""
+    axes.set_title(f"Eligible (pale) and drawn works{without}")
+
+
+def plot_label(label: OwnLabel, eligible: Mapping[str, int], drawn: Mapping[str, int], **look: Unpack[Look]) -> Figure:
+    """Plot the class counts of a label of your own before and after a draw.
+
+    Args:
+        label: its name and classes.
+        eligible: works per class before the draw.
+        drawn: works per class in the release, all splits together.
+        **look: ``data``, ``title``, ``width``, ``path`` and ``ax``: see ``Look``.
+
+    Returns:
+        The figure, one panel.
+
+    Raises:
+        ConfigError: ``label`` is no OwnLabel, or an option of the picture is wrong.
+
+    Example:
+        >>> label = OwnLabel(name="impact_label", classes=("top", "rest"), column="impact_label")
+        >>> figure = plot_label(label, {"top": 5, "rest": 95}, {"top": 5, "rest": 5}, width="one")
+        >>> figure.get_suptitle().partition(".")[0]
+        'Classes of impact_label of 10 drawn works'
+    """
+    example = "name='impact_label', classes=('top', 'rest'), column='impact_label'"
+    require_config(label, OwnLabel, example, name="label")
+    classes = label.classes or tuple(sorted(eligible))
+    with drawing(look, heights_mm=(58,)) as picture:
+        draw_classes(picture.panels[0], classes, eligible, drawn)
+        if len(classes) > (3 if picture.is_narrow else 6):
+            picture.panels[0].tick_params(axis="x", labelrotation=45)
+        n_drawn = count_works(sum(drawn.values())).replace(" work", " drawn work")
+        picture.title = f"Classes of {label.name} of {n_drawn}."
+    return picture.figure
 
 
 def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
@@ -44,34 +97,22 @@ def plot_label_stability(stability: AnyFrame, **look: Unpack[Look]) -> Figure:
         >>> plot_label_stability(stability).get_label().partition(":")[0]
         'Works whose disruption label after 3 or 5 years is that of all years, with 95% Wilson intervals'
     """
-    from matplotlib import colormaps
-
     rows = require_columns(stability, LABEL_STABILITY, frame_name="stability", stage="plot_label_stability").collect()
+    share, works = rows["share_same"].to_numpy(), rows["works"].to_numpy()
+    rows = put_measured(
+        rows.with_columns(n="works"), ("age", "group"), works, share, *wilson_interval(share * works, works)
+    )
     ages: list[int] = rows["age"].unique().sort().to_list()
     is_hollow = False
-    with drawing(look, heights_mm=(60, 60), share="y") as picture:
-        for panel, (kind, name) in zip(picture.panels, _PANELS.items(), strict=True):
+    with drawing(look, heights_mm=(60, 60)) as picture:
+        for axes, (kind, name) in zip(picture.panels, _PANELS.items(), strict=True):
             groups = ["all", *(group for group in GROUPS if group.endswith(kind) and group in rows["group"])]
-            for place, age in enumerate(ages):
-                shown = rows.filter(pl.col("group").is_in(groups), age=age)
-                share, works = shown["share_same"].to_numpy(), shown["works"].to_numpy()
-                low, high = wilson_interval(share * works, works)
-                gap = 0.6 * ((place + 0.5) / len(ages) - 0.5)
-                at = np.array([groups.index(group) + gap for group in shown["group"]])
-                mark: dict[str, Any] = {"color": colormaps["cividis"]((place + 0.5) / len(ages)), "markersize": 3.5}
-                mark |= {"marker": _MARKS[place % len(_MARKS)], "ls": "none"}
-                ends = [share - low, high - share]
-                panel.errorbar(at, share, ends, lw=0.8, label=counted(age, "year"), **mark)
-                panel.plot(at[works < FEW], share[works < FEW], mfc="white", **mark)
-                is_hollow |= bool((works < FEW).any())
-            panel.set_xticks(range(len(groups)), [group.removesuffix(f" {kind}") for group in groups])
-            panel.set_xlabel(name)
-            panel.set_ylim(0, 1.04)
-            panel.yaxis.set_major_formatter(write_share)
-            panel.grid(axis="y", lw=0.3)
-        picture.panels[0].set_ylabel("works with the final label")
-        close = {"columnspacing": 0.8, "handletextpad": 0.1, "borderaxespad": 0.2}
-        picture.panels[0].legend(loc="lower right", bbox_to_anchor=(1.02, 1), ncols=len(ages), **close)
+            lines = [rows.filter(pl.col("group").is_in(groups), age=age) for age in ages]
+            names = {group: group.removesuffix(f" {kind}") for group in groups}
+            axes.set_xlim(0, 1.04)
+            is_hollow |= draw_panel(axes, "group", Panel("final label", "share", lines), by="age", names=names)
+            axes.set_xlabel("works with the final label")
+            axes.set_ylabel(name)
         letter_panels(picture)
         said = " or ".join(filter(None, [", ".join(map(str, ages[:-1])), *map(str, ages[-1:])]))
         picture.title = (

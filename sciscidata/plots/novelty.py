@@ -14,10 +14,11 @@ from sciscidata.errors import SchemaMismatchError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import NOVELTY_LABELS, LabelThresholds, compute_uzzi_cells, find_conventionality_cut
 from sciscidata.options.checks import checked_config
-from sciscidata.plots._parts import collect_some, count_works, draw_classes
-from sciscidata.plots.estimates import draw_line, name_hollow, refuse_nothing
-from sciscidata.plots.figure import COLOURS, INK, Look, drawing, letter_panels
+from sciscidata.plots.by_group import draw_line, name_hollow
+from sciscidata.plots.figure import COLOURS, INK, Look, count_works, drawing, letter_panels, tick_numbers
 from sciscidata.plots.intervals import wilson_interval
+from sciscidata.plots.labels import draw_classes
+from sciscidata.plots.measure import collect_some, refuse_nothing
 from sciscidata.records.last_year_of_data import find_last_year
 from sciscidata.schemas import ATYPICALITY, require_columns
 
@@ -66,6 +67,9 @@ def plot_novelty(
     Returns:
         The figure, with two panels.
 
+    Raises:
+        EmptyInputError: no work to show has both scores, or both z.
+
     Example:
         >>> scored = pl.DataFrame({"novelty_score": [0.9, 0.2], "conventionality_score": [0.3, 0.8]})
         >>> counts = {"novel": 1, "balanced": 0, "conventional": 1}
@@ -73,24 +77,24 @@ def plot_novelty(
         >>> figure.get_suptitle()
         'Novelty and conventionality of 2 eligible works. A work is balanced if its scores differ by at most 0.15.'
     """
-    columns = ("novelty_score", "conventionality_score") if thresholds.novelty_rule == "margin" else [*_SERIES]
+    is_uzzi = thresholds.novelty_rule == "uzzi"
+    columns = [*_SERIES] if is_uzzi else ["conventionality_score", "novelty_score"]
     scored, eligible = (
         require_columns(frame, ATYPICALITY, frame_name=name, stage="plot_novelty", columns=columns)
         for name, frame in {"scored": scored, "eligible": eligible}.items()
     )
     with drawing(look, heights_mm=(82, 55), ratios=(1.5, 1)) as picture:
         plane, classes = picture.panels
-        if thresholds.novelty_rule == "uzzi":
+        points = _read_points(eligible, columns, "plot_novelty")
+        if is_uzzi:
             cut = find_conventionality_cut(scored, thresholds) if cut is None else cut
-            points = _points(eligible, "z_median", "z_p10")
             regions = _draw_quadrants(plane, points, cut, thresholds.uzzi_tail_max)
             rule = "Lines: the cuts of Uzzi et al. 2013."
         else:
-            points = _points(eligible, "conventionality_score", "novelty_score")
             regions = _draw_band(plane, thresholds.novelty_margin)
             rule = f"A work is balanced if its scores differ by at most {thresholds.novelty_margin:g}."
-        n_points, n_seen = _draw_density(plane, points, regions)
-        picture.title = f"Novelty and conventionality of {n_points:,} eligible works{_beyond(n_points, n_seen)}. {rule}"
+        n_points, beyond = _draw_density(plane, points, regions)
+        picture.title = f"Novelty and conventionality of {n_points:,} eligible works{beyond}. {rule}"
         draw_classes(classes, NOVELTY_LABELS, eligible_counts, drawn_counts, n_unlabelled=n_unlabelled)
     return picture.figure
 
@@ -115,8 +119,6 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
         >>> plot_novelty_by_year(scored, width="one").get_suptitle().partition(":")[0]
         'z of 2 scored works by year of publication'
     """
-    from matplotlib.ticker import MaxNLocator
-
     tail_max = checked_config(thresholds, LabelThresholds, name="thresholds").uzzi_tail_max
     needed = {"publication_year": pl.Int32(), **ATYPICALITY}
     names = ("publication_year", *_SERIES)
@@ -147,8 +149,7 @@ def plot_novelty_by_year(scored: AnyFrame, thresholds: LabelThresholds | None = 
         number.set_ylabel("works")
         number.yaxis.set_major_formatter("{x:,.0f}")
         number.set_xlabel("year of publication")
-        number.xaxis.set_major_locator(MaxNLocator(integer=True))
-        number.ticklabel_format(axis="x", useOffset=False)
+        tick_numbers(number.xaxis)
         if years.size:
             number.set_xlim(years[0] - 1.2, years[-1] + 1.2)
         picture.title = (
@@ -181,6 +182,7 @@ def plot_uzzi_cells(
         The figure, with two panels.
 
     Raises:
+        EmptyInputError: no work has both z.
         SchemaMismatchError: ``z_p10``, ``z_median`` or ``hit`` is missing, or mistyped.
 
     Source: Uzzi et al. 2013, doi:10.1126/science.1240474, figure 3.
@@ -207,14 +209,14 @@ def plot_uzzi_cells(
     counts = {(tail, high): (n, k) for tail, high, n, k in found.rows()}
     with drawing(look, heights_mm=(80, 62), ratios=(1.45, 1)) as picture:
         plane, table = picture.panels
-        points = _points(works, "z_median", "z_p10")
+        points = _read_points(works, [*_SERIES], "plot_uzzi_cells")
         regions = _draw_quadrants(plane, points, find_conventionality_cut(works, rule), rule.uzzi_tail_max)
-        n_points, n_seen = _draw_density(plane, points, regions)
+        n_points, beyond = _draw_density(plane, points, regions)
         _draw_cells(table, counts, is_hit=bool(hit))
         letter_panels(picture)
         what = "the share of hits in each cell, with its 95% Wilson interval" if hit else "the share of each cell"
         picture.title = (
-            f"Tail novelty and conventionality of {count_works(n_points)}{_beyond(n_points, n_seen)}: (a) the plane of "
+            f"Tail novelty and conventionality of {count_works(n_points)}{beyond}: (a) the plane of "
             f"the two z, (b) {what}."
         )
     return picture.figure
@@ -243,17 +245,17 @@ def _draw_cells(axes: Axes, counts: Mapping[tuple[bool, bool], tuple[int, int]],
     axes.set_ylabel("tail novelty")
 
 
-def _beyond(n_points: int, n_seen: int) -> str:
-    return f", {n_points - n_seen:,} of them beyond the edges" if n_seen < n_points else ""
-
-
-def _points(works: pl.LazyFrame, x: str, y: str) -> pl.LazyFrame:
+def _read_points(works: pl.LazyFrame, columns: Sequence[str], stage: str) -> pl.LazyFrame:
     """Return the places of the works in the plane, x and y, without the works that lack one."""
-    return works.select(pl.col(x).fill_nan(None).alias("x"), pl.col(y).fill_nan(None).alias("y")).drop_nulls()
+    x, y = (pl.col(name).fill_nan(None) for name in columns)
+    points = works.select(x.alias("x"), y.alias("y")).drop_nulls()
+    if points.head(1).collect(engine="streaming").is_empty():
+        refuse_nothing(works, columns, stage)
+    return points
 
 
-def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[int, int]:
-    """Draw in shades of each label how many works lie where; return how many there are, and how many are seen."""
+def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[int, str]:
+    """Draw in shades of each label how many works lie where; return their number, and how many are not seen."""
     from matplotlib.colors import LinearSegmentedColormap
     from matplotlib.patches import Polygon
 
@@ -262,8 +264,6 @@ def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[
     extent = (left, right, low, high)
     grid = {"gridsize": (_GRID, rows), "extent": extent}
     centres, counts, n_points = _count_cells(points, grid)
-    if not counts.size:
-        return n_points, 0
     most = max(10.0, float(counts.max()))
     look = {"bins": "log", "mincnt": 1, "lw": 0.1, "vmin": 0.1, "vmax": most}  # 0.1: a single work shall not be white
     drawn = []
@@ -278,7 +278,8 @@ def _draw_density(axes: Axes, points: pl.LazyFrame, regions: _Regions) -> tuple[
     axes.set_ylim(low - up, high + up)
     bar = axes.figure.colorbar(drawn[-1], ax=axes, label="works (log scale)", shrink=0.8)
     bar.ax.set_ylim(1, most)
-    return n_points, int(counts.sum())
+    n_beyond = n_points - int(counts.sum())
+    return n_points, f", {n_beyond:,} of them beyond the edges" if n_beyond else ""
 
 
 def _count_cells(points: pl.LazyFrame, grid: Mapping[str, Any]) -> tuple[Float64Array, Float64Array, int]:
@@ -351,7 +352,7 @@ def _draw_quadrants(axes: Axes, points: pl.LazyFrame, cut: float | None, tail_ma
 
 def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:
     """Choose the ends of an axis: nearly all works, and some room on both sides of the cut."""
-    low, high = ends or (cut, cut)
+    low, high = ends
     room = 0.2 * max(high - low, 1.0)
     return min(low, cut - room) - room, max(high, cut + room) + room
 
@@ -359,17 +360,6 @@ def _view(ends: Sequence[float], cut: float) -> tuple[float, float]:
 def _name(axes: Axes, x: float, y: float, label: str, note: str = "") -> None:
     from matplotlib.patheffects import withStroke
 
-    text = f"{label}{note}"
     outline = [withStroke(linewidth=3, foreground="white")]  # a box would cover the works beside the letters
-    axes.text(
-        x,
-        y,
-        text,
-        color=COLOURS[label],
-        ha="center",
-        va="center",
-        weight="bold",
-        size=7,
-        zorder=4,
-        path_effects=outline,
-    )
+    look: dict[str, Any] = {"ha": "center", "va": "center", "weight": "bold", "size": 7, "zorder": 4}
+    axes.text(x, y, f"{label}{note}", color=COLOURS[label], path_effects=outline, **look)

@@ -18,7 +18,7 @@ from sciscidata.disruption.label_confidence import (
     find_best_rule,
     find_label_ceiling,
 )
-from sciscidata.errors import ConfigError, EmptyInputError, SchemaMismatchError
+from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.indicators import find_effect_of_missing_data, find_label_stability
 from sciscidata.label_thresholds import LabelThresholds
 from tests.real_graphs import scan_real
@@ -196,23 +196,6 @@ def test_what_has_no_label_has_no_confidence_and_the_rest_adds_up_to_1():
     assert compute_label_confidence(zero, shrink=False).collect()["label_confidence"].item() == 1
 
 
-def test_a_prior_by_field_follows_the_field_and_small_fields_follow_all():
-    rng = np.random.default_rng(1)
-    fields = np.repeat(["Law", "Physics", "Rare"], [400, 400, 5])
-    share = np.where(fields == "Law", 0.9, 0.1)
-    citers = rng.integers(1, 5, fields.size)
-    n_i = rng.binomial(citers, share)
-    rows = scores(np.stack([n_i, citers - n_i, np.full(fields.size, 20)], 1)).with_columns(field=pl.Series(fields))
-    for by in ([], ["field"]):
-        found = (
-            compute_label_confidence(rows, by=by).filter(n_i=1, n_j=0).group_by("field").agg(pl.col(CHANCES[2]).mean())
-        )
-        chance = dict(found.collect().iter_rows())
-        assert (chance["Law"] > chance["Physics"] + 0.3) == bool(by)
-    with pytest.raises(SchemaMismatchError, match="scores lacks column 'fields'"):
-        compute_label_confidence(rows, by=["fields"])
-
-
 def calibration_error(confidence: np.ndarray, is_same: np.ndarray) -> float:
     places = np.minimum((confidence * 10).astype(int), 9)
     gaps = np.bincount(places, confidence, 10) - np.bincount(places, is_same, 10)
@@ -267,7 +250,7 @@ def test_predictors_that_know_the_rates_stay_below_the_ceiling_in_300_worlds():
         known = known[cited]
         ceiling, rule = find_label_ceiling(scores(counts)), find_best_rule(known)
         is_right = known.argmax(axis=1) == drawn
-        macro_f1, error = judge((known * rule.factor - rule.handicap).argmax(axis=1), drawn)
+        macro_f1, error = judge((known * rule[1] - rule[2]).argmax(axis=1), drawn)
         beyond.append(
             (
                 (is_right.mean() - ceiling.accuracy) / math.sqrt(max(is_right.var(), 1e-3) / is_right.size),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import logging
 import math
 from collections import Counter
 from dataclasses import replace
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 from sciscidata._kernels.portable_math import sigmoid
 from sciscidata._kernels.random import below, draw, stream_key
-from sciscidata.errors import ConfigError, SchemaMismatchError
+from sciscidata.errors import ConfigError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import null_model as novelty_nulls
 from sciscidata.novelty import venue_pairs
@@ -159,16 +158,6 @@ def test_the_permutation_null_equals_plain_loops_over_the_same_shuffles(corpus, 
         assert (n_pairs, p10, median) == expected.get(work, (0 if seen else None, None, None))
 
 
-@given(ANY_CORPUS, ANY_CONFIG, st.data())
-@settings(max_examples=40)
-def test_a_focal_subset_gets_the_same_bits_as_when_all_works_are_scored(corpus, config, data):
-    everything = scored(*corpus, config)
-    wanted = data.draw(st.lists(st.sampled_from([*corpus[0]]), max_size=8))
-    expected = everything.filter(pl.col("work_id").is_in(wanted))
-    assert scored(*corpus, config, focal=pl.Series(wanted, dtype=pl.Int64)).equals(expected)
-    assert scored(*corpus, config, focal=pl.LazyFrame({"work_id": wanted}, {"work_id": pl.Int64})).equals(expected)
-
-
 @given(ANY_CORPUS, ANY_CONFIG, st.integers(1998, 2005), st.integers(0, 4))
 @settings(max_examples=40)
 def test_works_of_the_years_asked_for_get_the_same_bits_and_others_are_not_looked_at(corpus, config, first, more):
@@ -282,7 +271,6 @@ def test_counts_beyond_two_to_the_31_are_right():
     expected = [n_works * 9_000 * 8_999 // 2, n_works * 9_000 * 1_000, n_works * 1_000 * 999 // 2]
     cells = venue_pairs.observe(groups)
     assert cells.observed.tolist() == expected
-    assert venue_pairs.recount(cells, groups).observed.tolist() == expected
     year = venue_pairs.lay_out(np.arange(n_works + 1) * length, np.zeros(held.size, np.int64), held)
     counted = novelty_nulls.permutation_moments(year, cells, 2000, NoveltyConfig(null="permutation", n_shuffles=2))[0]
     exact = novelty_nulls.analytic_moments(year)(cells)[0]
@@ -440,23 +428,6 @@ def test_novelpy_skips_works_of_two_references_and_scores_those_of_three():
         n = lengths[work]
         assert z is None or (n > 2 and n_pairs == n * (n - 1) // 2)
         assert z is not None or n <= 2 or n_pairs < n * (n - 1) // 2
-
-
-def test_focal_works_outside_works_get_no_row_and_a_warning(caplog):
-    records, edges = {1: (2000, 1), 2: (2001, 1), 3: (None, 2)}, [(2, 1)]
-    with caplog.at_level(logging.WARNING, "sciscidata"):
-        rows = scored(records, edges, focal=pl.Series([9, 3, 2, None, 2]))
-    assert rows.select("work_id", "n_pairs").rows() == [(2, 0), (3, None)]
-    assert "1 of 3 focal works are not in WORKS" in caplog.text
-    assert scored(records, edges, focal=pl.Series([], dtype=pl.Int64)).height == 0
-
-
-def test_a_focal_frame_without_ids_and_ranks_among_some_are_refused_at_once():
-    works, citations = frames({1: (2000, 1)}, [])
-    with pytest.raises(SchemaMismatchError, match="focal column 'work_id' is String"):
-        compute_atypicality(works, citations, focal=pl.Series(["W1"]))
-    with pytest.raises(ConfigError, match="ranks a work among all of its year"):
-        compute_atypicality(works, citations, NoveltyConfig(score="rank"), focal=pl.Series([1]))
 
 
 def test_a_work_without_references_has_no_pair():

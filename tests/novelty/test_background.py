@@ -53,7 +53,6 @@ def test_any_part_of_a_corpus_gets_the_bits_of_the_whole_from_its_background(cor
         assert scored(*corpus, config, background=file).equals(whole)
         some = set(data.draw(st.lists(st.sampled_from([*corpus[0]]), max_size=6)))
         expected = whole.filter(pl.col("work_id").is_in(some))
-        assert scored(*corpus, config, background=file, focal=pl.Series([*some], dtype=pl.Int64)).equals(expected)
         records, edges = part_of(some, *corpus)
         if records:
             small = scored(records, edges, config, background=file)
@@ -74,8 +73,8 @@ def test_real_works_pulled_alone_get_the_values_of_the_field(file, config):
     pulled = works.join(known, on="work_id", how="semi")
     rows = compute_atypicality(pulled, references, config, background=file).collect().sort("work_id")
     assert rows.filter(pl.col("work_id") % 50 == 0).equals(expected)
-    alone = compute_atypicality(pulled, references, config, focal=some).collect().sort("work_id")
-    assert not alone.equals(expected)
+    alone = compute_atypicality(pulled, references, config).collect().sort("work_id")
+    assert not alone.filter(pl.col("work_id") % 50 == 0).equals(expected)
 
 
 @pytest.mark.parametrize("config", [NoveltyConfig(), SHUFFLES], ids=["analytic", "permutation"])
@@ -203,8 +202,6 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
 
     put(rows, format_version=1)
     assert "has format 1, this version of sciscidata reads format 2" in refusal()
-    put(rows.drop_columns(["std"]))
-    assert "lacks the column std; it has publication_year, source_id_a" in refusal()
     put(rows)
     compute_atypicality(works, citations, background=file)
 
@@ -250,22 +247,6 @@ def rewritten(file: Path, rows: pa.Table | None = None, key: bytes | None = None
     if b"sealed_sha256" in told:
         seal(file)
     return file
-
-
-def test_a_pair_that_stands_there_twice_is_refused(file):
-    corpus = random_corpus(13, 20, 40, 6, 5)
-    write_null_model(*frames(*corpus), file)
-    rows = pq.read_table(file)
-    rewritten(file, pa.concat_tables([rows, rows.slice(0, 1)]))
-    with pytest.raises(BackgroundError, match="holds a venue pair of 2000 twice"):
-        scored(*corpus, background=file)
-
-
-def test_a_background_without_column_statistics_is_read_all_the_same(file):
-    corpus = random_corpus(14, 20, 40, 6, 5)
-    write_null_model(*frames(*corpus), file)
-    rewritten(file, write_statistics=False)
-    assert scored(*corpus, background=file).equals(scored(*corpus))
 
 
 @pytest.mark.parametrize("records", [{1: (None, 1)}, {1: (2000, None)}, {1: (2000, 1), 2: (2001, 1)}])

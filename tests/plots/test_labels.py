@@ -15,13 +15,15 @@ def test_every_share_stands_above_its_group_with_its_age():
     figure = plot_label_stability(pl.DataFrame(rows, LABEL_STABILITY, orient="row").reverse())
     found = []
     for panel, kind in zip(figure.axes, ("citers", "references"), strict=True):
-        names = [text.get_text() for text in panel.get_xticklabels()]
-        for bars in panel.containers:
-            age = int(bars.get_label().split()[0])
-            for x, share in zip(*bars.lines[0].get_data(), strict=True):
-                name = names[round(x)]
-                group = name if name == "all" else f"{name} {kind}"
-                found.append((age, group, next(row[2] for row in rows if row[:2] == (age, group)), share))
+        names = [text.get_text() for text in panel.get_yticklabels()]
+        colours = [line.get_color() for line in panel.get_legend().get_lines()]
+        for line in panel.lines:
+            for share, y in zip(*line.get_data(), strict=True):
+                group = names[round(y)] if names[round(y)] == "all" else f"{names[round(y)]} {kind}"
+                age = (1, 10)[colours.index(line.get_markeredgecolor())]
+                works = next(row[2] for row in rows if row[:2] == (age, group))
+                assert (line.get_markerfacecolor() == "white") == (works < 30)
+                found.append((age, group, works, share))
     assert set(found) == set(rows)
     assert len(found) == len(rows) + 2  # "all" stands in both panels
 

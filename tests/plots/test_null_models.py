@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 import pytest
 
-from sciscidata.errors import SchemaMismatchError
+from sciscidata.errors import EmptyInputError, SchemaMismatchError
 from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.plots import plot_null_cd_index
 
@@ -47,5 +47,6 @@ def test_a_frame_without_z_is_refused():
         plot_null_cd_index(SCORES.drop("z"))
 
 
-def test_no_work_at_all_gives_empty_bars():
-    assert sum(map(sum, shares(plot_null_cd_index(SCORES.head(0))).values())) == 0
+def test_scores_without_a_null_mean_are_refused():
+    with pytest.raises(EmptyInputError, match=r"plot_null_cd_index: .* column 'null_mean' is null in all 1 row"):
+        plot_null_cd_index(SCORES.tail(1))

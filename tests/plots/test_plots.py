@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from functools import partial
 
 import numpy as np
 import polars as pl
@@ -30,19 +31,16 @@ from sciscidata.plots import (
     plot_disruption,
     plot_novelty,
     plot_novelty_by_year,
+    plot_windows,
 )
-from sciscidata.plots.disruption import _draw_labels, _draw_spread, describe_two
+from sciscidata.plots.disruption import _draw_labels, describe_two
 from sciscidata.plots.figure import COLOURS
 from sciscidata.plots.novelty import _draw_band
 from sciscidata.sources.sciscinet.published_scores import compare_scores
 
 
 def draw(thresholds: LabelThresholds):
-    figure = Figure(figsize=(7, 4))
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    _draw_spread(axes, [np.array([-0.5, 0.0]), np.array([0.5])], thresholds)
-    return axes
+    return plot_disruption(pl.Series([-0.5, 0.0, 0.5]), thresholds).axes[0]
 
 
 def names_by_score(axes) -> dict[str, float]:
@@ -151,11 +149,13 @@ def test_odd_cases_can_be_drawn_and_lazy_frames_give_the_same_pictures(tmp_path,
     counts = dict.fromkeys(NOVELTY_LABELS, works.height // 6)  # 0 but for the whole
     has_score = works["z_p10"].count() > 0
     for name, frame in (("a.png", works), ("b.png", works.lazy())):
-        options = {"eligible_counts": counts, "drawn_counts": counts, "path": tmp_path / name}
-        plot_novelty(frame, frame, LabelThresholds(novelty_rule=rule), **options)
-        with nullcontext() if has_score else pytest.raises(EmptyInputError, match=r"null in all 1 row|has no row"):
-            plot_novelty_by_year(frame, path=tmp_path / f"years-{name}")
-    for name in ("", "years-") if has_score else ("",):
+        options = {"eligible_counts": counts, "drawn_counts": counts}
+        thresholds = LabelThresholds(novelty_rule=rule)
+        for draw in (partial(plot_novelty, frame, frame, thresholds, **options), partial(plot_novelty_by_year, frame)):
+            path = tmp_path / ("years-" * (not draw.args[1:]) + name)
+            with nullcontext() if has_score else pytest.raises(EmptyInputError, match=r"null in all 1 row|has no row"):
+                draw(path=path)
+    for name in ("", "years-") if has_score else ():
         assert (tmp_path / f"{name}a.png").read_bytes() == (tmp_path / f"{name}b.png").read_bytes()
 
 
@@ -182,7 +182,8 @@ def test_years_and_ages_of_few_works_are_hollow_and_no_line_goes_through_them() 
     year = pl.Series([1990] * 40 + [1991] * 5 + [1992] * 40, dtype=pl.Int32)
     one = pl.DataFrame({"publication_year": year, "age": year - 1989, "cd_index": 0.5, "z_p10": 0.5, "z_median": 0.5})
     one = one.with_columns(convention=pl.lit("default"), window=pl.lit("5"), work_id=pl.int_range(pl.len()))
-    for draw in (plot_cd_sweep, plot_novelty_by_year, plot_cd_trajectory):
+    assert "Hollow: fewer than 30 works." in plot_cd_sweep(one).get_label()
+    for draw in (plot_novelty_by_year, plot_cd_trajectory):
         figure = draw(one)
         lines = [line for line in figure.axes[0].lines if line.get_marker() in ("o", "s")]
         hollow = [line.get_xdata() % 100 % 89 for line in lines if line.get_markerfacecolor() == "white"]
@@ -231,18 +232,22 @@ def test_the_title_counts_what_is_undefined_and_never_says_none():
     told = describe_two(compare_scores(THEIRS, OURS), NAMES)
     assert told.startswith("Published against computed CD index of 6 works: Spearman 0.")
     assert "Not shown: 1 with published score only and 1 with computed score only." in told
-    nothing = describe_two(compare_scores(THEIRS.head(0), OURS), NAMES)
-    assert "no work has both scores." in nothing
-    assert "7 with computed score only" in nothing
     constant = describe_two(compare_scores(THEIRS[3:4], OURS[3:4]), NAMES)
     assert "Spearman undefined" in constant
-    assert "None" not in told + nothing + constant
+    assert "None" not in told + constant
 
 
 @pytest.mark.parametrize("thresholds", [*PRESETS.values(), LabelThresholds(consolidating_max=0, disruptive_min=0.5)])
-@pytest.mark.parametrize("n", [0, 1, 8])
+@pytest.mark.parametrize("n", [1, 8])
 def test_any_comparison_makes_a_picture(tmp_path, thresholds, n):
     compared = compare_scores(THEIRS.head(n), OURS, thresholds)
     path = tmp_path / "comparison.png"
     plot_comparison(THEIRS.head(n), OURS.lazy(), compared, thresholds, path=path, title="SciSciNet")
     assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_scores_without_a_common_work_are_refused():
+    with pytest.raises(EmptyInputError, match=r"plot_windows: .* column 'cd_index' is null in all 1 row\."):
+        plot_windows(OURS, THEIRS[6:7])
+    with pytest.raises(EmptyInputError, match="plot_comparison: there is nothing to draw: no work has both scores"):
+        plot_comparison(THEIRS.head(1), OURS.tail(2))
