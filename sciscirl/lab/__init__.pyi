@@ -7,10 +7,10 @@ from .adversarial.metrics import adversarial_schema as adversarial_schema
 from .adversarial.metrics import measure_flips as measure_flips
 from .analysis.baselines import evaluate_baselines as evaluate_baselines
 from .analysis.baselines import run_baseline as run_baseline
-from .grpo.train import describe_local_training as describe_local_training
-from .grpo.train import train_locally as train_locally
-from .label_scoring.probabilities import LabelScoring as LabelScoring
-from .label_scoring.probabilities import make_scoring as make_scoring
+from .grpo import describe_local_training as describe_local_training
+from .grpo import train_locally as train_locally
+from .label_scoring import LabelScoring as LabelScoring
+from .label_scoring import make_scoring as make_scoring
 from .models.adapter_files import find_base_model as find_base_model
 from .models.adapter_files import find_broken as find_broken
 from .models.adapter_files import find_local_weights as find_local_weights
