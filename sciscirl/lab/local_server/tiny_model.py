@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import platformdirs
 from msgspec import Meta
-from threadpoolctl import threadpool_limits
 
 from sciscidata.options.checks import check_fields
 from sciscidata.storage import cached_folder
@@ -83,10 +82,13 @@ def make_tiny_model(folder: Path, views: Sequence[PaperView] = (), config: TinyM
     config = config or TinyModelConfig()
     views = views or [example.view for example in MINI_EXAMPLES]
     tokenizer = _train_tokenizer(views)
-    with torch.random.fork_rng(devices=[]), threadpool_limits(1):  # on small pieces of work, more threads mostly wait
+    n_threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.set_num_threads(1)  # on small pieces of work, more would mostly wait for each other
         torch.manual_seed(0)
         model = _new_model(tokenizer)
         _prime(model, tokenizer, views, config)
+        torch.set_num_threads(n_threads)
     disable_progress_bar()  # of writing one small file
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
