@@ -14,7 +14,7 @@ LAB_COMMANDS: Final[Mapping[str, str]] = MappingProxyType(
         "serve": "tiny model release port cuda state cache priming_steps contract style",
         "merge": "",
         "sweep": "preset seeds way vary jobs release model out max_steps n_train n_test learning_rate dry_run",
-        "sweep repro": "release out local_model preset n_papers settings against",
+        "sweep repro": "release out local_model preset n_papers against",
         "export-task": "",
         "demo": "release model out short dry_run",
     }

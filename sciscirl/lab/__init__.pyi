@@ -8,12 +8,12 @@ from .analysis.baselines import evaluate_baselines as evaluate_baselines
 from .cookbook_folder import read_cookbook as read_cookbook
 from .dry_run import describe_server_sft as describe_server_sft
 from .dry_run import describe_server_training as describe_server_training
-from .grpo.train import describe_local_training as describe_local_training
-from .grpo.train import train_locally as train_locally
+from .grpo import describe_local_training as describe_local_training
+from .grpo import train_locally as train_locally
 from .hardware_options import LocalTrainOptions as LocalTrainOptions
 from .hardware_options import PeftSftOptions as PeftSftOptions
-from .label_scoring.probabilities import LabelScoring as LabelScoring
-from .label_scoring.probabilities import make_scoring as make_scoring
+from .label_scoring import LabelScoring as LabelScoring
+from .label_scoring import make_scoring as make_scoring
 from .models.adapter_files import find_base_model as find_base_model
 from .models.adapter_files import find_broken as find_broken
 from .models.adapter_files import find_local_weights as find_local_weights

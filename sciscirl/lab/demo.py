@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -49,15 +49,7 @@ class Step:
                         else shlex.quote(word) for word in self.words)  # fmt: skip
 
 
-def plan_demo(
-    out: Path,
-    model: str,
-    release: Path | None = None,
-    *,
-    short: bool = False,
-    sft_steps: int | None = None,
-    rl_steps: int | None = None,
-) -> list[Step]:
+def plan_demo(out: Path, model: str, release: Path | None = None, *, short: bool = False) -> list[Step]:
     """List the commands: with ``short``, no reinforcement learning."""
     steps: list[Step] = []
     asked = (*_PROMPT, *(_TITLE_ONLY if short or release is None else ("--max-paper-tokens", "200")))
@@ -82,11 +74,11 @@ def plan_demo(
     evaluate("ask the model as it comes", "zero_shot", *here, *greedy, "--baselines")
     if not short:
         evaluate("read its label probabilities", "zero_shot_logprobs", *here, *scored)
-    steps.append(_train("sft", out, release, model, asked, replace(sft, n_steps=sft_steps or sft.n_steps)))
+    steps.append(_train("sft", out, release, model, asked, sft))
     evaluate("ask the fine-tuned model", "sft_test", "--run", str(out / "sft"), *greedy)
     if not short:
         evaluate("read its label probabilities", "sft_logprobs", "--run", str(out / "sft"), *scored)
-        steps.append(_train("rl", out, release, model, asked, _Sizes(rl_steps or 15, 4, sft.n_test, "1e-4")))
+        steps.append(_train("rl", out, release, model, asked, _Sizes(15, 4, sft.n_test, "1e-4")))
         evaluate("ask the reinforced model", "rl_test", "--run", str(out / "rl"), *greedy)
     named = [f"{name}={folder}" for name, folder in runs.items()]
     compared = ("sciscirl", "compare", *named, "--out", str(out / "comparison"))

@@ -55,7 +55,7 @@ def _plan(
             f"{run} was trained on another release than {release}, and may know papers of its test. Give its own."
         )
     chosen = selection.chosen.step
-    selected = {"step": chosen, "metric": metric, "rule": selection.config.rule, "split": find_eval_split(run)}
+    selected = {"step": chosen, "metric": metric, "split": find_eval_split(run)}
     last = next(reversed(list_weights(run)), None)
     steps = [chosen] if last is None or last == chosen else [chosen, last]
     common: dict[str, Any] = {"release": release, "split": "test", "run": run, "base_url": base_url}

@@ -10,15 +10,12 @@ from typing import Final, cast
 import chz
 from tinker_cookbook.renderers import Message, Renderer
 from tinker_cookbook.rl.types import Action, ActionExtra, Env, Metrics, StepResult, StopReason
-from tinker_cookbook.utils import logtree
-from tinker_cookbook.utils.logtree_formatters import ConversationFormatter
 
 from sciscirl.envs.dataset import LabelDatasetBuilder
-from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, build_messages, end_episode, measure_answer, show_view
+from sciscirl.envs.env import LabelEnv, LabelGroupBuilder, end_episode, measure_answer, show_view
 from sciscirl.lab.adversarial.challenger import object_by_rules, render_request
 from sciscirl.lab.adversarial.metrics import PARTS, flip_metrics, make_adversarial_prediction
-from sciscirl.lab.adversarial.rewards import AdversarialParts, Episode, Reasoning, judge_by_rubric, score_episode
-from sciscirl.metrics.predictions import INVALID
+from sciscirl.lab.adversarial.rewards import Episode, Reasoning, judge_by_rubric, score_episode
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer
 from sciscirl.task.papers import Paper, PaperView
@@ -75,18 +72,14 @@ class AdversarialEnv(LabelEnv):
 
     def _meet(self, answer: Answer, text: str) -> StepResult:
         self._challenge = self.challenger(self.view, answer.labels) if answer.is_valid else ""
-        conversation = self._converse(escape_markup(text), self._challenge)
+        self.prompt = continue_conversation(self.prompt, escape_markup(text), self._challenge, self.rules)
         return StepResult(
             reward=0.0,
             episode_done=False,
-            next_observation=self.renderer.build_generation_prompt(conversation),
+            next_observation=self.renderer.build_generation_prompt(self.prompt),
             next_stop_condition=self.renderer.get_stop_sequences(),
             logs={"text": text, "challenge": self._challenge},
         )
-
-    def _converse(self, first: str, challenge: str) -> list[Message]:
-        question = build_messages(self.paper, self.rules, self.renderer)
-        return continue_conversation(question, first, challenge, self.rules)
 
     def _score(self, episode: Episode, end: StopReason) -> StepResult:
         gold = self.paper.labels(self.rules.target)
@@ -97,27 +90,9 @@ class AdversarialEnv(LabelEnv):
         metrics |= {"challenged": float(bool(episode.challenge))}
         metrics |= measure_answer(episode.final, gold) | end_episode(end)
         metrics |= flip_metrics(gold, episode.first.labels, episode.final.labels)
-        self._show_episode(episode, gold, reward)
+        self._show(episode.final_text, episode.final, gold, reward)  # pyright: ignore[reportArgumentType] (names its parts, too)
         row = make_adversarial_prediction(self.paper.openalex_id, gold, episode, reward)
         return self._end(reward.total, metrics, row)
-
-    def _show_episode(self, episode: Episode, gold: dict[str, str], reward: AdversarialParts) -> None:
-        """Write the episode into the readable log of the run, if one is open."""
-        turns = (
-            build_messages(self.paper, self.rules, self.renderer)
-            if episode.first is episode.final
-            else self._converse(episode.first_text, episode.challenge)
-        )
-        turns = [*turns, Message(role="assistant", content=episode.final_text)]
-        with logtree.scope_header("Episode"):
-            logtree.log_formatter(ConversationFormatter(messages=turns))
-        with logtree.scope_header("Reward"):
-            said = {
-                name: ", ".join(answer.labels.values()) or INVALID
-                for name, answer in (("first", episode.first), ("final", episode.final))
-            }
-            parts = {part.name: f"{getattr(reward, part.name):.2f}" for part in fields(AdversarialParts)}
-            logtree.table_from_dict({"gold": ", ".join(gold.values()), **said, **parts})
 
 
 @dataclass(frozen=True)

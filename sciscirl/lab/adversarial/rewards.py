@@ -9,11 +9,10 @@ import math
 import re
 import unicodedata
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from statistics import fmean
 from typing import Any, Final, cast
 
-from sciscirl.errors import RewardError
 from sciscirl.task.adversarial_rules import AdversarialRules
 from sciscirl.task.contracts import Answer, read_json
 from sciscirl.task.papers import VOCABULARIES, PaperView
@@ -78,6 +77,10 @@ class AdversarialParts:
     adaptation: float
     total: float
 
+    def named(self) -> dict[str, float]:
+        """Return the parts and their total by name, for a log."""
+        return asdict(self)
+
 
 def judge_by_rubric(episode: Episode) -> Reasoning:
     """Check the reasoning of a final answer against the rubric, from the texts alone: it knows no gold label.
@@ -108,8 +111,6 @@ def score_episode(
     -1 in all.
     """
     awarded = judge_by_rubric(episode).n_steps if n_steps is None else n_steps
-    if awarded not in range(N_STEPS + 1):
-        raise RewardError(f"n_steps is {n_steps!r}, needs a whole number from 0 to {N_STEPS}.")
     if not episode.final.is_valid:
         return AdversarialParts(-1.0, 0.0, 0.0, -1.0)
     hits = {column: episode.final.labels[column] == label for column, label in gold.items()}

@@ -188,16 +188,8 @@ def _state_target(rules: TaskRules) -> dict[str, object]:
 def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
     """Judge the same papers by each baseline, and write one folder each. Return metrics by name."""
     subject = find_subject(config)
-    split = config.split or subject.eval_split
-    if split == "train":
-        raise SciSciRLError(
-            "EvaluationConfig.split is train, which the baselines learn from, so judging them by it says nothing. "
-            "Choose EvaluationConfig.split=test."
-        )
-    rules = subject.preset.rules
-    n_held_out = subject.n_held_out if split == "held_out" else 0
-    asked_for: dict[str, Any] = {"target": rules.target, "with_chances": rules.is_weighed}
-    train = read_part(config.release, "train", n_held_out=n_held_out, **asked_for)
+    split, rules = config.split or subject.eval_split, subject.preset.rules
+    train = _read_train(config.release, split, rules, subject.n_held_out)
     asked = read_asked(config, subject)
     # All baselines run before any result is written: if one cannot learn, nothing is left half done.
     predictions = {name: run_baseline(name, train, asked, seed=config.seed, rules=rules) for name in BASELINES}
@@ -221,23 +213,28 @@ def evaluate_baselines(config: EvaluationConfig) -> dict[str, dict[str, float]]:
 def run_baselines(release: Path, asked: pl.DataFrame, settings: Mapping[str, Any]) -> dict[str, pl.DataFrame]:
     """Let every baseline judge the papers of predictions, ``asked``, by the ``settings`` of their ``run.json``."""
     part: PartName = settings.get("eval_split" if "learning_rate" in settings else "split") or "test"
-    if part == "train":
-        raise SciSciRLError(
-            "the papers are those of train, which the baselines learn from. Judge by dev, held_out or test."
-        )
     is_stated = settings.get("name") or settings.get("preset")
     rules = recall_rules(settings) if is_stated else TaskRules(target=find_target(asked))
     n_held_out = settings.get("n_held_out", 0)
-    asked_for: dict[str, Any] = {"target": rules.target, "with_chances": rules.is_weighed}
-    papers = {paper.openalex_id: paper for paper in read_part(release, part, n_held_out=n_held_out, **asked_for)}
+    train = _read_train(release, part, rules, n_held_out)
+    known = read_part(release, part, target=rules.target, with_chances=rules.is_weighed, n_held_out=n_held_out)
+    papers = {paper.openalex_id: paper for paper in known}
     ids = dict.fromkeys(asked["openalex_id"])
     if n_others := len(ids.keys() - papers.keys()):
         raise ReleaseError(
             f"{release} lacks {n_others:,} of {len(ids):,} papers in {part}. Give the release that they are of."
         )
-    train = read_part(release, "train", n_held_out=n_held_out if part == "held_out" else 0, **asked_for)
-    judged = [papers[paper] for paper in ids]
-    return {name: run_baseline(name, train, judged, rules=rules) for name in BASELINES}
+    return {name: run_baseline(name, train, [papers[paper] for paper in ids], rules=rules) for name in BASELINES}
+
+
+def _read_train(release: Path, judged_by: PartName, rules: TaskRules, n_held_out: int) -> list[Paper]:
+    """Read the training papers, without those that are held out to judge."""
+    if judged_by == "train":
+        raise SciSciRLError(
+            "the baselines learn from train, so judging them by it says nothing. Judge by test, dev or held_out."
+        )
+    n_left_out = n_held_out if judged_by == "held_out" else 0
+    return read_part(release, "train", target=rules.target, with_chances=rules.is_weighed, n_held_out=n_left_out)
 
 
 def _text(view: PaperView) -> str:

@@ -65,7 +65,7 @@ def calibrate_evaluation(evaluation: Path, on: Path, out: Path | None = None) ->
         )
     temperatures = fit_temperatures(dev)
     scaled = apply_temperatures(table, temperatures)
-    before, after = (measure(one) | _name_nll(one) for one in (table, scaled))
+    before, after = (measure(one) | measure_nll(one) for one in (table, scaled))
     stated = {"temperatures": temperatures, "split": of_dev["settings"].get("split"), "n_answers": len(dev)}
     settings = {**facts["settings"], "calibration": stated}
     with locked_folder(out, user="calibration", option="out"):
@@ -86,10 +86,6 @@ def _compare(settings: Mapping[str, Any], others: Mapping[str, Any], evaluation:
                 f"{evaluation} has {name}={settings.get(name)!r}, {on} has {others.get(name)!r}: a temperature is that "
                 "of one model, asked in one way. Evaluate both alike."
             )
-
-
-def _name_nll(predictions: pl.DataFrame) -> dict[str, float]:
-    return {f"nll/{name}": value for name, value in measure_nll(predictions).items()}
 
 
 def render_calibration(result: Calibrated) -> str:
@@ -169,9 +165,9 @@ def apply_temperatures(predictions: pl.DataFrame, temperatures: Mapping[str, flo
 
 
 def measure_nll(predictions: pl.DataFrame) -> dict[str, float]:
-    """Return the mean of -log p(gold) over valid answers, by the name of the label, or of the confidence."""
+    """Return the mean of -log p(gold) over valid answers, as ``nll/NAME`` of each label, or of the confidence."""
     read = _read_chances(check_predictions(predictions).filter("is_valid"))
-    return {name: _mean_nll(_scale(chances, 1.0), gold) for name, (chances, gold) in read.items() if len(gold)}
+    return {f"nll/{name}": _mean_nll(_scale(chances, 1.0), gold) for name, (chances, gold) in read.items() if len(gold)}
 
 
 def _list_columns(target: Target) -> list[tuple[str, str, tuple[str, ...]]]:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from fractions import Fraction
 from itertools import accumulate, combinations
 from statistics import fmean
 from types import MappingProxyType
@@ -361,15 +360,14 @@ def align(tables: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
 def mcnemar_exact(only_left: int, only_right: int) -> float:
     """Return the two-sided p-value of McNemar's exact test: twice the smaller binomial tail, at most 1.
 
-    In whole numbers, exact for any counts; SciPy's binomtest takes a second to import. Source: McNemar 1947,
-    doi:10.1007/BF02295996.
+    SciPy's binomtest takes a second to import. Source: McNemar 1947, doi:10.1007/BF02295996.
     """
     n = only_left + only_right
     tail, term = 0, 1
     for k in range(min(only_left, only_right) + 1):
         tail += term
         term = term * (n - k) // (k + 1)  # the next binomial coefficient
-    return float(min(Fraction(1), Fraction(2 * tail, 2**n)))
+    return min(1.0, 2 * tail / 2**n)  # of whole numbers, so rounded once
 
 
 def adjust_holm(p_values: Sequence[float]) -> list[float]:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Final, Literal
 
 import numpy as np
 import polars as pl
-from msgspec import Meta
 
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.terminal.messages import align_columns, printable
@@ -21,13 +20,7 @@ from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import RUN_FILE, find_eval_split, list_evaluations, list_weights
 
 Criterion = Literal["macro_f1", "min_class_recall", "balanced_accuracy", "label_match"]
-Rule = Literal["one_se", "interval", "best"]
-
-_RULES: Final[dict[Rule, str]] = {
-    "one_se": "the earliest whose {metric} is behind the best by at most one standard error of that difference",
-    "interval": "the earliest whose interval of the difference from the best in {metric} reaches 0",
-    "best": "the best {metric}",
-}
+_LEVEL: Final = 0.95  # of the intervals
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,23 +29,13 @@ class SelectionConfig:
 
     Attributes:
         metric: the metric to maximize.
-        rule: ``one_se``: the earliest checkpoint that is behind the best by at most one standard error of the
-            difference; ``interval``: the earliest one whose interval of that difference reaches 0; ``best``: the best.
-            Differences are paired: the same resamples of papers for both.
         name: of the evaluations, as in the names of their files: dev, held_out or test; None: those of the run.
         n_resamples: of the bootstrap.
-        level: of the intervals.
-        seed: of the bootstrap.
-
-    Source: the one-standard-error rule, Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
     """
 
     metric: Criterion = "macro_f1"
-    rule: Rule = "one_se"
     name: str | None = None
     n_resamples: PositiveInt = N_PAIRED_RESAMPLES
-    level: Annotated[float, Meta(gt=0, lt=1)] = 0.95
-    seed: Annotated[int, Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
@@ -76,11 +59,6 @@ class Candidate:
     behind_high: float
     signs: tuple[str, ...]  # of collapse, by the default thresholds
 
-    @property
-    def can_be_chosen(self) -> bool:
-        """Whether its weights exist."""
-        return self.checkpoint is not None or self.step == 0
-
 
 @dataclass(frozen=True, slots=True)
 class Selection:
@@ -93,7 +71,11 @@ class Selection:
 
 
 def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig()) -> Selection:
-    """Choose among the evaluated checkpoints of a run. Their papers flatter it: report its metrics on others."""
+    """Choose the earliest evaluated checkpoint that is behind the best by at most one standard error of the difference.
+
+    Differences are paired: the same resamples of papers for both. These papers flatter it: report its metrics on
+    others. Source: Breiman et al. 1984, Classification and Regression Trees, section 3.4.3.
+    """
     if not (folder / RUN_FILE).is_file():
         raise RunFolderError(
             f"{folder} is not the folder of a run: it has no {RUN_FILE}. Give the log_path of a training run."
@@ -108,12 +90,12 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
         )
     metrics = [measure_predictions(table) for table in tables.values()]
     scores = np.array([found[config.metric] for found in metrics])
-    drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples, seed=config.seed)[config.metric]
+    drawn = resample_metrics(list(tables.values()), n_resamples=config.n_resamples)[config.metric]
     best = int(np.argmax(np.where(eligible, scores, -np.inf)))
     behind = drawn[best] - drawn
-    ends_behind = [percentile_interval(row, config.level) or _UNKNOWN for row in behind]
+    ends_behind = [percentile_interval(row, _LEVEL) or _UNKNOWN for row in behind]
     ends = [
-        find_intervals(table, {config.metric: drawn[row]}, config.level).get(config.metric, _UNKNOWN)
+        find_intervals(table, {config.metric: drawn[row]}, _LEVEL).get(config.metric, _UNKNOWN)
         for row, table in enumerate(tables.values())
     ]
     candidates = tuple(
@@ -131,18 +113,8 @@ def select_checkpoint(folder: Path, config: SelectionConfig = SelectionConfig())
         )
         for row, step in enumerate(tables)
     )
-    chosen = next(
-        candidate
-        for candidate in candidates
-        if candidate.can_be_chosen and _is_as_good(candidate, candidates[best], config.rule)
-    )
+    chosen = next(one for one, can in zip(candidates, eligible, strict=True) if can and one.behind <= one.behind_se)
     return Selection(chosen, candidates[best], candidates, config)
-
-
-def _is_as_good(candidate: Candidate, best: Candidate, rule: Rule) -> bool:
-    if rule == "one_se":
-        return candidate.behind <= candidate.behind_se
-    return candidate is best or (rule == "interval" and candidate.behind_low <= 0)
 
 
 def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
@@ -157,7 +129,7 @@ def _read_evaluations(folder: Path, name: str) -> dict[int, pl.DataFrame]:
 def render_selection(selection: Selection) -> str:
     """Draw the choice as a table for a terminal, one line for each evaluation; ``>`` marks the chosen one."""
     config, chosen, best = selection.config, selection.chosen, selection.best
-    level = f"{config.level:.0%}"
+    level = f"{_LEVEL:.0%}"
     rows = [
         ["", "step", config.metric, f"{level} interval", "behind the best", f"{level} interval", "weights", "signs"]
     ]
@@ -181,8 +153,8 @@ def render_selection(selection: Selection) -> str:
     why = "one evaluation: nothing to choose from" if is_only else "training gained nothing that these papers can tell"
     lines = [
         *align_columns(rows),
-        f"chosen: step {chosen.step}, {_RULES[config.rule].format(metric=config.metric)}; ± is a standard error, "
-        f"from {config.n_resamples:,} paired resamples of the papers.",
+        f"chosen: step {chosen.step}, the earliest whose {config.metric} is behind the best by at most one standard "
+        f"error of that difference; ± is a standard error, from {config.n_resamples:,} paired resamples of the papers.",
         "These papers chose it, so they flatter it: report it on others (sciscirl report --final).",
         f"checkpoint: {printable(chosen.checkpoint or '') or f'what the run began with: {why}'}",
     ]

@@ -1,4 +1,1 @@
-"""The task for other harnesses: an export that Inspect runs, and a benchmark of the cookbook.
-
-Read first: ``export.py`` writes a folder with the papers and the file of Inspect, which calls ``score.py``.
-"""
+"""The task for other harnesses: ``export.py`` writes a folder with the papers and the file of Inspect."""

@@ -1,21 +1,26 @@
-"""Write the task for Inspect and other harnesses: papers and rules, and the file that Inspect reads."""
+"""Write the task for Inspect and other harnesses: papers, rules, and a file for Inspect, which calls ``score`` here."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from sciscidata.options.checks import PositiveInt, check_fields
 from sciscidata.release.release import check_target
 from sciscidata.storage import atomic_folder, real_path
+from sciscidata.storage.small_files import read_json
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.harnesses.score import FACTS
-from sciscirl.presets import Preset, describe_rules, find_preset
+from sciscirl.presets import Preset, describe_rules, find_preset, recall_rules
 from sciscirl.task.papers import Paper, SplitName, choose_target, open_release, read_part
+from sciscirl.task.rewards import score_answer
 from sciscirl.task.rules import TaskRules, check_max_tokens
+
+#: In the folder of an exported task: its rules, and where they come from.
+FACTS: Final = "task.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +48,7 @@ class ExportConfig:
 def export_task(config: ExportConfig) -> Path:
     """Write a folder that Inspect can run, whole or not at all; abstracts are whole, since no tokenizer is known.
 
-    Inspect samples as the preset's evaluations do, and ``sciscirl.lab.harnesses.score`` judges as training does.
+    Inspect samples as the preset's evaluations do, and ``score`` judges as training does.
     """
     preset = find_preset(config.preset)
     if preset.adversarial is not None:
@@ -115,3 +120,40 @@ def _render_files(name: str, preset: Preset, splits: Sequence[str]) -> dict[str,
     for word, value in words.items():
         texts = {path: text.replace(f"@{word}@", value) for path, text in texts.items()}
     return texts
+
+
+class Score(NamedTuple):
+    """What an answer is worth. ``correct`` and ``valid`` are 0 or 1; an answer that is not valid is wrong."""
+
+    reward: float
+    correct: float
+    valid: float
+
+
+@cache
+def read_rules(folder: Path) -> TaskRules:
+    """Read the rules of the exported task in a folder, with the class counts of its training papers (SciSciRLError)."""
+    try:
+        facts: Any = read_json(folder / FACTS)
+        counts = tuple((str(label), int(n)) for label, n in facts["class_counts"])
+        return replace(recall_rules(facts["rules"]), class_counts=counts)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise SciSciRLError(
+            f"{folder / FACTS} cannot be read ({error}). Export the task again: sciscirl export-task."
+        ) from error
+
+
+def score(text: str, labels: Mapping[str, str], rules: TaskRules) -> Score:
+    """Score one whole answer, as it was sampled; ``labels`` has the gold label of each label column.
+
+    Example:
+        >>> from sciscirl.presets import PRESETS
+        >>> rules, labels = PRESETS["exp4"].rules, {"disruption_label": "neutral"}
+        >>> score('{"disruption_label": "neutral", "confidence": 0.6}', labels, rules)
+        Score(reward=1.05, correct=1.0, valid=1.0)
+        >>> score("neutral", labels, rules)
+        Score(reward=-1.0, correct=0.0, valid=0.0)
+    """
+    answer = rules.parse(text)
+    total = score_answer(answer, labels, rules.table).total
+    return Score(total, float(answer.is_valid and answer.labels == dict(labels)), float(answer.is_valid))

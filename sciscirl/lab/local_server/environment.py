@@ -5,19 +5,17 @@ from __future__ import annotations
 import hashlib
 import logging
 import platform
-import re
 import shutil
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final, NoReturn
 
 import platformdirs
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from sciscirl.errors import LocalServerError
-from sciscirl.lab.models.pip import find_interpreter, install_by_uv, make_environment, run_pip
+from sciscirl.lab.models.pip import find_interpreter, make_environment, run_pip
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +24,6 @@ _CUDA: Final = Path(__file__).with_name("cuda.txt")
 _TORCH_CPU: Final = Path(__file__).with_name("torch_cpu.txt")
 #: What pip says where it finds no such build: the second where its own constraints pin another one.
 _NOT_THERE: Final = ("No matching distribution found", "ResolutionImpossible")
-_FOR_PIP: Final = re.compile("(torch|skyrl)==")
 _COMPLETE: Final = "complete"  # made last: an environment without it is the rest of a killed set-up
 
 
@@ -44,11 +41,10 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     folder = (cache or platformdirs.user_cache_path("sciscirl")) / f"skyrl-{made_from[:12]}"
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with _wait_for_others(folder):
+        with FileLock(folder.with_suffix(".lock")):
             if not (folder / _COMPLETE).exists():
                 logger.warning("setting up the server's environment in %s, once: about 2 GB, some minutes", folder)
                 _install(folder, pins, extra)
-                _name_others(folder)
     except OSError as error:
         raise LocalServerError(
             f"the server's environment cannot be set up in {folder}: {error}. Free some space, or name another cache."
@@ -56,33 +52,11 @@ def set_up_environment(*, cuda: bool = False, cache: Path | None = None) -> Path
     return find_interpreter(folder)
 
 
-def _wait_for_others(folder: Path) -> AbstractContextManager[object]:
-    lock = FileLock(folder.with_suffix(".lock"))
-    try:
-        return lock.acquire(timeout=0)
-    except Timeout:
-        logger.warning("waiting for another process, which sets up the server's environment in %s", folder)
-        return lock.acquire()
-
-
-def _name_others(folder: Path) -> None:
-    """Each upgrade may leave gigabytes behind, and another Python may still use them."""
-    others = sorted(mark.parent.name for mark in folder.parent.glob(f"skyrl-*/{_COMPLETE}") if mark.parent != folder)
-    if others:
-        logger.warning(
-            "%s also holds environments of other versions: %s. Delete what you no longer use.",
-            folder.parent,
-            ", ".join(others),
-        )
-
-
 def _install(folder: Path, pins: str, extra: Sequence[str]) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     python, reason = make_environment(folder)
     if reason:
         _give_up(folder, "venv", reason)
-    # uv installs most of it in seconds. pip finds torch by its settings. It takes SkyRL, which asks for a newer Python.
-    install_by_uv("".join(pin for pin in re.split(r"^(?=\S)", pins, flags=re.M) if not _FOR_PIP.match(pin)), python)
     listed = ["--constraint", str(_REQUIREMENTS), "--constraint", str(_CUDA)]
     for packages in (
         # A CPU build of torch, if pip finds one; else the one of the list.

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import logging
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -20,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import platformdirs
 from msgspec import Meta
 
-from sciscidata.options.checks import Share, check_fields
+from sciscidata.options.checks import check_fields
 from sciscidata.storage import cached_folder
 from sciscirl.errors import SciSciRLError
 from sciscirl.task.contracts import CONTRACTS, ContractName, contract_keys, render_answer
@@ -29,8 +27,6 @@ from sciscirl.task.prompts import MINI_EXAMPLES, STYLES, PromptStyle, render_pro
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast, Qwen3ForCausalLM
-
-logger = logging.getLogger(__name__)
 
 #: The cookbook's renderer that writes prompts as the model's own chat template does.
 TINY_RENDERER: Final = "qwen3_instruct"
@@ -44,6 +40,7 @@ _CHAT_TEMPLATE: Final = (
     r"{% if add_generation_prompt %}{{ '\n<|im_start|>assistant\n' }}{% endif %}"
 )
 _BATCH_SIZE: Final = 8
+_BROKEN_SHARE: Final = 0.5  # of the answers it learns from break the contract, so that a run has something to unlearn
 _PROMPT_END: Final = 24  # tokens
 
 
@@ -54,17 +51,13 @@ class TinyModelConfig:
     Attributes:
         priming_steps: steps of supervised learning on what answers look like, eight answers each; 0 leaves the
             weights random.
-        broken_share: share of these answers that break the contract, so that a run has something to unlearn.
         style: the prompt before these answers.
         contract: the keys of these answers.
-        seed: of weights, answers and their order.
     """
 
     priming_steps: Annotated[int, Meta(ge=0)] = 500
-    broken_share: Share = 0.5
     style: PromptStyle = "plain"
     contract: ContractName = "two_keys"
-    seed: int = 0
 
     def __post_init__(self) -> None:
         check_fields(self, SciSciRLError)
@@ -89,43 +82,27 @@ def make_tiny_model(folder: Path, views: Sequence[PaperView] = (), config: TinyM
     config = config or TinyModelConfig()
     views = views or [example.view for example in MINI_EXAMPLES]
     tokenizer = _train_tokenizer(views)
-    with torch.random.fork_rng(devices=[]), _one_thread():
-        torch.manual_seed(config.seed)
+    n_threads = torch.get_num_threads()
+    with torch.random.fork_rng(devices=[]):
+        torch.set_num_threads(1)  # on small pieces of work, more would mostly wait for each other
+        torch.manual_seed(0)
         model = _new_model(tokenizer)
-        loss = _prime(model, tokenizer, views, config)
+        _prime(model, tokenizer, views, config)
+        torch.set_num_threads(n_threads)
     disable_progress_bar()  # of writing one small file
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    logger.info(
-        "tiny model: %d weights, %d tokens, %.2f nats per token of an answer",
-        model.num_parameters(),
-        len(tokenizer),
-        loss,
-    )
 
 
-@contextmanager
-def _one_thread() -> Generator[None]:
-    """Use one thread: on small pieces of work, more would mostly wait for each other."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
-
-
-def invent_answers(config: TinyModelConfig) -> Iterator[str]:
-    """Yield answers without end: random labels, and by ``broken_share`` a contract broken in one of three ways."""
-    random = Random(config.seed)
+def invent_answers(contract: ContractName) -> Iterator[str]:
+    """Yield answers without end: random labels, and half of them with a contract broken in one of three ways."""
+    random = Random(0)
     while True:
         answer = render_answer(
-            random.choice(_LABELS), config.contract, confidence=random.choice((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
+            random.choice(_LABELS), contract, confidence=random.choice((0.4, 0.5, 0.6, 0.7, 0.8, 0.9))
         )
-        if random.random() < config.broken_share:
-            one_key_less = {key: json.loads(answer)[key] for key in contract_keys(config.contract)[:-1]}
+        if random.random() < _BROKEN_SHARE:
+            one_key_less = {key: json.loads(answer)[key] for key in contract_keys(contract)[:-1]}
             answer = random.choice((f"```json\n{answer}\n```", f"Sure: {answer}", json.dumps(one_key_less)))
         yield answer
 
@@ -192,14 +169,13 @@ def _new_model(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
 
 def _prime(
     model: Qwen3ForCausalLM, tokenizer: PreTrainedTokenizerFast, views: Sequence[PaperView], config: TinyModelConfig
-) -> float:
+) -> None:
     """Teach the form of an answer: supervised, on the tokens of the answers alone."""
     import torch
 
-    answers, random = invent_answers(config), Random(config.seed)
+    answers, random = invent_answers(config.contract), Random(0)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     prompts = [_encode_prompt(tokenizer, view, config) for view in views]
-    loss = torch.tensor(float("nan"))
     for step in range(config.priming_steps):
         # The form of an answer hardly depends on the prompt, so most steps see only the prompt's end, which is cheap.
         start = -_PROMPT_END if step < 0.8 * config.priming_steps else 0
@@ -218,7 +194,6 @@ def _prime(
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return loss.item()
 
 
 def _encode_prompt(tokenizer: PreTrainedTokenizerFast, view: PaperView, config: TinyModelConfig) -> list[int]:

@@ -21,7 +21,7 @@ from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import OUT_OPTION, check_unused, fit_rules, read_asked, save_evaluation
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.presets import describe_rules
-from sciscirl.runs.folder import locked_folder
+from sciscirl.runs.folder import locked_folder, read_rows
 from sciscirl.task.papers import Paper
 from sciscirl.task.rules import TaskRules
 
@@ -38,8 +38,9 @@ _TIMEOUT: Final = httpx.Timeout(600, connect=30)
 class _NoAnswerError(SciSciRLError):
     """A server refused a request, or does not answer; ``may_pass`` says whether to try again, ``wait_s`` when."""
 
-    may_pass = True
-    wait_s = 0.0
+    def __init__(self, message: str, *, may_pass: bool, wait_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.may_pass, self.wait_s = may_pass, wait_s
 
 
 async def evaluate_on_chat_server(
@@ -78,7 +79,8 @@ async def _ask_all(
         paper: hashlib.sha256(json.dumps([paper, body], sort_keys=True).encode()).hexdigest()
         for paper, body in asked.items()
     }
-    kept = _read_kept(file)
+    rows = [row for row in read_rows(file) if {"key", "text", "is_whole"} <= row.keys()]  # none that was cut off
+    kept = {str(row["key"]): {"text": str(row["text"]), "is_whole": bool(row["is_whole"])} for row in rows}
 
     def ask(paper: str) -> None:
         answer = keep_trying(
@@ -102,25 +104,14 @@ async def _ask_all(
     return {paper: kept[key] for paper, key in keys.items()}
 
 
-def _read_kept(file: Path) -> dict[str, Mapping[str, Any]]:
-    kept: dict[str, Mapping[str, Any]] = {}
-    for line in file.read_text("utf-8").splitlines() if file.exists() else ():
-        try:
-            answer = json.loads(line)
-            kept[answer.pop("key")] = {"text": str(answer["text"]), "is_whole": bool(answer["is_whole"])}
-        except (ValueError, LookupError, AttributeError, TypeError):
-            continue  # cut off; it is asked for again
-    return kept
-
-
 def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, Any]:
     try:
         answer = client.post(url, json=body)
     except httpx.HTTPError as error:
-        msg = f"no answer from {show_address(url)} ({type(error).__name__}). Start the server, or mend chat_url=...."
-        failed = _NoAnswerError(msg)
-        failed.may_pass = not isinstance(error, httpx.ConnectError)  # no server runs at the address
-        raise failed from None
+        raise _NoAnswerError(
+            f"no answer from {show_address(url)} ({type(error).__name__}). Start the server, or mend chat_url=....",
+            may_pass=not isinstance(error, httpx.ConnectError),  # no server runs at the address
+        ) from None
     try:
         if answer.is_error:
             raise ValueError(answer.text[:300])
@@ -128,11 +119,11 @@ def _post(client: httpx.Client, url: str, body: Mapping[str, Any]) -> dict[str, 
         return {"text": choice["message"]["content"] or "", "is_whole": choice.get("finish_reason") != "length"}
     except (ValueError, LookupError, TypeError) as error:
         said = f"HTTP {answer.status_code}: {error}"
-        msg = f"{show_address(url)} gave no answer ({said}). Mend that; the same command asks only for what is missing."
-        refused = _NoAnswerError(msg)
-        refused.may_pass = answer.status_code in {408, 429} or answer.status_code >= 500
-        refused.wait_s = asked_wait_s(answer)
-        raise refused from None
+        raise _NoAnswerError(
+            f"{show_address(url)} gave no answer ({said}). Mend that; the same command asks only for what is missing.",
+            may_pass=answer.status_code in {408, 429} or answer.status_code >= 500,
+            wait_s=asked_wait_s(answer),
+        ) from None
 
 
 def _make_row(paper: Paper, rules: TaskRules, said: Mapping[str, Any]) -> dict[str, Any]:

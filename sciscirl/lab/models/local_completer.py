@@ -17,7 +17,7 @@ from tinker_cookbook.completers import StopCondition, TokenCompleter, TokensWith
 from tinker_cookbook.tokenizer_utils import Tokenizer
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, LinearAttentionCacheLayerMixin
 
-from sciscirl.lab.label_scoring.endings import Ending, count_shared
+from sciscirl.lab.label_scoring import Ending, count_shared
 from sciscirl.lab.models.local_model import count_threads, load_local_model
 
 if TYPE_CHECKING:

@@ -1,10 +1,9 @@
-"""Install pinned files by pip, or quicker by uv: each must have a listed SHA-256, and nothing is built."""
+"""Install pinned files by pip: each must have a listed SHA-256, and nothing is built."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -35,22 +34,6 @@ def run_pip(*words: str, python: str = sys.executable) -> str | None:
     command += ["--require-hashes", "--only-binary", ":all:", *more]
     done = _run(command)
     return find_reason(done) if done.returncode else None
-
-
-def install_by_uv(requirements: str, python: Path) -> None:
-    """Install pinned files with uv, if it is there and pip has no index set. Pip installs the rest."""
-    if importlib.util.find_spec("uv") is None:
-        return
-    settings = _run(python_command("-m", "pip", "config", "list", python=python))
-    if re.search(r"\.(no-)?index(-url)?=", settings.stdout):
-        return
-    with tempfile.TemporaryDirectory() as home:
-        listed = Path(home) / "requirements.txt"
-        listed.write_text(requirements, "utf-8")
-        # Settings of uv in the current folder may name another index.
-        command = python_command("-m", "uv", "--no-config", "pip", "install", "--python", str(python), "--no-deps")
-        command += ["--require-hashes", "--only-binary", ":all:", "--requirement", str(listed)]
-        _run(command)
 
 
 def _run(command: list[str]) -> subprocess.CompletedProcess[str]:

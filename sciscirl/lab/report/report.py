@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -15,7 +14,6 @@ from msgspec import Meta
 
 from sciscidata.options.checks import check_fields
 from sciscidata.storage import atomic_file
-from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
@@ -69,9 +67,9 @@ def write_report(config: ReportConfig) -> Path:
     """
     runs = read_runs(config.runs)
     # Keep the whole name of an own label: "part", without its ending, would mislead.
-    names = (run.target.label.name if type(run.target) is OwnTarget else run.target for run in runs if run.target)
-    tasks = " and ".join(dict.fromkeys(names))
-    title = config.title or (f"Training on {tasks}" if tasks else "Training")
+    targets = [run.target for run in runs if run.kind != "unreadable"]
+    names = [target.label.name if type(target) is OwnTarget else target for target in targets]
+    title = config.title or f"Training on {' and '.join(dict.fromkeys(names))}"
     html = render_report(make_sections(runs, config), title)
     with atomic_file(config.out) as path:
         path.write_text(html, "utf-8")
@@ -80,41 +78,22 @@ def write_report(config: ReportConfig) -> Path:
 
 def make_sections(runs: Sequence[Run], config: ReportConfig) -> list[Section]:
     """Make every view of the runs that has something to show."""
-    groups = group_runs(runs, config.release)
-    views: tuple[Callable[[], Section | None], ...] = (
-        lambda: view_answer(groups),
-        lambda: view_runs(runs),
-        lambda: view_cost(runs),
-        lambda: view_classes(runs),
-        lambda: view_curves(runs),
-        lambda: view_answers(runs),
-        lambda: view_examples(runs, n_each=config.n_examples, release=config.release),
-    )
-    with progress_bar("make views", total=len(views), unit="views") as advance:
-        sections: list[Section] = []
-        for view in views:
-            section = view()
-            sections += [section] if section is not None else []
-            advance(1)
-    return sections
+    sections = [
+        view_answer(group_runs(runs, config.release)),
+        *(view(runs) for view in (view_runs, view_cost, view_classes, view_curves, view_answers)),
+        view_examples(runs, n_each=config.n_examples, release=config.release),
+    ]
+    return [section for section in sections if section is not None]
 
 
 def render_report(sections: Sequence[Section], title: str) -> str:
     """Put sections into a page. Every text in them is escaped: abstracts and answers may hold markup of their own."""
-    return _template().render(sections=sections, title=title)
-
-
-@cache
-def _template() -> jinja2.Template:
     environment = jinja2.Environment(
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined,
         keep_trailing_newline=True,
-    )
+    )  # fmt: skip
     environment.filters["breakable"] = _breakable
-    return environment.from_string(_TEMPLATE.read_text("utf-8"))
+    return environment.from_string(_TEMPLATE.read_text("utf-8")).render(sections=sections, title=title)
 
 
 def _breakable(text: str) -> Markup:

@@ -17,11 +17,10 @@ import polars as pl
 from sciscidata.errors import ChangedFileError, SciSciDataError
 from sciscidata.release.release import MANIFEST
 from sciscidata.storage.small_files import parse_json, read_whole
-from sciscidata.storage.sums import check_sealed, read_json
+from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import counted
 from sciscidata.terminal.progress import progress_bar
 from sciscirl.errors import PredictionsError, ReleaseError, RunFolderError, SciSciRLError
-from sciscirl.evaluation.evaluate import METRICS_FILE as EVALUATION_FILE
 from sciscirl.evaluation.evaluate import PREDICTIONS_FILE, measure
 from sciscirl.lab.final import FINALS
 from sciscirl.lab.sweep_folder import list_runs
@@ -60,8 +59,6 @@ from sciscirl.task.papers import (
 _log = logging.getLogger(__name__)
 _JUDGED: Final = {"label_match", "n"}  # what every evaluation has
 _LARGEST: Final = 1e300
-#: How the cookbook's own loop names what it measured on the test set of any environment.
-OTHER_TEST: Final = "test/env/all/"
 T = TypeVar("T")
 Kind = Literal["rl", "sft", "evaluation", "baseline", "unreadable"]
 
@@ -82,15 +79,15 @@ class Run:
     name: str  # of the folder, with as many parents as tell it from the other runs
     kind: Kind
     facts: Mapping[str, Any]  # run.json
-    rows: tuple[Mapping[str, float], ...]  # metrics.jsonl, finite numbers only; none of an evaluation
-    evaluations: tuple[Evaluation, ...]  # by step
-    usage: Usage | None  # tokens; None if not logged
-    n_steps: int  # training steps that were logged
-    is_finished: bool  # the final weights were kept, or it is an evaluation
-    is_stopped: bool  # ended because the model had collapsed
-    n_test_looks: int | None  # how often it was judged by test; None of an evaluation
-    problems: tuple[str, ...]  # what could not be read
-    alarms: tuple[str, ...]  # what was wrong while it trained
+    rows: tuple[Mapping[str, float], ...] = ()  # metrics.jsonl, finite numbers only; none of an evaluation
+    evaluations: tuple[Evaluation, ...] = ()  # by step
+    usage: Usage | None = None  # tokens; None if not logged
+    n_steps: int = 0  # training steps that were logged
+    is_finished: bool = False  # the final weights were kept, or it is an evaluation
+    is_stopped: bool = False  # ended because the model had collapsed
+    n_test_looks: int | None = None  # how often it was judged by test; None of an evaluation
+    problems: tuple[str, ...] = ()  # what could not be read
+    alarms: tuple[str, ...] = ()  # what was wrong while it trained
 
     @property
     def settings(self) -> Mapping[str, Any]:
@@ -115,8 +112,8 @@ class Run:
         return self.evaluations[-1] if self.evaluations else None
 
     @property
-    def target(self) -> Target | None:
-        """The task, by the predictions, else by the settings; older runs name none: disruption. None: not known."""
+    def target(self) -> Target:
+        """The task, by the predictions, else by the settings; older runs name none: disruption."""
         for evaluation in self.evaluations:
             if evaluation.predictions is not None:
                 return find_target(evaluation.predictions)
@@ -125,8 +122,7 @@ class Run:
     @property
     def labels(self) -> dict[str, tuple[str, ...]]:
         """Which labels are asked for, by name, and the classes of each: disruption, novelty, both, or an own one."""
-        labels = list_labels(self.target) if self.target else {}
-        return {short_name(column): classes for column, classes in labels.items()}
+        return {short_name(column): classes for column, classes in list_labels(self.target).items()}
 
     @property
     def state(self) -> str:
@@ -144,8 +140,7 @@ class Run:
             f"not finished, {steps} so far" if self.n_steps else "no step taken yet"
         )  # fmt: skip
         if not self.evaluations:
-            is_other = any(name.startswith(OTHER_TEST) for row in self.rows for name in row)
-            return f"{state}; {'judged by its own environment' if is_other else 'no evaluation'}"
+            return f"{state}; no evaluation"
         if self.evaluations[-1].step == 0:
             return f"{state}; evaluated only before training"
         return state
@@ -198,7 +193,8 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
                 raise
             errors.append(error)
             _log.warning("%s is left out: %s", name, error)
-            return _unreadable(name, str(error).replace(f"{folder}/", "").replace(str(folder), "it"))
+            problem = str(error).replace(f"{folder}/", "").replace(str(folder), "it")
+            return Run(name=name, kind="unreadable", facts={"settings": {}, "release": {}}, problems=(problem,))
 
     with progress_bar("read runs", total=len(folders), unit="runs") as advance:
         for folder, name in zip(folders, name_folders(folders), strict=True):
@@ -212,23 +208,6 @@ def read_runs(folders: Sequence[Path]) -> list[Run]:
     if len(errors) == len(runs):
         raise errors[0]
     return runs
-
-
-def _unreadable(name: str, problem: str) -> Run:
-    return Run(
-        name=name,
-        kind="unreadable",
-        facts={"settings": {"target": None}, "release": {}},
-        rows=(),
-        evaluations=(),
-        usage=None,
-        n_steps=0,
-        is_finished=False,
-        is_stopped=False,
-        n_test_looks=None,
-        problems=(problem,),
-        alarms=(),
-    )
 
 
 def find_repeated(runs: Iterable[Run]) -> list[Repeated]:
@@ -326,9 +305,7 @@ def read_run(folder: Path, name: str) -> Run:
     rows = _read_log(folder / METRICS_FILE, problems)
     is_training = (folder / METRICS_FILE).exists() or "learning_rate" in settings
     split = find_eval_split(folder)
-    is_other = _read_target(settings) is None
     steps = [row for row in rows if any(name == "progress" or name.startswith(("env/", "train_")) for name in row)]
-    kept = rows if is_other else steps
     kind: Kind = "sft" if is_supervised(settings) else "rl"
     if not is_training:
         kind = "baseline" if "baseline" in settings else "evaluation"
@@ -337,9 +314,7 @@ def read_run(folder: Path, name: str) -> Run:
         name=name,
         kind=kind,
         facts=facts,
-        rows=tuple(
-            {key: value for key, value in row.items() if is_other or not key.startswith(f"{split}/")} for row in kept
-        ),
+        rows=tuple({key: value for key, value in row.items() if not key.startswith(f"{split}/")} for row in steps),
         evaluations=tuple(
             _read_steps(folder, rows, split, _read_target(settings), problems)
             if is_training
@@ -365,7 +340,7 @@ class _Settings(msgspec.Struct):
     baseline: str | None = None
     split: str | None = None
     eval_split: str | None = None
-    target: str | None = "disruption"  # older runs name none; None: of a dataset builder that is not ours
+    target: str = "disruption"  # older runs name none
     own_label: Any = None
     hide: list[str] = []
 
@@ -383,11 +358,13 @@ class _Facts(msgspec.Struct):
 
 def _read_facts(folder: Path) -> dict[str, Any]:
     facts = read_facts(folder)
+    if facts["settings"].get("target", "") is None:
+        raise RunFolderError(f"{folder} is a run of the cookbook on another environment. Leave this run out.")
     try:
         settings = msgspec.convert(facts, _Facts).settings
         if settings.own_label is not None:
             read_own_target(settings.own_label)
-        elif settings.target is not None and settings.target not in TARGETS:
+        elif settings.target not in TARGETS:
             raise ValueError(f"settings.target needs to be one of {', '.join(TARGETS)}")
     except (ValueError, TypeError) as error:  # msgspec's own errors are of these
         raise RunFolderError(f"{folder / RUN_FILE} is damaged: {error}. Leave this run out.") from error
@@ -434,12 +411,12 @@ def _numbers(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _read_steps(
-    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target | None, problems: list[str]
+    folder: Path, rows: Iterable[Mapping[str, float]], split: str, target: Target, problems: list[str]
 ) -> Iterable[Evaluation]:
     """Read the evaluations of a training run from their predictions, else from its log."""
     logged = {int(row["step"]): judged for row in rows if "step" in row and (judged := read_judgement(row))}
     files = list_evaluations(folder, split)
-    tables = {} if files or target is None else _read_rollouts(folder, target)
+    tables = {} if files else _read_rollouts(folder, target)
     last = max(logged.keys() | files.keys() | tables.keys(), default=None)
     for step in sorted(logged.keys() | files.keys() | tables.keys()):
         found = _read_predictions(files[step], problems) if step in files else tables.get(step)
@@ -449,10 +426,10 @@ def _read_steps(
             yield Evaluation(step=step, metrics=metrics, predictions=found)
 
 
-def _read_target(settings: Mapping[str, Any]) -> Target | None:
+def _read_target(settings: Mapping[str, Any]) -> Target:
     if settings.get("own_label") is not None:
         return read_own_target(settings["own_label"])
-    return cast("TargetName | None", settings.get("target", "disruption"))
+    return cast("TargetName", settings.get("target", "disruption"))
 
 
 def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:
@@ -467,20 +444,8 @@ def _read_rollouts(folder: Path, target: Target) -> dict[int, pl.DataFrame]:
 
 
 def _read_single(folder: Path, problems: list[str]) -> Iterable[Evaluation]:
-    found = _read_predictions(folder / PREDICTIONS_FILE, problems)
-    if found is not None:
+    if (found := _read_predictions(folder / PREDICTIONS_FILE, problems)) is not None:
         yield Evaluation(step=0, metrics=measure(found), predictions=found)
-        return
-
-    def read() -> dict[str, float] | None:
-        check_sealed(folder / EVALUATION_FILE)
-        return _numbers(parse_row(read_whole(folder / EVALUATION_FILE).decode("utf-8", "replace")) or {})
-
-    metrics = _try(read, EVALUATION_FILE, problems, None)
-    if metrics is not None and metrics.keys() >= _JUDGED:
-        yield Evaluation(step=0, metrics=metrics, predictions=None)
-    elif metrics is not None:
-        problems.append(f"{EVALUATION_FILE}: damaged, left out")
 
 
 def _read_predictions(path: Path, problems: list[str]) -> pl.DataFrame | None:

@@ -13,7 +13,7 @@ import polars as pl
 from sciscidata.terminal.messages import counted
 from sciscirl.lab.report.figures import Series, plot_lines
 from sciscirl.lab.report.layout import ABSENT, Example, Picture, Section, Table, show, show_metric
-from sciscirl.lab.report.runs import OTHER_TEST, Evaluation, Run, find_repeated, hash_release
+from sciscirl.lab.report.runs import Run, find_repeated, hash_release
 from sciscirl.metrics.collapse import explain_doubt, find_signs
 from sciscirl.metrics.metrics import FEWEST, find_right
 from sciscirl.metrics.predictions import INVALID, split_by_label
@@ -29,7 +29,6 @@ _KINDS: Final = {
     "unreadable": "not readable",
 }  # fmt: skip
 _TRAIN: Final = "env/all/"
-_ROUNDING: Final = 1e-9  # of rewards
 _LONGEST: Final = 2000  # characters of an abstract or an answer that are shown
 
 
@@ -44,17 +43,10 @@ def view_runs(runs: Sequence[Run]) -> Section:
         ]
         for run in runs
     ]  # fmt: skip
-    head = [
-        "run",
-        "state",
-        "judged at step",
-        "judged by",
-        "answers",
-        "looks at test",
-        "class collapse",
-        "alarms",
+    head = (
+        "run", "state", "judged at step", "judged by", "answers", "looks at test", "class collapse", "alarms",
         "not readable",
-    ]
+    )  # fmt: skip
     facts = [_describe(run) for run in runs]
     names = dict.fromkeys(name for one in facts for name in one)
     settings = [[name, *(one.get(name, ABSENT) for one in facts)] for name in names]
@@ -92,13 +84,14 @@ def say_signs(run: Run) -> str:
 def _describe(run: Run) -> dict[str, str]:
     settings = dict(run.settings)
     if "model" in settings:
-        settings["model"] = name_model(str(settings["model"]))
+        model = PurePath(str(settings["model"]))
+        settings["model"] = model.name if model.is_absolute() else str(model)  # of a folder, its name
     unread = NO_EFFECT.get("train" if run.kind == "rl" else run.kind, {})
     release = f"{run.facts.get('release_folder') or ''} {str(run.facts['release'].get('manifest_sha256') or '')[:12]}"
     facts = {
         "kind": _KINDS[run.kind],
         "begun from": render_start(run.facts.get("begun_from")) or settings.get("load_checkpoint"),
-        "task": run.target or "unknown (not of our dataset builder)",
+        "task": None if run.kind == "unreadable" else run.target,
         "release": release.strip(),
         "begun": run.facts.get("date"),
         "commit": run.facts.get("commit"),
@@ -111,11 +104,6 @@ def _describe(run: Run) -> dict[str, str]:
         for name, value in facts.items()
         if value is not None
     }
-
-
-def name_model(model: str) -> str:
-    """Name a model as its hub does, or by its folder's name."""
-    return PurePath(model).name if PurePath(model).is_absolute() else model
 
 
 def view_cost(runs: Sequence[Run]) -> Section | None:
@@ -135,18 +123,9 @@ def view_cost(runs: Sequence[Run]) -> Section | None:
         rows.append([way.name, _KINDS[every[0].kind], f"{len(every)}", f"{n_steps:,}", *tokens, price, *took])
     if not rows:
         return None
-    head = [
-        "way to train",
-        "kind",
-        "seeds",
-        "steps",
-        "tokens read",
-        "sampled",
-        "trained on",
-        "at most",
-        "time",
-        "a step",
-    ]
+    head = (
+        "way to train", "kind", "seeds", "steps", "tokens read", "sampled", "trained on", "at most", "time", "a step",
+    )  # fmt: skip
     text = (
         f"Counted from the logs, with evaluations on the way. Dollars are Tinker's list prices of {PRICES_DATE}, no "
         f"prompt counted as cached. {ABSENT}: no price is listed, or nothing was logged."
@@ -219,10 +198,6 @@ _LOGGED: Final = {
 }
 
 
-#: What the cookbook counts of any environment.
-_COUNTS: Final = ("ac_tokens", "ob_tokens", "turns_", "total_", "by_group", "time")
-
-
 def view_curves(runs: Sequence[Run]) -> Section | None:
     """Plot held-out metrics, rewards and losses over training steps; None without a run that logged any twice."""
     pictures: list[Picture] = []
@@ -241,8 +216,6 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
     for name, title in _LOGGED.items():
         lines = {way.name: _merge_seeds([_logged(run, name) for run in way.runs.values()]) for way in ways}
         draw(title, lines, is_share=name.endswith(("_rate", AT_FLOOR)))
-    for name in dict.fromkeys(name for run in runs for row in run.rows for name in row if _is_other(name)):
-        draw(name, {way.name: _merge_seeds([_logged(run, name) for run in way.runs.values()]) for way in ways})
     if not pictures:
         return None
     text = (
@@ -250,11 +223,6 @@ def view_curves(runs: Sequence[Run]) -> Section | None:
         "all equal teaches nothing."
     )
     return Section("curves", "While it trained", text, (), pictures)
-
-
-def _is_other(name: str) -> bool:
-    """Say whether this is a score that an environment which is not ours gave to its test set."""
-    return name.startswith(OTHER_TEST) and not name.startswith(tuple(f"{OTHER_TEST}{one}" for one in _COUNTS))
 
 
 def _judged(run: Run, name: str) -> Series:
@@ -280,46 +248,26 @@ def _merge_seeds(lines: Sequence[Series]) -> Series:
 
 #: What is measured beside the scores, by name; a column is shown where a run has it.
 _MEASURED: Final = {
-    "parse_ok": "JSON", "format_strict_ok": "keep the contract", "think": "<think>",
-    "tolerant_only": "right but for the form", "at_floor": "earn the least", "problems": "problems",
-    "mean_confidence": "mean confidence", "both_match": "both right", "brier": "Brier", "ece": "ECE",
-    "forecast_brier": "forecast Brier", "flip/kept_right": "challenged: kept right", "flip/kept_wrong": "kept wrong",
+    "parse_ok": "JSON", "format_strict_ok": "keep the contract", "mean_confidence": "mean confidence",
+    "both_match": "both right", "brier": "Brier", "ece": "ECE", "forecast_brier": "forecast Brier",
+    "flip/kept_right": "challenged: kept right", "flip/kept_wrong": "kept wrong",
     "flip/right_to_wrong": "right to wrong", "flip/wrong_to_right": "wrong to right",
-    "flip_rate/right_to_wrong": "lost, of the right", "flip_rate/wrong_to_right": "mended, of the wrong",
-    "flip_rate/changed_while_wrong": "changed, of those wrong twice",
 }  # fmt: skip
 
 
 def view_answers(runs: Sequence[Run]) -> Section | None:
     """Show form, confidence and challenges of the last answers."""
-    measured = {run.name: _measure(run, run.last) for run in runs if run.last and run.kind != "baseline"}
-    names = [*dict.fromkeys(name for row in measured.values() for name in row)]
+    judged = {run.name: run.last.metrics for run in runs if run.last and run.kind != "baseline"}
+    names = [name for name in _MEASURED if any(name in metrics for metrics in judged.values())]
     if not names:
         return None
-    rows = [[run, *(row.get(name, ABSENT) for name in names)] for run, row in measured.items()]
+    rows = [[run, *(show_metric(metrics, name) for name in names)] for run, metrics in judged.items()]
     text = (
-        "Right but for the form: refused by the contract, though a lenient reader finds the right label. Earn the "
-        "least: no more than what is not JSON. Brier score and calibration error (ECE) are better the smaller; an "
-        "invalid answer counts as wrong at confidence 1."
+        "Brier score and calibration error (ECE) are better the smaller; an invalid answer counts as wrong at "
+        "confidence 1."
     )
-    table = Table("Answers at the last evaluation", ["run", *names], rows)
+    table = Table("Answers at the last evaluation", ["run", *(_MEASURED[name] for name in names)], rows)
     return Section("answers", "Form and confidence", text, [table])
-
-
-def _measure(run: Run, one: Evaluation) -> dict[str, str]:
-    table, metrics = one.predictions, one.metrics
-    found = {name: show_metric(metrics, name) for name in _MEASURED if name in metrics}
-    if "tolerant_label_match" in metrics:
-        # A lenient reader reads whatever is valid as the contract does, so that this is never below 0.
-        found["tolerant_only"] = show(max(metrics["tolerant_label_match"] - metrics["label_match"], 0.0))
-    floor = cast("Mapping[str, Any]", run.settings.get("reward_table") or {}).get("not_json")
-    if table is not None and isinstance(floor, int | float) and "reward" in table.columns:
-        found["at_floor"] = show(int((table["reward"] <= floor + _ROUNDING).sum()) / len(table))
-    if table is not None and "problem" in table.columns:
-        counts = table.filter(~table["is_valid"])["problem"].fill_null("unnamed").value_counts().sort("problem").rows()
-        ordered = sorted(counts, key=lambda one: -one[1])
-        found["problems"] = ", ".join(f"{problem or 'unnamed'} {count:,}" for problem, count in ordered) or "none"
-    return {shown: found[name] for name, shown in _MEASURED.items() if name in found}
 
 
 def view_examples(runs: Sequence[Run], *, n_each: int, release: Path | None) -> Section | None:

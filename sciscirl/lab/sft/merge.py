@@ -1,34 +1,63 @@
-"""Merge what a run has trained into its base model, in sixteen bits that any server takes, with a card."""
+"""Merge what a run has trained into its base model, in sixteen bits that any server takes, with a card.
+
+From top to bottom: the merging, the download of an adapter from a Tinker server, and the card.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
+import json
 import logging
+import os
+import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterable
-from pathlib import Path
+from pathlib import Path, PurePath
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+import httpx
 
 from sciscidata.storage import atomic_folder
+from sciscidata.storage.small_files import read_whole
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.models.adapter_files import find_adapter, find_base_model
 from sciscirl.lab.models.local_model import load_local_model
-from sciscirl.lab.sft.download import download_adapter
-from sciscirl.lab.sft.model_card import render_card
 from sciscirl.options import Precision
 from sciscirl.runs.chat_format import load_errors, load_tokenizer
 from sciscirl.runs.folder import (
     ADAPTER,
     ADAPTER_FILES,
+    METRICS_FILE,
     RUN_FILE,
+    find_eval_split,
     find_step,
     is_local,
+    is_supervised,
     list_weights,
+    name_run,
     read_checkpoints,
     read_facts,
+    read_judgement,
+    read_rows,
 )
+from sciscirl.runs.lineage import render_start
+from sciscirl.runs.server_checks import clear_errors, find_server, is_tinker
+
+if TYPE_CHECKING:
+    from tinker_cookbook.checkpoint_utils import CheckpointRecord
 
 logger = logging.getLogger(__name__)
 _CARD = "README.md"
 _HALVES = (".lora_A.weight", ".lora_B.weight")
+_SECONDS: Final = 300.0  # that a download may take
+#: The metrics of the card.
+_SHOWN: Final = (
+    "n", "label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "parse_ok", "format_strict_ok", "invalid",
+)  # fmt: skip
 
 
 def merge_adapter(
@@ -130,3 +159,133 @@ def _list_tensors(path: Path) -> set[str]:
 def _no_step(run: Path, step: int, kept: Iterable[int | None]) -> RunFolderError:
     steps = ", ".join(f"{one:,}" for one in kept if one is not None)
     return RunFolderError(f"{run} kept no weights at step {step:,}. Choose one of {steps or 'none'}.")
+
+
+def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | None = None) -> str:
+    """Fill ``folder`` with ``adapter_config.json`` and ``adapter_model.safetensors``; return the path on the server.
+
+    Tinker exports the state of the checkpoint. SDK 0.38 has no request for an archive any more, but servers of one's
+    own (SkyRL) have; they archive only what can be sampled from.
+    """
+    url = find_server(base_url)
+    from_tinker = is_tinker(base_url)
+    path = record.state_path if from_tinker else record.sampler_path
+    if path is None or "://" not in path:
+        kind = "state_path" if from_tinker else "sampler_path"
+        raise SciSciRLError(
+            f"checkpoint {record.name} has no {kind} on a server, which is what {url} gives out. Choose another step."
+        )
+    if from_tinker:
+        _export(path, folder, base_url)
+    else:
+        with clear_errors(base_url):
+            _download_archive(url, path, folder)
+    if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
+        raise SciSciRLError(
+            f"what {url} gave out as {path} has no {missing[0]}. Download it again, or choose another step."
+        )
+    return path
+
+
+def _export(path: str, folder: Path, base_url: str | None) -> None:
+    from tinker_cookbook.exceptions import WeightsDownloadError
+    from tinker_cookbook.weights import download
+
+    try:
+        download(tinker_path=path, output_dir=str(folder), base_url=base_url)
+    except WeightsDownloadError as error:
+        reason = " ".join(str(error).split())[:300].rstrip(".")
+        raise SciSciRLError(
+            f"{path} could not be downloaded: {reason}. Check the key and that Tinker still keeps this checkpoint."
+        ) from error
+
+
+def _download_archive(url: str, path: str, folder: Path) -> None:
+    model, *_, name = path.removeprefix("tinker://").split("/")  # with sampler_weights between them, or not (SkyRL)
+    asked = httpx.URL(f"{url}/api/v1/training_runs/{quote(model)}/checkpoints/{quote(name)}/archive")
+    key = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
+    try:
+        # A proxy has no way back to this machine.
+        with httpx.Client(timeout=_SECONDS, trust_env=asked.scheme != "http") as client:
+            answer = client.get(asked, headers=key)
+            if answer.has_redirect_location:  # the key stays here
+                answer = client.get(asked.join(answer.headers["Location"]), follow_redirects=True)
+            answer.raise_for_status()
+        with gzip.open(io.BytesIO(answer.content)) as unpacked:
+            with tarfile.open(fileobj=unpacked, mode="r:") as packed:
+                for member in filter(tarfile.TarInfo.isfile, packed):
+                    file, kept = packed.extractfile(member), member.name.removeprefix("./")
+                    if file is not None and kept in ADAPTER_FILES:
+                        (folder / kept).write_bytes(file.read())
+            unpacked.read()  # to the end, where the checksum is
+    except (httpx.HTTPError, httpx.InvalidURL) as error:
+        said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error
+        raise SciSciRLError(
+            f"{url} gives out no archive of {path} ({said}). Check TINKER_BASE_URL, that the server keeps this "
+            "checkpoint, and that it serves archives as SkyRL does."
+        ) from error
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
+        raise SciSciRLError(f"the archive of {path} from {url} is damaged ({error}). Download it again.") from error
+
+
+def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str:
+    """Write the card of a run's model at a step (None: not known), as Markdown with the hub's YAML header."""
+    facts = read_facts(run)
+    settings: dict[str, Any] = facts["settings"]
+    base, is_sft = str(settings.get("model")), is_supervised(settings)
+    is_on_hub = not PurePath(base).is_absolute()
+    shown = base if is_on_hub else PurePath(base).name
+    header = {
+        "library_name": "transformers",
+        "pipeline_tag": "text-generation",
+        **({"base_model": base} if is_on_hub else {}),
+        "tags": ["sciscirl", "sft" if is_sft else "rl"],
+    }
+    trained_by = "supervised fine-tuning" if is_sft else "reinforcement learning"
+    rows = {
+        "base model": shown,
+        "trained by": f"{trained_by}, preset {settings.get('name') or settings.get('preset')}",
+        "task": settings.get("target", "disruption"),
+        "prompt and answer": f"style {settings.get('style')}, contract {settings.get('contract')}",
+        "chat format": settings.get("renderer"),
+        "run": f"{name_run(run.resolve())}, SHA-256 of {RUN_FILE} "
+        f"`{hashlib.sha256(read_whole(run / RUN_FILE)).hexdigest()}`",
+        "step": "unknown" if step is None else f"{step:,}",
+        "begun from": render_start(facts.get("begun_from")) or "the base model",
+        "release": f"{facts.get('release_folder')}, SHA-256 of manifest.json "
+        f"`{facts['release'].get('manifest_sha256')}`",
+        "weights": f"`{weights}`, merged in {dtype}",
+        "code": facts.get("commit"),
+    }
+    rows_of_step = [row for row in read_rows(run / METRICS_FILE) if step is not None and row.get("step") == step]
+    judged = {
+        name: value
+        for name, value in next(filter(None, map(read_judgement, reversed(rows_of_step))), {}).items()
+        if (name.rpartition("/")[2] in _SHOWN or "recall/" in name) and isinstance(value, int | float)
+    }
+    metrics = [
+        f"On papers of {find_eval_split(run)} in this release. An answer that is not valid counts as wrong. Where "
+        "these papers chose the step, they flatter it.",
+        "",
+        *_table({name: f"{value:,.{0 if name.rpartition('/')[2] == 'n' else 4}f}" for name, value in judged.items()}),
+    ]
+    return "\n".join(
+        [
+            "---",
+            *(f"{name}: {json.dumps(value)}" for name, value in header.items()),
+            "---\n",
+            f"# {shown}, trained on {facts.get('release_folder')}\n",
+            "Says from the record of a paper what its label is. The label follows from citations, not from reading the "
+            "paper: do not take it for a judgement of quality.\n",
+            *_table(rows),
+            "\n## Metrics\n",
+            *(metrics if judged else ["The run did not evaluate this step."]),
+            "\n## Use\n",
+            "Ask it with the prompt and chat format above, as `sciscirl evaluate --local-model FOLDER` does.\n",
+        ]
+    )
+
+
+def _table(rows: dict[str, Any]) -> list[str]:
+    cells = {name: str(value).replace("|", "\\|").replace("\n", " ") for name, value in rows.items()}
+    return ["| | |", "|---|---|", *(f"| {name} | {cell} |" for name, cell in cells.items())]

@@ -1,16 +1,16 @@
 """Ask the same prompts under other batch sizes, number formats and threads: how far do answers repeat?
 
-Each run is an evaluation; ``repro.toml`` lists what is changed.
+Each run is an evaluation; RUNS lists what is changed.
 """
 
 from __future__ import annotations
 
 import json
 import logging
-import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import polars as pl
@@ -23,9 +23,18 @@ from sciscirl.lab.sweep_folder import begin_sweep, write_table
 from sciscirl.metrics.predictions import INVALID, read_predictions
 from sciscirl.runs.folder import RUN_FILE, describe_run, locked_folder
 
-SETTINGS: Final = Path(__file__).with_name("repro.toml")
+#: The options of EvaluationConfig that each run changes.
+RUNS: Final[Mapping[str, Mapping[str, Any]]] = MappingProxyType(
+    {
+        "repeat": {},
+        "one-prompt-at-a-time": {"batch_size": 1},
+        "eight-prompts-at-a-time": {"batch_size": 8},
+        "one-thread": {"n_threads": 1},
+        "two-threads": {"n_threads": 2},
+        **{name: {"dtype": name} for name in ("float32", "bfloat16", "float16")},
+    }
+)
 _REFERENCE: Final = "reference"
-_NOT_CHANGED: Final = ("release", "out", "split", "n_papers", "target", "model", "base_url", "plugin")
 _log = logging.getLogger(__name__)
 
 #: What a sweep reports: the columns of ``compare_answers``, or why a run could not be made.
@@ -42,33 +51,15 @@ TABLE: Final = pl.Schema(
 )
 
 
-def read_settings(path: Path = SETTINGS) -> dict[str, dict[str, Any]]:
-    """Read what each run changes, by its name (SciSciRLError)."""
-    known = {field.name for field in fields(EvaluationConfig)} - {*_NOT_CHANGED}
-    try:
-        settings: dict[str, Any] = tomllib.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise SciSciRLError(
-            f'{path} cannot be read: {error}. Write a table for each run: [float32], then dtype = "float32".'
-        ) from error
-    for name, changes in settings.items():
-        wrong = sorted(changes.keys() - known) if isinstance(changes, dict) else [name]
-        if wrong or name == _REFERENCE or not name.replace("-", "").replace("_", "").isalnum():
-            what = f"sets {wrong[0]}" if wrong else "cannot have this name"
-            raise SciSciRLError(
-                f"{path}: the run {name!r} {what}. Write a table of options of evaluate: {', '.join(sorted(known))}."
-            )
-    return settings
-
-
-async def run_repro(config: EvaluationConfig, settings: Path = SETTINGS, against: Sequence[Path] = ()) -> pl.DataFrame:
-    """Evaluate a model as ``config`` says, and again with each of the settings; compare the answers (TABLE).
+async def run_repro(
+    config: EvaluationConfig, against: Sequence[Path] = (), runs: Mapping[str, Mapping[str, Any]] = RUNS
+) -> pl.DataFrame:
+    """Evaluate a model as ``config`` says, and again with the changes of each run; compare the answers (TABLE).
 
     A sweep that was stopped goes on. A run that cannot be made here is a row with the reason. ``against`` are
     evaluations of the same papers made elsewhere.
     """
-    runs = read_settings(settings)
-    options: dict[str, Any] = json.loads(json.dumps(asdict(config) | {"settings": runs}, default=str))
+    options: dict[str, Any] = json.loads(json.dumps(asdict(config) | {"settings": dict(runs)}, default=str))
     stated = {name: value for name, value in options.items() if name not in {"release", "out", "base_url"}}
     facts = describe_run(config.release, stated)
     with locked_folder(config.out, user="sweep", option=OUT_OPTION):

@@ -31,6 +31,7 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.terminal.messages import align_columns, counted, printable
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.lab.analysis.compare import Comparison, compare_predictions, list_asked
+from sciscirl.lab.dry_run import describe_server_sft, describe_server_training
 from sciscirl.lab.report.comparison import render_comparison
 from sciscirl.lab.report.runs import Run, judge_baselines, read_run
 from sciscirl.lab.studies.sweep_options import SweepOptions, Way
@@ -233,12 +234,7 @@ def _plan_run(options: SweepOptions, name: str, way: Way, seed: int, out: Path) 
 
 
 def _check_runs(runs: Sequence[PlannedRun]) -> None:
-    """Refuse runs that would lie in one folder, or whose answers could not be compared."""
-    folders = [run.folder.as_posix().lower() for run in runs]  # some file systems ignore case
-    if twice := [run.name for run, folder in zip(runs, folders, strict=True) if folders.count(folder) > 1]:
-        raise SciSciRLError(
-            f"{twice[0]} and {twice[1]} would lie in the same folder. Give presets names that differ in letters."
-        )
+    """Refuse runs whose answers could not be compared."""
     for run in runs:
         if getattr(run.options, "loss_on", "answer") != "label":  # else no answer is sampled
             check_max_tokens((preset := resolve_preset(run.options)).max_tokens, preset.rules)
@@ -290,9 +286,8 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
     A run that fails or collapses does not keep the others from being trained. The table is ``sweep.csv`` and
     ``sweep.parquet``.
     """
-    plan_sweep(options)  # what is wrong with the options is said before the release is read
-    options = _settle(options)
-    runs, out = plan_sweep(options), expand_home(options.out)
+    options, runs = _settle(options)
+    out = expand_home(options.out)
     check_papers(runs)
     for model in dict.fromkeys(resolve_preset(run.options).model for run in runs if not is_over(run.folder)):
         check_server(model, options.base_url)
@@ -311,8 +306,10 @@ async def run_sweep(options: SweepOptions) -> SweepResult:
         return _write_results(out, options, [*read.values()], problems, n_runs=len(runs))
 
 
-def _settle(options: SweepOptions) -> SweepOptions:
-    return replace(options, eval_split=options.eval_split or choose_eval_split(options.release))
+def _settle(options: SweepOptions) -> tuple[SweepOptions, list[PlannedRun]]:
+    plan_sweep(options)  # what is wrong with the options is said before the release is read
+    options = replace(options, eval_split=options.eval_split or choose_eval_split(options.release))
+    return options, plan_sweep(options)
 
 
 def _describe(options: SweepOptions) -> dict[str, Any]:
@@ -462,14 +459,27 @@ def make_table(
 
 
 def render_plan(options: SweepOptions) -> str:
-    """List the runs of a sweep for a terminal; trains nothing (SciSciRLError: the folder holds another sweep)."""
-    runs, out = plan_sweep(options), expand_home(options.out)
+    """List the runs of a sweep and their cost for a terminal (SciSciRLError: the folder holds another sweep)."""
+    options, runs = _settle(options)
+    out = expand_home(options.out)
     refuse_release(out, "folder: out=")
     if (out / SWEEP_FILE).exists():
-        check_sweep(out, _describe(_settle(options))["settings"], free=_FREE)
+        check_sweep(out, _describe(options)["settings"], free=_FREE)
     rows = [[run.name, str(run.seed), run.folder.as_posix(), "ended" if is_over(run.folder) else ""] for run in runs]
     shown = align_columns([[printable(cell) for cell in row] for row in [["run", "seed", "folder", ""], *rows]])
-    return "\n".join([*shown, counted(len(rows), "run")])
+    to_train = {run.name: run for run in runs if not is_over(run.folder)}
+    costs = [f"{_say_cost(run)}, for each run of {printable(name)}" for name, run in to_train.items()]
+    return "\n".join([*shown, counted(len(rows), "run"), *costs])
+
+
+def _say_cost(run: PlannedRun) -> str:
+    """Say what a run costs, as its own dry run does: in a new folder, and from the base model."""
+    alone: dict[str, Any] = {"log_path": f"{run.folder}-planned"}
+    if isinstance(run.options, TinkerSftOptions):
+        plan = describe_server_sft(resolve_run(replace(run.options, **alone)))
+    else:
+        plan = describe_server_training(resolve_run(replace(run.options, load_checkpoint=None, **alone)))
+    return next(line for line in plan.splitlines() if line.startswith("cost: "))
 
 
 def render_sweep(result: SweepResult) -> str:

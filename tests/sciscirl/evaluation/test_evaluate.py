@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import pickle
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +10,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tinker_cookbook.completers import TinkerTokenCompleter
-from tinker_cookbook.eval.benchmarks import REGISTRY, BenchmarkConfig, run_benchmark
 from tinker_cookbook.eval.evaluators import SamplingClientEvaluator
 
 from sciscirl.errors import PromptError, ReleaseError, SciSciRLError
@@ -34,7 +32,6 @@ from sciscirl.lab.analysis.baselines import (
     run_baseline,
 )
 from sciscirl.lab.analysis.compare import CompareConfig
-from sciscirl.lab.harnesses.benchmark import BENCHMARK, register_benchmark
 from sciscirl.lab.report.comparison import compare_files, render_comparison
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.metrics.predictions import PREDICTIONS, read_predictions, write_predictions
@@ -395,22 +392,6 @@ def test_a_run_says_itself_what_it_was(tmp_path, toy_slice):
     assert (subject.preset.name, subject.preset.max_tokens, subject.preset.rules.max_paper_tokens) == ("exp5", 33, 99)
     greedy = find_subject(replace(config, temperature=0.0))
     assert (subject.preset.eval_temperature, greedy.preset.eval_temperature) == (1.0, 0.0)
-
-
-def test_the_benchmark_is_in_the_cookbooks_registry_and_counts_right_answers(toy_slice, toy_renderer, monkeypatch):
-    monkeypatch.setitem(REGISTRY, BENCHMARK, None)
-    benchmark = register_benchmark(str(toy_slice), RULES)
-    assert REGISTRY[BENCHMARK] is benchmark
-    assert pickle.loads(pickle.dumps(benchmark)) == benchmark
-    thoughtful = lambda prompt: "<think>" if oracle(prompt) == "neutral" else say(oracle(prompt))  # noqa: E731
-    scripted = Scripted(toy_renderer.tokenizer, thoughtful)
-    monkeypatch.setattr(
-        TinkerTokenCompleter, "__call__", lambda self, prompt, stop, *, max_tokens=None: scripted(prompt, stop)
-    )
-    result = asyncio.run(run_benchmark(BENCHMARK, None, toy_renderer, BenchmarkConfig(max_examples=6)))
-    assert (result.num_examples, result.num_correct, result.num_errors) == (6, 4, 0)
-    assert result.score == pytest.approx(2 / 3)
-    assert result.metrics["recall/neutral"] == 0.0
 
 
 def test_the_table_has_a_column_for_each_result_and_a_dash_for_what_is_undefined():

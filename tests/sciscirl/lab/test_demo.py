@@ -37,10 +37,10 @@ def release(tmp_path_factory) -> list[str]:
 
 
 def test_the_commands_are_shown_before_they_are_run(capsys, tmp_path):
-    assert main(["demo", "--dry-run", "--out", str(tmp_path / "demo"), "--rl-steps", "7"]) == 0
+    assert main(["demo", "--dry-run", "--out", str(tmp_path / "demo")]) == 0
     told = capsys.readouterr().out
     assert told.count("\n#") + 1 == told.count("\nscisci") == 10
-    assert "--max-steps 7 " in told
+    assert "--max-steps 15 " in told
     assert not (tmp_path / "demo").exists()
     assert main(["demo", "--short", "--dry-run", "--out", str(tmp_path / "demo")]) == 0
     assert "--save-every 4 --eval-every 14 " in capsys.readouterr().out

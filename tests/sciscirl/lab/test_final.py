@@ -120,7 +120,7 @@ def test_the_selected_checkpoint_is_judged_by_test_once(dev_slice, run_of, asked
     papers = [paper.openalex_id for paper in read_split(dev_slice, "test")]
     assert read_predictions(final / "predictions.parquet")["openalex_id"].to_list() == papers
     settings = read_settings(final)
-    assert settings["selected"] == {"step": 2, "metric": "macro_f1", "rule": "one_se", "split": split}
+    assert settings["selected"] == {"step": 2, "metric": "macro_f1", "split": split}
     assert (settings["split"], settings["n_test_looks"], count_test_looks(run)) == ("test", 1, 1)
 
 

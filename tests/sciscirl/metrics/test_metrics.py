@@ -15,16 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sciscidata.label_thresholds import DISRUPTION_LABELS
-from sciscidata.release.release import read_release
 from sciscirl.errors import PredictionsError
-from sciscirl.lab.analysis.thresholds import CUT_OFFS, measure_at_thresholds
 from sciscirl.metrics.bootstrap import bootstrap_intervals, resample_metrics
 from sciscirl.metrics.metrics import measure_predictions, tie_metrics
 from sciscirl.metrics.predictions import INVALID, PREDICTIONS, make_prediction
 from sciscirl.task.contracts import parse_answer, render_answer
 from sciscirl.task.rewards import REWARDS, score_answer
 from tests.conftest import REPOSITORY
-from tests.sciscirl.papers import write_slice
 
 PUBLISHED = json.loads((REPOSITORY / "tests" / "golden" / "published.json").read_text("utf-8"))
 PREDICTED = (*DISRUPTION_LABELS, INVALID)
@@ -325,31 +322,3 @@ def test_ties_follow_their_definitions_and_do_not_see_a_shift(groups, shift):
     assert rates["reward_uniform_group_rate"] <= rates["reward_tie_group_rate"]
     assert tie_metrics([[8 * value + shift for value in group] for group in groups]) == rates
     assert all(0 <= rate <= 1 for rate in rates.values())
-
-
-def test_metrics_at_other_thresholds_are_those_of_a_release_that_was_labelled_so(tmp_path):
-    rng = np.random.default_rng(4)
-    scores = [-0.1, 0.1, -0.01, 0.01, 0.0, *(rng.choice([-1, 1], 45) * 10 ** rng.uniform(-4, 0, 45)).tolist()]
-    golds = {}
-    for cut in (0.001, 0.01, 0.1):
-        named = ["disruptive" if x >= cut else "consolidating" if x <= -cut else "neutral" for x in scores]
-        rows = [{"cd_index": x, "disruption_label": label} for x, label in zip(scores, named, strict=True)]
-        folder = write_slice(tmp_path / f"{cut}", rows, n_test=len(rows))
-        golds[f"±{cut}"] = dict(read_release(folder).test.select("openalex_id", "disruption_label").iter_rows())
-    assert golds.keys() == CUT_OFFS.keys()
-    said = rng.choice(DISRUPTION_LABELS, len(scores)).tolist()
-    texts = {name: render_answer(label, "two_keys") for name, label in zip(golds["±0.1"], said, strict=True)}
-    texts["W7"] = "no answer"
-
-    def answer_all(gold: dict[str, str]) -> pl.DataFrame:
-        rows = [predict(text, gold[name]) | {"openalex_id": name} for name, text in texts.items()]
-        return pl.DataFrame(rows, PREDICTIONS)
-
-    test = read_release(tmp_path / "0.1").test
-    found = measure_at_thresholds(answer_all(golds["±0.001"]), test)
-    for name, gold in golds.items():
-        whole = measure_predictions(answer_all(gold))
-        assert found[name] == {key: value for key, value in whole.items() if not key.startswith("reward")}
-    assert len({metrics["label_match"] for metrics in found.values()}) == 3
-    with pytest.raises(PredictionsError, match="lacks a paper of the predictions"):
-        measure_at_thresholds(answer_all(gold), test.tail(49))

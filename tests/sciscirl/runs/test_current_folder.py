@@ -1,4 +1,4 @@
-"""Modules in the current folder are a stranger's: neither pip, uv, venv nor the local server imports them."""
+"""Modules in the current folder are a stranger's: neither pip, venv nor the local server imports them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sciscirl.lab.local_server import server
-from sciscirl.lab.models.pip import install_by_uv, make_environment, run_pip
+from sciscirl.lab.models.pip import make_environment, run_pip
 from tests.conftest import REPOSITORY
 from tests.hostile import make_hostile
 
@@ -33,7 +33,6 @@ def test_an_environment_is_made_and_filled_without_modules_of_the_current_folder
         reason = run_pip("download", "--dest", str(tmp_path), "no-such-package", python=interpreter)
         assert reason is not None
         assert "In --require-hashes mode" in reason or "No matching distribution" in reason
-    install_by_uv("", python)
     assert not mark.exists(), mark.read_text()
 
 

@@ -216,12 +216,6 @@ def test_impossible_rules_are_refused(wrong):
         AdversarialRules(**wrong)
 
 
-@pytest.mark.parametrize("n_steps", [-1, 4])
-def test_more_steps_than_there_are_are_refused(n_steps):
-    with pytest.raises(RewardError, match="0 to 3"):
-        score_episode(play(write(GOLDS[0]), write(GOLDS[0])), GOLDS[0], AdversarialRules(), n_steps)
-
-
 # --- flips --------------------------------------------------------------------------------------------------------
 
 

@@ -78,7 +78,7 @@ def test_the_temperature_that_was_put_there_is_found_and_taken_out(heat):
     if heat != 1:
         assert after["ece"] < before["ece"] - 0.05
         assert after["forecast_brier"] < before["forecast_brier"]
-        assert measure_nll(scaled)["disruption"] < measure_nll(test)["disruption"]
+        assert measure_nll(scaled)["nll/disruption"] < measure_nll(test)["nll/disruption"]
     kept = [name for name in test.columns if name not in {"forecast", "confidence"}]
     assert scaled.select(kept).equals(test.select(kept))
     for text, sure, label in zip(scaled["forecast"], scaled["confidence"], scaled["label"], strict=True):
@@ -137,8 +137,8 @@ def test_any_forecast_keeps_its_order(given_, temperature):
             for other in LABELS:
                 assert before[one] < before[other] or after[one] >= after[other] - 1e-12
     assert (
-        measure_nll(apply_temperatures(table, fit_temperatures(table)))["disruption"]
-        <= measure_nll(table)["disruption"] + 1e-6
+        measure_nll(apply_temperatures(table, fit_temperatures(table)))["nll/disruption"]
+        <= measure_nll(table)["nll/disruption"] + 1e-6
     )
 
 

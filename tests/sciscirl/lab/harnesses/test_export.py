@@ -20,8 +20,7 @@ import pytest
 from sciscidata.errors import ReleaseExistsError
 from sciscirl.cli.main import main
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.harnesses.export import ExportConfig, export_task
-from sciscirl.lab.harnesses.score import FACTS, Score, read_rules, score
+from sciscirl.lab.harnesses.export import FACTS, ExportConfig, Score, export_task, read_rules, score
 from sciscirl.presets import PRESETS
 from sciscirl.task.contracts import render_answer
 from sciscirl.task.papers import read_split

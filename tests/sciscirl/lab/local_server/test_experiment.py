@@ -201,7 +201,7 @@ def test_the_merged_model_is_the_one_that_is_served(experiment, scored, tinker_s
         "| step | 1 |",
     ):
         assert part in card
-    assert "On the development split of this release, at step 1." in card
+    assert "On papers of dev in this release." in card
     tokens = get_tokenizer(tinker_server.model).encode("Which label fits this paper? Say it in JSON.")
     words = [sys.executable, "-c", ASK, tinker_server.model, list_weights(rl)[1], json.dumps(tokens)]
     asked = subprocess.run(words, env=tinker_server.environment, capture_output=True, text=True, check=True)

@@ -51,7 +51,7 @@ def test_a_tiny_model_is_made_once_and_again_when_anything_about_it_changes(tmp_
     made = (first / "model.safetensors").stat().st_mtime_ns
     assert get_tiny_model(config=random, cache=tmp_path) == first
     assert (first / "model.safetensors").stat().st_mtime_ns == made
-    assert get_tiny_model(config=TinyModelConfig(priming_steps=0, seed=1), cache=tmp_path) != first
+    assert get_tiny_model(config=TinyModelConfig(priming_steps=0, style="checklist"), cache=tmp_path) != first
     assert get_tiny_model([VIEW], random, cache=tmp_path) != first
 
 
@@ -85,40 +85,35 @@ def test_an_answer_takes_few_tokens(tokenizer):
 
 
 @pytest.mark.parametrize("contract", ["two_keys", "four_keys"])
-def test_priming_shows_every_label_and_breaks_the_share_of_answers_that_was_asked_for(contract):
-    answers = invent_answers(TinyModelConfig(broken_share=0.25, contract=contract))
+def test_priming_shows_every_label_and_breaks_half_of_the_answers(contract):
+    answers = invent_answers(contract)
     judged = [parse_answer(next(answers), contract) for _ in range(400)]
     assert {answer.label for answer in judged} - {None} == set(VOCABULARIES["disruption_label"])
-    assert 60 <= sum(not answer.is_valid for answer in judged) <= 140
+    assert 160 <= sum(not answer.is_valid for answer in judged) <= 240
     assert {answer.problem for answer in judged} == {"", "not_json", "wrong_keys"}
 
 
-@pytest.mark.parametrize("wrong", [{"broken_share": -0.1}, {"broken_share": 1.1}, {"priming_steps": -1}])
-def test_impossible_settings_of_the_tiny_model_are_refused(wrong):
+def test_impossible_settings_of_the_tiny_model_are_refused():
     with pytest.raises(SciSciRLError, match="needs a"):
-        TinyModelConfig(**wrong)
+        TinyModelConfig(priming_steps=-1)
 
 
 # --- the environment ----------------------------------------------------------------------------------------------
 
 
-def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_path, monkeypatch, caplog):
-    commands, quick = [], []
+def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_path, monkeypatch):
+    commands = []
 
     def run(command, **_):
         commands.append(command)
         if "venv" in command:
             Path(command[-1]).mkdir()
-        if "uv" in command:
-            quick.append(Path(command[-1]).read_text("utf-8"))
         return subprocess.CompletedProcess(command, 0, "", "")
 
     monkeypatch.setattr(pip.subprocess, "run", run)
     python = set_up_environment(cache=tmp_path)
     assert [command for command in commands if "--no-deps" in command]
     assert all("--require-hashes" in command for command in commands if "install" in command)
-    assert not re.search("^(skyrl|torch)==", quick[0], re.M)
-    assert re.search("^jax==.*\n +--hash=", quick[0], re.M)
     folder, n_commands = python.parent.parent, len(commands)
     assert set_up_environment(cache=tmp_path) == python
     assert len(commands) == n_commands
@@ -127,9 +122,7 @@ def test_the_environment_is_made_once_and_a_killed_set_up_is_begun_again(tmp_pat
     assert set_up_environment(cache=tmp_path) == python
     assert len(commands) == 2 * n_commands
     assert not (folder / "half").exists()
-    assert "other versions" not in caplog.text
     assert set_up_environment(cuda=True, cache=tmp_path) != python
-    assert f"{tmp_path} also holds environments of other versions: {folder.name}. Delete" in caplog.text
     assert any("jax[cuda13]" in word for command in commands for word in command)
 
 
@@ -165,7 +158,7 @@ def test_a_cpu_build_that_is_nowhere_is_done_without_and_a_wrong_one_ends_the_se
     def run(command, **_):
         if "venv" in command:
             Path(command[-1]).mkdir()
-        if "--no-input" in command:  # pip, not uv
+        if "install" in command:
             commands.append(command)
         failed = command[-1].endswith("torch_cpu.txt")
         return subprocess.CompletedProcess(command, int(failed), "", said if failed else "")
@@ -178,19 +171,6 @@ def test_a_cpu_build_that_is_nowhere_is_done_without_and_a_wrong_one_ends_the_se
         with pytest.raises(LocalServerError, match="DO NOT MATCH THE HASHES"):
             set_up_environment(cache=tmp_path)
         assert len(commands) == 1
-
-
-@pytest.mark.parametrize("settings", ["global.index-url='https://packages.example.org'\n", ":env:.no-index='1'\n"])
-def test_where_pip_has_an_index_of_its_own_uv_is_not_asked(settings, tmp_path, monkeypatch):
-    commands = []
-
-    def run(command, **_):
-        commands.append(command)
-        return subprocess.CompletedProcess(command, 0, settings, "")
-
-    monkeypatch.setattr(pip.subprocess, "run", run)
-    pip.install_by_uv("six==1.17.0\n", tmp_path)
-    assert [command[1:5] for command in commands] == [["-P", "-m", "pip", "config"]]
 
 
 def test_without_a_network_one_error_says_so_and_nothing_is_left(tmp_path, monkeypatch):

@@ -199,7 +199,7 @@ def test_what_was_made_is_used_again_and_another_number_format_is_made_beside_it
     ("make", "message"),
     [
         (lambda path: None, r"there is no .*x\.gguf\. Give smollm2, a GGUF file, a folder"),
-        (lambda path: path.write_bytes(b"PK34"), "is no GGUF file"),
+        (lambda path: path.write_bytes(b"PK34"), r"cannot be read \(ValueError: GGUF magic invalid"),
         (lambda path: path.write_bytes(b"GGUF"), "cannot be read"),
         (lambda path: path.mkdir(), "holds no config.json"),
         (lambda path: write_gguf(path, kind="llama"), "tokenizer of kind 'llama'"),

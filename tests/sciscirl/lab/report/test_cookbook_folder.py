@@ -19,7 +19,6 @@ from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, find_subject
 from sciscirl.lab.report.report import ReportConfig, write_report
 from sciscirl.lab.report.runs import read_run
-from sciscirl.lab.report.views import view_curves
 from sciscirl.options import TinkerSftOptions
 from sciscirl.runs.folder import find_step, read_checkpoints
 from sciscirl.sft.tinker_backend import GoldDatasetBuilder
@@ -103,22 +102,13 @@ def test_supervised_folders_are_read_with_the_steps_of_all_epochs(builder, tmp_p
     assert [find_step(tmp_path / "sft", record) for record in read_checkpoints(tmp_path / "sft")] == [5, 6]
 
 
-def test_a_run_with_another_dataset_builder_is_shown_without_a_task_of_ours(tmp_path):
+def test_a_run_of_another_environment_is_named_and_left_out(tmp_path):
     config = {"dataset_builder": {"batch_size": 4}, "model_name": "meta-llama/Llama-3.2-1B", "learning_rate": 1e-4}
     (tmp_path / "config.json").write_text(json.dumps(config), "utf-8")
-    rows = [{"step": step, "env/all/reward/total": 0.1, "progress/batch": step} for step in range(4)]
-    for step in (0, 3):
-        rows[step] |= {"test/env/all/correct": 0.2 * step, "test/env/all/ac_tokens_per_turn": 9.0}
-    (tmp_path / "metrics.jsonl").write_text("\n".join(map(json.dumps, rows)) + "\n", "utf-8")
-    out = write_report(ReportConfig(runs=(tmp_path,), out=tmp_path / "r.html"))
-    text = Page(out.read_text("utf-8")).text
-    assert "disruption" not in text
-    assert "unknown (not of our dataset builder)" in text
-    assert "not finished, 4 steps so far; judged by its own environment" in text
+    with pytest.raises(RunFolderError, match=r"is a run of the cookbook on another environment\. Leave this run out\."):
+        write_report(ReportConfig(runs=(tmp_path,), out=tmp_path / "r.html"))
     with pytest.raises(SciSciRLError, match=r"cookbook on another environment, .* Leave EvaluationConfig\.run out"):
         find_subject(EvaluationConfig(run=tmp_path, release=tmp_path, out=tmp_path / "out"))
-    alts = [one.alt for one in view_curves([read_run(tmp_path, "plain")]).pictures]
-    assert [alt.partition(" over")[0] for alt in alts if alt.startswith("test/")] == ["test/env/all/correct"]
 
 
 def test_a_configuration_of_something_else_is_no_run(tmp_path):

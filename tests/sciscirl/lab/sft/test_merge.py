@@ -15,9 +15,9 @@ from safetensors.torch import load, load_file, save
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from sciscirl.errors import RunFolderError, SciSciRLError
-from sciscirl.lab.sft import download
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.presets import describe, find_preset
+from sciscirl.runs.server_checks import is_tinker
 from tests.sciscirl.made_runs import SLICE, make_predictions, make_run
 from tests.sciscirl.runs.test_model_code import REMEDY, Stranger, change
 from tests.sciscirl.tinker_stub import KEY
@@ -229,7 +229,7 @@ def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, 
 
     monkeypatch.setattr("tinker_cookbook.weights.download", export)
     monkeypatch.delenv("TINKER_BASE_URL", raising=False)
-    assert download.is_tinker(None)
+    assert is_tinker(None)
     merge_adapter(run, tmp_path / "merged")
     assert asked == {"path": "tinker://x:train:0/weights/final"}
     assert "The run did not evaluate this step." in (tmp_path / "merged" / "README.md").read_text("utf-8")

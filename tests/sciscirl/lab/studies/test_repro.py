@@ -11,7 +11,7 @@ import pytest
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig
 from sciscirl.lab.local_server.tiny_model import TINY_RENDERER
-from sciscirl.lab.studies.repro import compare_answers, read_settings, render_repro, run_repro
+from sciscirl.lab.studies.repro import compare_answers, render_repro, run_repro
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +22,7 @@ def config(random_model, toy_slice, tmp_path_factory):
     )  # fmt: skip
 
 
-@pytest.fixture
-def settings(tmp_path):
-    path = tmp_path / "settings.toml"
-    path.write_text("[repeat]\n[few]\nbatch_size = 1\n[coarse]\ndtype = 'float16'\n[never]\nbatch_size = 0\n")
-    return path
+RUNS = {"repeat": {}, "few": {"batch_size": 1}, "coarse": {"dtype": "float16"}, "never": {"batch_size": 0}}
 
 
 def answers(*rows):
@@ -49,28 +45,17 @@ def test_a_comparison_counts_answers_places_and_flips():
         compare_answers(answers(("a", "novel")), answers(("a", "novel"), ("a", "novel")))
 
 
-def test_a_sweep_goes_on_and_says_why_a_run_is_missing(config, settings, tmp_path):
-    table = asyncio.run(run_repro(config, settings))
+def test_a_sweep_goes_on_and_says_why_a_run_is_missing(config):
+    table = asyncio.run(run_repro(config, runs=RUNS))
     assert table["run"].to_list() == ["repeat", "few", "coarse", "never"]
     assert table["identical_share"][0] == 1
     assert "batch_size is 0, needs a whole number from 1" in table["reason"][3]
     assert "never: EvaluationConfig.batch_size is 0" in render_repro(table)
     kept = config.out / "reference" / "predictions.parquet"
     before = kept.stat().st_mtime_ns
-    again = asyncio.run(run_repro(config, settings, against=(config.out / "reference",)))
+    again = asyncio.run(run_repro(config, runs=RUNS, against=(config.out / "reference",)))
     assert again[1:].equals(table)
     assert again["identical_share"][0] == 1
     assert kept.stat().st_mtime_ns == before
     with pytest.raises(SciSciRLError, match=r"was begun with seed=0, not seed=1"):
-        asyncio.run(run_repro(replace(config, seed=1), settings))
-
-
-@pytest.mark.parametrize("text", ["[repeat", "[run]\nmodel = 'other'", "repeat = 1", "[reference]", "['../up']"])
-def test_settings_that_cannot_be_are_refused(tmp_path, text):
-    (tmp_path / "settings.toml").write_text(text)
-    with pytest.raises(SciSciRLError, match=r"Write a table"):
-        read_settings(tmp_path / "settings.toml")
-
-
-def test_the_settings_of_the_package_change_one_option_each():
-    assert all(len(changes) == (name != "repeat") for name, changes in read_settings().items())
+        asyncio.run(run_repro(replace(config, seed=1), runs=RUNS))

@@ -257,6 +257,11 @@ def test_three_ways_are_trained_once_compared_and_shown_in_a_report(cookbook, re
     cookbook.calls.clear()
     assert main(["sweep", *words, "seeds=0,1", "dry_run=yes"]) == 0
     assert "exp4 sft_rl  1" in capsys.readouterr().out
+    elsewhere = [f"out={tmp_path / 'more'}" if word.startswith("out=") else word for word in words]
+    assert main(["sweep", *elsewhere, "dry_run=yes"]) == 0
+    told = [line for line in capsys.readouterr().out.splitlines() if line.startswith("cost: no list price known")]
+    assert [line.rpartition(" ")[2] for line in told] == ["rl", "sft", "sft_rl"]
+    assert not (tmp_path / "more").exists()
     assert main(["sweep", *words, "seeds=0"]) == 0  # fewer seeds, and none is trained again
     printed = capsys.readouterr().out
     assert cookbook.calls == []

@@ -6,13 +6,14 @@ normalised over the labels.
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import product
-from typing import Final
+from itertools import product, takewhile
+from typing import Final, NamedTuple, cast
 
 import numpy as np
 import polars as pl
@@ -23,7 +24,6 @@ from tinker_cookbook.renderers import Renderer
 from sciscirl.envs.answer_tokens import find_label_tokens, place_answer
 from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
-from sciscirl.lab.label_scoring.endings import Ending, score_on_server
 from sciscirl.metrics.metrics import Floats
 from sciscirl.metrics.predictions import make_prediction, prediction_schema
 from sciscirl.options import PriorCorrection
@@ -34,7 +34,60 @@ from sciscirl.task.rules import TaskRules
 
 #: Texts without content that stand for a paper. Source: Zhao et al. 2021, arXiv:2102.09690, section 5.
 _CONTENT_FREE: Final = ("N/A", "", "[MASK]")
-#: Scores endings after prompts: ``endings.py``.
+
+
+class Ending(NamedTuple):
+    """One of the answers that a prompt may have, up to its last token that counts."""
+
+    tokens: tuple[int, ...]
+    counted: tuple[int, ...]  # the places of the tokens that count
+
+
+def count_shared(endings: Sequence[Ending]) -> int:
+    """Count the tokens with which all endings begin: they are equally probable, so they decide nothing."""
+    places = zip(*(ending.tokens for ending in endings), strict=False)
+    return sum(1 for _ in takewhile(lambda place: len(set(place)) == 1, places))
+
+
+async def score_on_server(
+    client: tinker.SamplingClient, prompts: Sequence[Sequence[int]], endings: Sequence[Ending]
+) -> list[list[float]]:
+    """Return the log-probability of each ending after each prompt, without the tokens that all endings begin with.
+
+    A request asks for the last tokens only, so that a server can take the prompt from its cache. SkyRL 0.4.0 answers
+    with all tokens, which the SDK refuses; then all are asked for.
+    """
+    n_shared, can_cut = count_shared(endings), True
+
+    async def read_last(tokens: tinker.ModelInput, n_last: int) -> list[float | None]:
+        nonlocal can_cut
+        try:
+            if can_cut:
+                return await client.compute_logprobs(tokens, prompt_logprobs_last_n=n_last)
+        except RuntimeError as error:
+            if "prompt_logprobs_last_n" not in str(error):
+                raise
+            can_cut = False
+        return await client.compute_logprobs(tokens)
+
+    async def ask(prompt: Sequence[int], ending: Ending) -> float:
+        n_last = len(ending.tokens) - n_shared
+        tokens = tinker.ModelInput.from_ints([*prompt, *ending.tokens])
+        logprobs = (await read_last(tokens, n_last))[-n_last:]
+        told = [logprobs[place - n_shared] for place in ending.counted if place >= n_shared]
+        if len(logprobs) < n_last or None in told:
+            raise SciSciRLError(
+                "the server does not state the log-probabilities of a prompt. Sample instead: answers=sampled."
+            )
+        return sum(cast("list[float]", told))
+
+    first = await ask(prompts[0], endings[0])  # alone, so that the others know what the server can do
+    pairs = [(prompt, ending) for prompt in prompts for ending in endings][1:]
+    scores = [first, *await asyncio.gather(*(ask(prompt, ending) for prompt, ending in pairs))]
+    return [scores[start : start + len(endings)] for start in range(0, len(scores), len(endings))]
+
+
+#: Scores endings after prompts: ``score_on_server``, or ``score_here`` of a local model.
 Score = Callable[[Sequence[Sequence[int]], Sequence[Ending]], Awaitable[list[list[float]]]]
 
 
@@ -62,18 +115,6 @@ class LabelScoring:
         return await predict_labels(papers, rules, renderer, score, self)
 
 
-def check_scorable(preset: Preset) -> None:
-    """Refuse a preset whose answers cannot be scored (SciSciRLError)."""
-    if preset.adversarial is not None:
-        raise SciSciRLError(
-            f"preset {preset.name!r} is adversarial: its answers are challenged, not scored. Set answers=sampled."
-        )
-    if preset.rules.contract == "probabilities":
-        raise SciSciRLError(
-            "answers=logprobs scores one label, and under probabilities an answer has all. Set contract=two_keys."
-        )
-
-
 def make_content_free() -> list[Paper]:
     """Return records that say nothing, so answers show bias. Source: Zhao et al. 2021, arXiv:2102.09690."""
     views = [PaperView(text, text, None, None, None) for text in _CONTENT_FREE]
@@ -83,8 +124,15 @@ def make_content_free() -> list[Paper]:
 def make_scoring(
     preset: Preset, correction: PriorCorrection | None, read_train: Callable[[], Sequence[Paper]]
 ) -> LabelScoring:
-    """Return how the labels of a preset are scored; a correction by training papers calls ``read_train``."""
-    check_scorable(preset)
+    """Return how the labels of a preset are scored (SciSciRLError: they cannot be); ``train`` calls ``read_train``."""
+    if preset.adversarial is not None:
+        raise SciSciRLError(
+            f"preset {preset.name!r} is adversarial: its answers are challenged, not scored. Set answers=sampled."
+        )
+    if preset.rules.contract == "probabilities":
+        raise SciSciRLError(
+            "answers=logprobs scores one label, and under probabilities an answer has all. Set contract=two_keys."
+        )
     papers = make_content_free() if correction == "content_free" else read_train() if correction == "train" else ()
     return LabelScoring(tuple(papers))
 

@@ -22,10 +22,17 @@ from sciscirl.cli.main import run as run_command
 from sciscirl.envs.dataset import make_dataset_builder
 from sciscirl.errors import CollapseError, SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model, find_subject
+from sciscirl.lab import grpo
 from sciscirl.lab.analysis.select_checkpoint import select_checkpoint
-from sciscirl.lab.grpo import train as grpo
-from sciscirl.lab.grpo.settings import NOT_HERE, make_arguments, name_losses, refuse_options
-from sciscirl.lab.grpo.train import Player, make_trainer, train_locally
+from sciscirl.lab.grpo import (
+    NOT_HERE,
+    Player,
+    make_arguments,
+    make_trainer,
+    name_losses,
+    refuse_options,
+    train_locally,
+)
 from sciscirl.lab.hardware_options import LocalTrainOptions, PeftSftOptions
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.lab.report.report import ReportConfig, write_report

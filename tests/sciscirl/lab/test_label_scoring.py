@@ -19,8 +19,14 @@ from sciscirl.envs.env import build_messages
 from sciscirl.errors import SciSciRLError
 from sciscirl.evaluation.evaluate import EvaluationConfig, evaluate_model
 from sciscirl.lab.analysis.compare import CompareConfig
-from sciscirl.lab.label_scoring.endings import Ending, score_on_server
-from sciscirl.lab.label_scoring.probabilities import LabelScoring, make_content_free, make_endings, predict_labels
+from sciscirl.lab.label_scoring import (
+    Ending,
+    LabelScoring,
+    make_content_free,
+    make_endings,
+    predict_labels,
+    score_on_server,
+)
 from sciscirl.lab.models.local_completer import score_here
 from sciscirl.lab.report.comparison import compare_files
 from sciscirl.metrics.predictions import read_predictions
