@@ -281,13 +281,11 @@ def print_verified(verified: Verified) -> None:
 def print_published(published: Published) -> None:
     """Print what went where, or would."""
     n_bytes = sum(published.files.values())
-    known = {"DOI": published.doi, "revision": published.revision}
     with standard_output() as console:
         console.print(f"{'published' if published.is_final else 'not published yet'}: {published.place}")
         console.print(f"  files: {len(published.files):,} ({n_bytes:,} bytes)")
-        for name, value in known.items():
-            if value:
-                console.print(f"  {name}: {value}")
+        if published.revision:
+            console.print(f"  revision: {published.revision}")
 
 
 @printed
