@@ -363,13 +363,14 @@ def kind_of(path: str | Path) -> Kind:
     if not path.is_file():
         what = "is neither a file nor a folder" if path.exists() else "does not exist"
         raise InputNotFoundError(f"{path} {what}. Give the path of {_KINDS}.")
-    if is_parquet(path):
+    again = "If this package wrote it, remove it and repeat the command that wrote it."
+    is_table = is_parquet(path)
+    if is_table:
         try:
             metadata: dict[bytes, bytes] = pq.read_metadata(path).metadata or {}
         except (OSError, pa.ArrowException) as error:
             raise VerificationError(
-                f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. If this package wrote "
-                "it, remove it and repeat the command that wrote it."
+                f"{path} is damaged: it begins as a Parquet file, but its end cannot be read. {again}"
             ) from error
         for key, kind in _KEYS.items():
             if key in metadata:
@@ -380,7 +381,11 @@ def kind_of(path: str | Path) -> Kind:
             raise InputNotFoundError(
                 f"{path} is a file of {_ARTICLES.get(whole, 'a')} {whole}. Give the path of the folder: {folder}."
             )
-    raise InputNotFoundError(f"{path} is nothing that this package has written. Give the path of {_KINDS}.")
+    if not is_table:
+        raise InputNotFoundError(f"{path} is no Parquet file. Give the path of {_KINDS}.")
+    raise InputNotFoundError(
+        f"{path} is a Parquet file, but says neither that it holds scores nor that it is a background. {again}"
+    )
 
 
 def verify(path: str | Path) -> Verified:

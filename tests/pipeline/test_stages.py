@@ -585,7 +585,7 @@ def test_every_labelled_work_of_any_source_is_exported_with_the_lines_of_a_relea
         (["ingest", "--source", "synthetic", "--n-works", "9", "--out", "file"], "cannot write file"),
         (["build", "--source", "synthetic", "--n-works", "9", "--out", "file/x"], "cannot write "),
         (["build", "--source", "corpus"], "the source corpus needs a folder: --corpus"),
-        (["describe", "file"], "file is nothing that this package has written. Give the path of a release, a corpus"),
+        (["describe", "file"], "file is no Parquet file. Give the path of a release, a corpus"),
         (["cd", "lonely", "--out", "file"], "too damaged to be recognised as one, so it is not replaced"),
     ],
 )
