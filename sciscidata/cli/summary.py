@@ -330,11 +330,8 @@ _SCORES: Final = {
 
 
 @printed
-def print_result(path: str | Path) -> Iterator[Part]:
-    """Print what a file of scores holds, and by which conventions; of an object in a store, where it is."""
-    if isinstance(path, str):
-        yield f"scores: {path}"
-        return
+def print_result(path: Path) -> Iterator[Part]:
+    """Print what a file of scores holds, and by which conventions."""
     metadata = verify_scores(path)
     title, name = _SCORES[metadata["stage"]]
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()

@@ -208,7 +208,7 @@ def test_a_file_beside_the_works_gives_the_label_and_the_rest_is_never_drawn(cac
     toml = tmp_path / "run.toml"
     toml.write_text(render_toml(config), "utf-8")
     assert resolve(read_toml(toml)) == config
-    assert read_release_settings(release.folder)["label"]["classes"] == ("a", "b")
+    assert read_release_settings(release.folder)["label"]["classes"] == ["a", "b"]
 
     path.write_text(path.read_text("utf-8") + f"{ids[0]},b\n", "utf-8")
     with pytest.raises(WorkIdError, match=r"two classes in own\.csv"):
