@@ -17,7 +17,7 @@ from sciscidata.novelty.label_confidence import require_sigmoid
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.options.checks import Configuration
 from sciscidata.own_label import OwnLabel
-from sciscidata.remote.object_store import ON_DISK, refuse_url
+from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, balanced_columns
 from sciscidata.schemas import Corpus
@@ -77,7 +77,7 @@ class BuildConfig(Configuration):
     overwrite: bool = False
 
     def __post_init__(self) -> None:
-        refuse_url(self.out, "BuildConfig.out", ON_DISK)
+        refuse_url(self.out, "BuildConfig.out")
         Configuration.__post_init__(self)
 
     def _check(self) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, cast
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
 import polars as pl
@@ -29,12 +28,6 @@ _FORMS: Final = ("column", "sql", "expression")
 _MOST_CHARACTERS: Final = 20_000
 _MOST_LEVELS: Final = 120
 _BRACKETS: Final = re.compile(r'"(?:[^"\\]|\\.)*"|[\[{]|[\]}]', re.DOTALL)
-#: Steps of an expression that look at no other row: their parts, and the names of functions.
-_STEPS: Final = {"BinaryExpr": ("left", "right"), "Cast": ("expr",), "Ternary": ("predicate", "truthy", "falsy")}
-_ROW_WISE: Final = re.compile(
-    r'"(?:Abs|Coalesce|FillNull|IsNull|IsNotNull|IsNan|IsNotNan|Not|IsIn|IsBetween|AllHorizontal|AnyHorizontal|'
-    r'Contains|StartsWith|EndsWith|Lowercase|Uppercase|LenChars)"'
-)
 
 _Text = Annotated[str, msgspec.Meta(min_length=1)]
 _Class = Annotated[str, msgspec.Meta(min_length=1, title="CLASS")]
@@ -292,17 +285,6 @@ def check_classes(found: pl.DataFrame, label: OwnLabel) -> pl.DataFrame:
     return rows
 
 
-def recompute(examples: pl.DataFrame, label: OwnLabel) -> pl.Series | None:
-    """Compute the label again from released rows; None if it reads what they lack, or other works."""
-    expr = label.expr
-    if label.column is not None or not {*label.reads} <= {*EXAMPLE} or not _is_row_wise(expr):
-        return None
-    try:
-        return examples.select(expr.cast(pl.String).alias(label.name)).to_series()
-    except pl.exceptions.PolarsError:
-        return None
-
-
 def _count_levels(expr: pl.Expr) -> int:
     """Count how many steps of an expression lie one in another; 0 where it cannot be written down."""
     try:
@@ -314,29 +296,3 @@ def _count_levels(expr: pl.Expr) -> int:
         level += (bracket in "[{") - (bracket in "]}")
         most = max(most, level)
     return most // 2  # a step is an object with one key, and an object or a list in it
-
-
-def _is_row_wise(expr: pl.Expr) -> bool:
-    """Say whether an expression is made only of steps that are known to look at one row."""
-    try:
-        return _looks_at_one_row(json.loads(expr.meta.serialize(format="json")))
-    except (ValueError, pl.exceptions.PolarsError):  # a function of Python, for example, cannot be written down
-        return False
-
-
-def _looks_at_one_row(node: Any) -> bool:  # noqa: ANN401 (JSON)
-    if not isinstance(node, dict) or len(cast("dict[str, Any]", node)) != 1:
-        return False
-    kind, parts = next(iter(cast("dict[str, Any]", node).items()))
-    if kind in ("Column", "Literal"):
-        return True
-    if kind == "Alias":
-        return _looks_at_one_row(parts[0])
-    if kind in _STEPS:
-        return all(_looks_at_one_row(parts[part]) for part in _STEPS[kind])
-    if kind != "Function":
-        return False
-    name = json.dumps(parts["function"])
-    if "IsIn" in name and "Literal" not in parts["input"][1]:  # among the values of a column
-        return False
-    return _ROW_WISE.search(name) is not None and all(map(_looks_at_one_row, parts["input"]))

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -34,9 +32,9 @@ from sciscidata.options.checks import check_value, require_config, require_parqu
 from sciscidata.own_label import vocabularies
 from sciscidata.plots import plot_comparison, plot_disruption, plot_label, plot_novelty, plot_novelty_by_year
 from sciscidata.records.ids import with_original_ids
-from sciscidata.release.export import PartTasks, write_labelled
+from sciscidata.release.export import write_labelled
 from sciscidata.release.release import Release, check_target, write_release
-from sciscidata.remote.object_store import ON_DISK, refuse_url
+from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.draw import Drawn, DrawRules, draw_after_text
 from sciscidata.sampling.filter import remark_on_names
 from sciscidata.sampling.late_texts import draw_before_text
@@ -48,7 +46,6 @@ from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.storage import refuse_unwritable
-from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
 
@@ -89,9 +86,10 @@ def build(config: BuildConfig) -> Release:
     check_target(config.out, overwrite=config.overwrite)
     refuse_unwritable(config.out)
     background = describe_background(config.background, config.novelty)
-    with _open_in_steps(config, "filter and draw", "write the release") as source:
+    logger.info("step: read works")
+    with open_source(config.source, source_request(config)) as source:
         scored = score(source, config.measures, config.thresholds)
-        begin_step("filter and draw")
+        logger.info("step: filter and draw")
         labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
         config = replace(config, label=label)
         try:
@@ -105,7 +103,7 @@ def build(config: BuildConfig) -> Release:
             logger.warning(_SMALLER, *(" + ".join(f"{n:,}" for n in s.sizes.values()) for s in (wanted, error.fits)))
             drawn = _draw(source, scored, labelled, config)
         facts = _describe(source, scored, drawn, config, background)
-        begin_step("write the release")
+        logger.info("step: write the release")
         return write_release(
             drawn.drawn,
             drawn.works,
@@ -115,22 +113,6 @@ def build(config: BuildConfig) -> Release:
             scores_file=config.scores_file and "undefined_score" not in source.left_out,
             extra=lambda folder: _plot_pictures(source, scored, drawn, config, facts, folder),
         )
-
-
-@contextmanager
-def _open_in_steps(config: BuildConfig, *later: str) -> Generator[OpenedSource]:
-    """Open the source of a run. Name its steps in the log: those until all works have scores, and ``later`` ones."""
-    if find_source(config.source).sample:
-        steps = ["sample and score works"]
-    elif config.has_published_scores:
-        steps = ["read works"]
-    else:
-        novelty = ["score novelty"] if config.novelty else []
-        steps = ["read works", "build the citation graph", "score disruption", *novelty]
-    with name_steps(*steps, *later):
-        begin_step(steps[0])
-        with open_source(config.source, source_request(config)) as source:
-            yield source
 
 
 def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> Drawn:
@@ -271,8 +253,8 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
 
     Args:
         config: as for ``build``; ``split`` and ``eligibility`` are not read. ``out`` names a new folder.
-        engine: who scores the works of a corpus on disk and writes the lines of its parts, with ``config.cache_dir`` on
-            a disk that all see; threads here when None.
+        engine: who scores the works of a corpus on disk, with ``config.cache_dir`` on a disk that all see; threads here
+            when None.
 
     Returns:
         The report beside the lines, ``labelled.json``: ``rows``, ``classes``, ``bytes``, ``sha256``, ``source``.
@@ -300,33 +282,23 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
             "the OpenAlex API gives a sample, so there is no whole source to label. Name files of works "
             "(RecordsConfig.inputs), a snapshot, SciSciNet or a corpus."
         )
-    parts = None
-    if engine is not None:
-        folder = kind.corpus_folder(config.source)
-        if folder is None:
-            raise ConfigError(
-                "an engine writes the parts of a corpus on disk; other sources are read by one process. Make a corpus "
-                "with `sciscidata ingest`, and name it as source."
-            )
-        parts = PartTasks(engine, Path(folder), _tasks_of_export(config))
+    if engine is not None and kind.corpus_folder(config.source) is None:
+        raise ConfigError(
+            "an engine scores the works of a corpus on disk; other sources are read by one process. Make a corpus with "
+            "`sciscidata ingest`, and name it as source."
+        )
     refuse_windows(config)
     refuse_unread_of_published(config)
     check_target(config.out, can_replace=False)
     refuse_unwritable(config.out)
     describe_background(config.background, config.novelty)  # refused before any work is read
-    with _open_in_steps(config, "write labelled works") as source:
+    logger.info("step: read works")
+    with open_source(config.source, source_request(config)) as source:
         scored = score(source, config.measures, config.thresholds, engine)
-        begin_step("write labelled works")
+        logger.info("step: write labelled works")
         labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
         labelled = labelled.filter(pl.any_horizontal(pl.col(*vocabularies(label)).is_not_null()))
-        facts: dict[str, Any] = {"source": source.provenance, "label": label, "parts": parts}
-        return write_labelled(source.works, labelled, config.out, **facts)
-
-
-def _tasks_of_export(config: BuildConfig) -> Path:
-    """Return where the lines of parts lie until all are written: the next run of the same command finds them there."""
-    key = hashlib.sha256(str(config.out.absolute()).encode()).hexdigest()[:32]
-    return (config.cache_dir / f"export-{key}.tasks").absolute()
+        return write_labelled(source.works, labelled, config.out, source=source.provenance, label=label)
 
 
 def write_background(
@@ -380,7 +352,7 @@ def write_background(
             "a background is the null model of a whole corpus, and the OpenAlex API gives a sample. Name files of "
             "works (RecordsConfig.inputs), a snapshot, SciSciNet, a corpus or a synthetic world."
         )
-    refuse_url(path, "path", ON_DISK)
+    refuse_url(path, "path")
     path = Path(path)
     require_parquet_name(path, "a background is")
     _check_replaceable(path, overwrite=overwrite)

@@ -5,13 +5,12 @@ A killed run loses little. The next one uses finished parts of a corpus, stages 
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Callable, Generator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from itertools import product
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 import msgspec
 import numpy as np
@@ -19,7 +18,6 @@ import polars as pl
 
 from sciscidata.corpus.folder import open_corpus_graph, scan_corpus
 from sciscidata.corpus.scores import hash_facts, is_done, state_facts, write_scores
-from sciscidata.corpus.stored_scores import find_place, upload_scores
 from sciscidata.corpus.writer import write_corpus
 from sciscidata.diagnostics.checks import diagnose_graph, diagnose_works, log_warnings
 from sciscidata.disruption.config import COMPAT, WindowYears
@@ -35,18 +33,15 @@ from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.venue_pairs import venue_numbers
 from sciscidata.options.checks import check_value, checked_config, parse_shard
 from sciscidata.records.ids import original_ids_beside
-from sciscidata.remote.object_store import ON_DISK, is_url, refuse_url
+from sciscidata.remote.object_store import refuse_url
 from sciscidata.sampling.manifest_entries import describe_background
 from sciscidata.schemas import CD_SWEEP, Corpus
 from sciscidata.sources.opened import SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.storage import refuse_unwritable
-from sciscidata.storage.lock import open_lock, try_lock, wait_for_lock
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.year_parts import by_work_id
 from sciscidata.terminal.progress import progress_bar
-
-logger = logging.getLogger(__name__)
 
 Conventions = Annotated[tuple[str, ...], msgspec.Meta(title="NAME")]
 _NEEDED = "windows: years from 0 to 9999, or None for no end"
@@ -89,7 +84,7 @@ def ingest(
         ...     corpus.provenance["works"], corpus.works.select("title").collect().height
         (500, 500)
     """
-    refuse_url(out, "out", ON_DISK)
+    refuse_url(out, "out")
     if not isinstance(source, Corpus):
         check_value("source", source, SourceConfig)
     kind = find_source(source)
@@ -122,14 +117,12 @@ def write_cd_index(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> str | Path:
+) -> Path:
     """Score every work of a corpus on disk by its CD index, into one Parquet file.
 
     Args:
         folder: the corpus.
-        out: the file to write. If it already holds these scores of this corpus, it stays as it is. Also the URL of an
-            object in a store (``s3://``, ``gs://``, ``az://``), as text: then the scores are written into ``cache_dir``
-            and uploaded.
+        out: the file to write. If it already holds these scores of this corpus, it stays as it is.
         config: which convention; ``CDConfig()`` when None.
         shard: score one share of the works, for example ``"2/8"``: the second of eight with about as many references
             each. All works still count as citers. Shares do not overlap; together they are the whole.
@@ -138,15 +131,14 @@ def write_cd_index(
         engine: who scores shares of the works, with ``cache_dir`` on a disk that all see; threads here when None.
 
     Returns:
-        ``out``, a path or the URL: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata
-        name the corpus and the convention.
+        ``out``: CD_SCORES (with ``config.family`` also CD_FAMILY), sorted by work_id. Its metadata name the corpus and
+        the convention.
 
     Raises:
         InputNotFoundError, EmptyInputError: there is no corpus in ``folder``, or it holds no work.
         ConfigError: before anything is read, if ``out`` is not named as Parquet, or ``shard`` is not like ``"2/8"``.
         ReleaseExistsError: before anything is read, if ``out`` may not be replaced.
-        StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written. Of a store that
-            takes no object there, before anything is read.
+        StorageError: a file of the corpus is damaged, the disk is full, or ``out`` cannot be written.
 
     Example:
         >>> from tempfile import TemporaryDirectory
@@ -170,60 +162,29 @@ def write_cd_index(
         parts = cache_cd_index(graph, cache_dir, config, focal=focal, engine=engine)
         return by_work_id(parts, graph.work_ids[focal.start : focal.stop])
 
-    return _score_to_file(_Measure(facts, score, config.time), folder, out, cache_dir, overwrite=overwrite)
-
-
-class _Measure(NamedTuple):
-    """What a file of scores states, and its rows by work_id; ``tasks`` is a folder needed until they are written."""
-
-    facts: Mapping[str, Any]
-    score: Callable[[CitationGraph], Iterator[pl.DataFrame]]
-    time: Time = "publication_year"
-    tasks: Path | None = None
+    return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite, time=config.time)
 
 
 def _score_to_file(
-    measure: _Measure, folder: str | Path, out: str | Path, cache_dir: str | Path, *, overwrite: bool
-) -> str | Path:
-    """Score a corpus by its graph into ``out``, if the scores are not there. Every stage ends here."""
-    facts, tasks = measure.facts, measure.tasks
+    facts: Mapping[str, Any],
+    score: Callable[[CitationGraph], Iterator[pl.DataFrame]],
+    folder: str | Path,
+    out: str | Path,
+    *,
+    cache_dir: str | Path,
+    overwrite: bool,
+    time: Time = "publication_year",
+) -> Path:
+    """Score a corpus by its graph into ``out``, in the order of ids, if the scores with these facts are not there."""
     refuse_url(out, "out")
-    if is_url(out):
-        url = str(out)
-        place = find_place(url, facts, overwrite=overwrite)
-        if place is not None:
-            file = Path(cache_dir) / f"upload-{hash_facts({'url': url, **facts})[:32]}.parquet"
-            _score_to_file(measure, folder, file, cache_dir, overwrite=True)
-            upload_scores(file, place)
-        return url
     out = Path(out)
     if is_done(out, facts, overwrite=overwrite):
         return out
     refuse_unwritable(out)
-    with ExitStack() as stack:
-        if tasks is not None:
-            stack.enter_context(_only_run_on(tasks))
-            if is_done(out, facts, overwrite=overwrite):  # by the run that this one has waited for
-                return out
-        replace = out.exists()  # another result, or a damaged one
-        scores = measure.score(_open_graph(folder, cache_dir, measure.time))
-        rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(folder).works)
-        write_scores(rows, out, facts, replace=replace)
-        if tasks is not None:
-            remove_folder(tasks)
-    return out
-
-
-@contextmanager
-def _only_run_on(tasks: Path) -> Generator[None]:
-    """Wait until no other run uses a folder of tasks, which the first to end removes. Without locks nothing waits."""
-    tasks.parent.mkdir(parents=True, exist_ok=True)
-    with open_lock(tasks.with_name(f".{tasks.name}.lock")) as lock:
-        with suppress(OSError):
-            if not try_lock(lock):
-                logger.warning("another run computes the same null model; this one goes on when that has ended")
-                wait_for_lock(lock)
-        yield
+    replace = out.exists()  # another result, or a damaged one
+    scores = score(_open_graph(folder, cache_dir, time))
+    rows = original_ids_beside(watch_scores(scores, facts["stage"]), scan_corpus(folder).works)
+    return write_scores(rows, out, facts, replace=replace)
 
 
 def write_null_cd_index(
@@ -237,7 +198,7 @@ def write_null_cd_index(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> str | Path:
+) -> Path:
     """Compare the CD index of every work of a corpus with that in rewired graphs, in one Parquet file.
 
     Args:
@@ -260,13 +221,15 @@ def write_null_cd_index(
     null_options: dict[str, Any] = {"null": null, "n_draws": n_draws, "seed": seed}
     check_draws(**null_options)
     facts = state_facts("null_cd", folder, asdict(config) | {"family": False, "di_l": 5} | null_options)
-    home = _tasks_folder(cache_dir, facts | {"config": asdict(config) | null_options | {"n_draws": None}})
+    home = _tasks_folder(cache_dir, facts, out)
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         one = {"": replace(config, windows=())}
         return iter([score_nulls(graph, one, **null_options, engine=engine, home=home)["", ""].sort("work_id")])
 
-    return _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
+    file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
+    remove_folder(home)
+    return file
 
 
 def write_atypicality(
@@ -278,7 +241,7 @@ def write_atypicality(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> str | Path:
+) -> Path:
     """Score every work of a corpus on disk by how unusual its venue pairs are, into one Parquet file.
 
     Args:
@@ -319,7 +282,7 @@ def write_atypicality(
         parts = cache_atypicality(graph, venues, cache_dir, config, background=table, engine=engine)
         return by_work_id(parts, graph.work_ids[: graph.n_known])
 
-    return _score_to_file(_Measure(facts, score), folder, out, cache_dir, overwrite=overwrite)
+    return _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
 
 
 def write_cd_sweep(
@@ -333,15 +296,14 @@ def write_cd_sweep(
     cache_dir: str | Path,
     overwrite: bool = False,
     engine: Engine | None = None,
-) -> str | Path:
+) -> Path:
     """Score every work of a corpus by its CD index in many ways: one long Parquet file and a picture.
 
     The graph is read once, and all windows of a convention are counted in one pass.
 
     Args:
         folder: the corpus.
-        out: the file to write, as in ``write_cd_index``; the picture has the same name with ``.png``. In a
-            store there is none.
+        out: the file to write, as in ``write_cd_index``; the picture has the same name with ``.png``.
         windows: citation windows in years; None, on a command line all: without end.
         conventions: names of ``CDConfig.compat``, and ``"default"`` for ``CDConfig()``.
         n_draws: rewired graphs of the null model for each window and convention. None: no null model.
@@ -361,7 +323,7 @@ def write_cd_sweep(
         check_draws("rewired", n_draws, seed)
     stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
     facts = state_facts("cd_sweep", folder, stated)
-    home = _tasks_folder(cache_dir, facts | {"config": stated | {"n_draws": None}})
+    home = _tasks_folder(cache_dir, facts, out)
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
         parts = {name: cache_cd_index(graph, cache_dir, config, engine=engine) for name, config in configs.items()}
@@ -373,16 +335,17 @@ def write_cd_sweep(
         spans = zip(*(by_work_id(folder, ids) for folder in parts.values()), strict=True)
         return (_sweep_rows(dict(zip(parts, span, strict=True)), configs, nulls, years) for span in spans)
 
-    file = _score_to_file(_Measure(facts, score, tasks=home), folder, out, cache_dir, overwrite=overwrite)
-    if isinstance(file, Path):
-        with suppress(EmptyInputError):  # no work has an index
-            plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
+    file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
+    remove_folder(home)
+    with suppress(EmptyInputError):  # no work has an index
+        plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
     return file
 
 
-def _tasks_folder(cache_dir: str | Path, facts: Mapping[str, Any]) -> Path:
-    """Return where the draws of a null model lie until the scores are written, by what they depend on."""
-    return (Path(cache_dir) / f"null-{hash_facts(facts)[:32]}.tasks").absolute()
+def _tasks_folder(cache_dir: str | Path, facts: Mapping[str, Any], out: str | Path) -> Path:
+    """Return where the draws of a null model lie until its scores are written: the same command finds them there."""
+    key = hash_facts({**facts, "out": str(Path(out).absolute())})
+    return (Path(cache_dir) / f"null-{key[:32]}.tasks").absolute()
 
 
 def _years(graph: CitationGraph) -> pl.DataFrame:

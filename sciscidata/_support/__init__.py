@@ -1,4 +1,4 @@
-"""Small tools inside this package: threads, quantiles, vectors, short text of values.
+"""Small tools inside this package: threads, quantiles, vectors.
 
 They know nothing about works or citations. Read first: ``parallel.py``.
 """

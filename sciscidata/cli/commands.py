@@ -23,11 +23,8 @@ if TYPE_CHECKING:
 
 #: What commands have in common that score a corpus.
 _SCORES: Final[dict[str, Any]] = {
-    **{"takes": "CORPUS", "cache": "CORPUS/cache", "to_store": True, "has_engine": True},
-    "writes": "Parquet file to write, or its URL in a store: s3://BUCKET/NAME, gs:// or az://",
+    **{"takes": "CORPUS", "cache": "CORPUS/cache", "writes": "Parquet file to write", "has_engine": True},
 }
-#: Flags of earlier versions.
-_RENAMED: Final = {"label_column": "label"}
 _CONFIG_HELP: Final = "TOML file of settings; flags go over it"
 
 
@@ -36,9 +33,8 @@ class Command(NamedTuple):
 
     Options are ``sections`` of the settings file (or "all"), without the settings ``without``; ``top`` of its top
     level; and ``arguments`` of ``function`` ("module:function"). ``--help`` shows the flags ``main``. ``takes`` is its
-    one positional argument. ``writes`` is what ``--out`` names; with ``to_store`` also the URL of an object. ``cache``
-    says where the cache lies, if not in the user's. ``goes_on``: a stopped run goes on where it ended. With
-    ``has_engine``, fields of EngineConfig are options.
+    one positional argument. ``writes`` is what ``--out`` names. ``cache`` says where the cache lies, if not in the
+    user's. ``goes_on``: a stopped run goes on where it ended. With ``has_engine``, fields of EngineConfig are options.
     """
 
     help: str
@@ -54,7 +50,6 @@ class Command(NamedTuple):
     takes: str = ""
     writes: str = ""
     cache: str = ""
-    to_store: bool = False
     goes_on: bool = False
     has_engine: bool = False
 
@@ -169,13 +164,11 @@ def _score(options: argparse.Namespace, config: BuildConfig) -> None:
         given["config"] = dataclasses.replace(config.cd, windows=further)
     if "background" in command.top:
         given["background"] = config.background
-    out = getattr(options, "url", config.out)  # no BuildConfig takes the URL of an object
     with measured(), _engine(options) as engine:
-        file = _load(command)(_corpus(config), out, **given, engine=engine, **_storage(config))
+        file = _load(command)(_corpus(config), config.out, **given, engine=engine, **_storage(config))
         print_result(file)
         if options.command == "sweep":
-            picture = file.with_suffix(".png") if isinstance(file, Path) else "none, because it is drawn on a disk only"
-            print_lines([f"picture: {picture}"])
+            print_lines([f"picture: {file.with_suffix('.png')}"])
 
 
 def _export(options: argparse.Namespace, config: BuildConfig) -> None:
@@ -339,7 +332,7 @@ def make_parser(*names: str) -> OptionParser:
         text = f"{command.help[0].upper()}{command.help[1:]}." + (
             " A run that was stopped goes on where it ended." if command.goes_on else ""
         )
-        sub = commands.add_parser(name, help=command.help, description=text, example=command.example, renamed=_RENAMED)
+        sub = commands.add_parser(name, help=command.help, description=text, example=command.example)
         if name == "completion":
             sub.add_argument("shell", choices=("bash", "zsh", "tcsh"), metavar="SHELL", help="bash, zsh or tcsh")
         elif command.takes == "CORPUS":

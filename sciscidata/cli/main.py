@@ -109,7 +109,7 @@ def _run(arguments: Sequence[str]) -> int:
     try:
         config = _configure(options, in_file) if COMMANDS[name].top else None
         COMMANDS[name].run(options, config)
-        if config is not None and "url" not in options:
+        if config is not None:
             _log_next(COMMANDS[name], config)
     except SciSciDataError as error:
         tell(f"error: {name_flags(str(error))}")
@@ -141,7 +141,6 @@ def _handler(name_flags: Callable[[str], str]) -> logging.Handler:
 def _configure(options: argparse.Namespace, in_file: set[tuple[str, str]]) -> BuildConfig:
     """Put the flags over the settings file, and note in ``in_file`` which settings are left of the file."""
     from sciscidata.cli.settings import merge, read_toml, resolve
-    from sciscidata.remote.object_store import is_url
 
     flags: dict[str, dict[str, Any]] = {}
     for key, value in vars(options).items():
@@ -151,15 +150,13 @@ def _configure(options: argparse.Namespace, in_file: set[tuple[str, str]]) -> Bu
     settings = read_toml(options.config) if "config" in options else {}
     in_file |= {(section, setting) for section, values in settings.items() for setting in values}
     in_file -= {(section, setting) for section, values in flags.items() for setting in values}
-    corpus = flags.get("corpus", {}).get("folder")
-    base = {"": {"cache_dir": str(Path(corpus) / "cache")}} if corpus and COMMANDS[options.command].cache else {}
+    given = merge(settings, flags)
     if (path := getattr(options, f"{ARGUMENTS}.from_manifest", None)) is not None:
         from sciscidata.cli.run_settings import check_background, read_release_settings
 
-        base = read_release_settings(Path(path), {*settings, *flags})
-        config = resolve(merge(merge(base, settings), flags))
+        config = resolve(merge(read_release_settings(Path(path), given), given), given)
         check_background(config, Path(path))
         return config
-    if COMMANDS[options.command].to_store and is_url(flags[""]["out"]):
-        options.url = flags[""].pop("out")
-    return resolve(merge(merge(base, settings), flags))
+    corpus = flags.get("corpus", {}).get("folder")
+    base = {"": {"cache_dir": str(Path(corpus) / "cache")}} if corpus and COMMANDS[options.command].cache else {}
+    return resolve(merge(base, given))

@@ -16,8 +16,6 @@ from sciscidata.options.checks import field_hints
 from sciscidata.release.manifest import MANIFEST, SCORES_FILE, read_manifest
 from sciscidata.release.release import Release
 from sciscidata.sampling.manifest_entries import describe_background
-from sciscidata.sources.synthetic.source import SyntheticConfig
-from sciscidata.sources.tables.source import TablesConfig
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +68,8 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     """Read settings of a release from its manifest, without paths; a source in ``given``, of flags, goes before."""
     manifest = read_old_manifest(path)
-    if "expression" in (manifest.get("label") or {}):
+    label = manifest.get("label", {})
+    if "expression" in label:
         raise ConfigError(
             f"the label of {path} is an expression of Polars, which a manifest states as text only. Build it again in "
             "Python, with its OwnLabel."
@@ -91,38 +90,30 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
                 )
             kind = next(name for name in SOURCES if name in given)
         stated = source | source.get("config", {})
+        if kind == "tables":  # its counts have the names of its files
+            stated = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: stated[field.name] for field in options if stated.get(field.name) is not None}
-        if kind == "tables":  # its counts have the names of its files
-            stated = source["columns"] | {name: source.get(name) for name in ("missing", "quotes")}
-            of_source = {
-                name: value for name, value in stated.items() if name in field_hints(TablesConfig) and value is not None
-            }
+        settings: Settings = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
         # Labelled files bring their scores, and no null model.
-        has_novelty = bool(novelty) or (kind == "labelled" and manifest["novelty"]["available"])
-        parts: dict[str, Any] = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
-        parts |= {"novelty": novelty} if novelty else {}
-        # An expression of Python cannot be read back, and the names of files are no paths: flags give these.
-        if "sql" in (label := manifest.get("label", {})) or "column" in label:
-            parts["label"] = {name: value for name, value in label.items() if name in field_hints(SECTIONS["label"])}
-        made: dict[str, Any] = {name: SECTIONS[name](**values) for name, values in parts.items()}
-        novelty_off: dict[str, Any] = {} if has_novelty else {"novelty": None}
-        config = BuildConfig(source=SyntheticConfig(), out=Path("slices"), **novelty_off, **made)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        has_novelty = novelty or (kind == "labelled" and manifest["novelty"]["available"])
+    except (KeyError, TypeError, AttributeError) as error:
         raise VerificationError(
             f"{path} does not say how it was made ({error!r}). Name a release that `sciscidata build` has written."
         ) from error
-    settings: Settings = {"": {} if has_novelty else {"novelty": False}}
+    settings[""] = {} if has_novelty else {"novelty": False}
+    if novelty:
+        settings["novelty"] = novelty
+    if "sql" in label or "column" in label:  # the name of its file is no path: flags give it
+        settings["label"] = {name: value for name, value in label.items() if name in field_hints(SECTIONS["label"])}
     if SCORES_FILE not in manifest["files"]:
         settings[""]["scores_file"] = False
     if not (SOURCES.keys() - {kind}) & {*given}:
         settings[""]["source"] = kind
         settings[kind] = of_source
-    for name, part in made.items():
-        settings[name] = {key: value for key, value in _read_fields(part, config).items() if value is not None}
     return settings
 
 

@@ -142,8 +142,8 @@ def merge(base: Settings, changes: Settings) -> Settings:
     return {name: base.get(name, {}) | changes.get(name, {}) for name in (base | changes)}
 
 
-def resolve(settings: Settings) -> BuildConfig:
-    """Check every name and value and make the one configuration of a build.
+def resolve(settings: Settings, given: Settings | None = None) -> BuildConfig:
+    """Check every name and value and make the one configuration of a build; refuse what is ``given`` without effect.
 
     The source is what ``source`` names; else the first one whose files or folder are given; else ``openalex``.
     """
@@ -174,7 +174,8 @@ def resolve(settings: Settings) -> BuildConfig:
         parts["novelty"] = None
     parts |= {"out": f"slices/{source}"} | top
     config = BuildConfig(**parts)
-    refuse_unread({SECTIONS[section]: [*values] for section, values in by_section.items()}, config)
+    chosen = settings if given is None else given
+    refuse_unread({SECTIONS[section]: [*values] for section, values in chosen.items() if section}, config)
     return config
 
 

@@ -281,13 +281,11 @@ def print_verified(verified: Verified) -> None:
 def print_published(published: Published) -> None:
     """Print what went where, or would."""
     n_bytes = sum(published.files.values())
-    known = {"DOI": published.doi, "revision": published.revision}
     with standard_output() as console:
         console.print(f"{'published' if published.is_final else 'not published yet'}: {published.place}")
         console.print(f"  files: {len(published.files):,} ({n_bytes:,} bytes)")
-        for name, value in known.items():
-            if value:
-                console.print(f"  {name}: {value}")
+        if published.revision:
+            console.print(f"  revision: {published.revision}")
 
 
 @printed
@@ -332,11 +330,8 @@ _SCORES: Final = {
 
 
 @printed
-def print_result(path: str | Path) -> Iterator[Part]:
-    """Print what a file of scores holds, and by which conventions; of an object in a store, where it is."""
-    if isinstance(path, str):
-        yield f"scores: {path}"
-        return
+def print_result(path: Path) -> Iterator[Part]:
+    """Print what a file of scores holds, and by which conventions."""
     metadata = verify_scores(path)
     title, name = _SCORES[metadata["stage"]]
     known = pl.scan_parquet(path, glob=False).select(pl.col(name).count()).collect().item()

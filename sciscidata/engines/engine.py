@@ -74,7 +74,7 @@ def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa
         ...     on.config.tasks
         16
     """
-    config = EngineConfig(engine=engine, **_known(options))
+    config = EngineConfig(engine=engine, **options)
     if config.engine == "dask":
         from sciscidata.engines.dask import connect
 
@@ -82,13 +82,6 @@ def engine(engine: Kind = "local", **options: Any) -> Generator[Engine]:  # noqa
             yield Engine(config=config, run=run)
         return
     yield Engine(config=config, run=_runner(config))
-
-
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    names = [name for name in EngineConfig.__slots__ if name != "engine"]  # pyright: ignore[reportAttributeAccessIssue]
-    if unknown := sorted(options.keys() - set(names)):
-        raise ConfigError(f"engine() has no option {unknown[0]!r}. It has {', '.join(names)}.")
-    return options
 
 
 def _runner(config: EngineConfig) -> Runner:

@@ -22,7 +22,6 @@ from filelock import FileLock
 
 from sciscidata._kernels.arrays import AnyArray, Int32Array, Int64Array, UInt64Array, read_only
 from sciscidata._support.parallel import map_in_order, run_all
-from sciscidata._support.short_repr import html_facts
 from sciscidata.errors import InputNotFoundError, StorageError
 from sciscidata.frames import AnyFrame
 from sciscidata.graph.build import DTYPES, OF_DATES, Means, Nodes, edge_batches, lay_out, map_array, read_nodes
@@ -89,12 +88,6 @@ class CitationGraph:
         """Count works and citations; the arrays are long."""
         years = f"{self.years[0]} to {self.years[-1]}" if self.years.size else "no years"
         return f"CitationGraph({self.n_known:,} works, {years}, {self.n_citations:,} citations)"
-
-    def _repr_html_(self) -> str:
-        """Show its size as a table."""
-        sizes = {"works": self.n_known, "known only as references": self.n_works - self.n_known}
-        years = f"{self.years[0]} to {self.years[-1]}" if self.years.size else "none"
-        return html_facts("CitationGraph", {**sizes, "citations": self.n_citations, "years": years})
 
     @property
     def n_works(self) -> int:

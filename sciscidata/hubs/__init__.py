@@ -1,6 +1,6 @@
-"""Releases on hubs: sent to the Hugging Face Hub, Zenodo or a folder, and fetched from the Hugging Face Hub.
+"""Releases on hubs: sent to the Hugging Face Hub or a folder, and fetched from the Hub.
 
-Read first: ``publish.py``, then ``fetch.py``. Tokens come from the environment alone, and are never written or logged.
+Read first: ``publish.py``, then ``fetch.py``. The token comes from the environment, and is never written or logged.
 """
 
 from sciscidata.hubs.fetch import fetch as fetch

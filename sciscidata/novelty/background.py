@@ -23,7 +23,6 @@ import pyarrow.parquet as pq
 
 from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
-from sciscidata._support.short_repr import html_facts
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
 from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
@@ -64,14 +63,6 @@ class Background:
         years, n_pairs = self.counts["publication_year"], int(self.counts["n_pairs"].sum())
         span = f"{years.min()} to {years.max()}" if years.len() else "no years"
         return f"Background({self.path}: {span}, {n_pairs:,} venue pairs, null={self.null_model.get('null')!r})"
-
-    def _repr_html_(self) -> str:
-        """Show what it holds as a table."""
-        years = self.counts["publication_year"]
-        sums = {name: int(self.counts[f"n_{name}"].sum()) for name in ("works", "references", "pairs")}
-        span = f"{years.min()} to {years.max()}" if years.len() else "none"
-        model = {name: value for name, value in self.null_model.items() if value is not None}
-        return html_facts("Background", {"file": self.path, "years": span, **sums, **model})
 
     @property
     def years(self) -> frozenset[int]:

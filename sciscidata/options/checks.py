@@ -17,7 +17,6 @@ from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get
 
 import msgspec
 
-from sciscidata._support.short_repr import html_repr, short_repr
 from sciscidata.errors import ConfigError
 from sciscidata.options.did_you_mean import find_unknown, suggest
 
@@ -130,8 +129,17 @@ class Configuration:
     """What every configuration (a frozen dataclass with ``repr=False``) does: check its fields, show what is set."""
 
     __slots__ = ()
-    __repr__ = short_repr
-    _repr_html_ = html_repr
+
+    def __repr__(self) -> str:
+        """Write the call that makes it, without the options that have their defaults, and without secrets."""
+        config: Any = self
+        defaults = {
+            field.name: field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+            for field in dataclasses.fields(config)
+            if field.repr
+        }
+        changed = (f"{name}={getattr(self, name)!r}" for name in defaults if getattr(self, name) != defaults[name])
+        return f"{type(self).__name__}({', '.join(changed)})"
 
     def __init_subclass__(cls) -> None:
         if (init := cls.__dict__.get("__init__")) is None:  # before the dataclass has made it

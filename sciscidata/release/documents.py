@@ -10,7 +10,6 @@ import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple, cast
 
@@ -33,7 +32,6 @@ from sciscidata.release.manifest import (
 from sciscidata.sampling.filter import FILTER_NOTES
 from sciscidata.sampling.manifest_entries import remark_on_release
 from sciscidata.schemas import SCORES
-from sciscidata.storage.small_files import read_json
 from sciscidata.terminal.messages import printable
 
 #: What the documents say, whatever the works are: ``documents.toml``.
@@ -54,7 +52,6 @@ _HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
 _MARKUP: Final = re.compile(r"[\\`*<>\[\]&|$#~@]|(?<!\w)_|_(?!\w)|(?<=\b(?i:www))\.|:(?=//)|^[-+=]|(?<=^\d)[.)]")
 _KEYWORDS: Final = ("science of science", "CD index", "disruption")
 _TAGS: Final = ("science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption")
-_CC0: Final = "https://creativecommons.org/publicdomain/zero/1.0/"
 
 
 class Publication(NamedTuple):
@@ -62,7 +59,6 @@ class Publication(NamedTuple):
 
     creators: tuple[str, ...] = ()  # "Family name, Given name"
     date: str | None = None  # YYYY-MM-DD
-    doi: str | None = None
     url: str | None = None
 
 
@@ -77,50 +73,18 @@ def render_documents(manifest: Mapping[str, Any], publication: Publication | Non
     return {name: f"{text.rstrip()}\n".encode() for name, text in texts.items()}
 
 
-def find_publication(folder: Path) -> Publication:
-    """Find who published a release, when and where, in its croissant.json; nothing where it does not say."""
-    with suppress(OSError, AttributeError, KeyError, TypeError, ValueError):  # it may have been edited
-        metadata: Any = read_json(folder / CROISSANT)
-        names = (str(one["name"]) for one in metadata["creator"] if one["@type"] == "sc:Person")
-        creators = tuple(name for name in names if name.strip() and name.isprintable())
-        doi = re.search(r"^ *doi = \{(.*)\},$", str(metadata["citeAs"]), re.MULTILINE)
-        date, url = (None if metadata.get(name) is None else str(metadata[name]) for name in ("datePublished", "url"))
-        return Publication(creators, date, None if doi is None else doi[1], url)
-    return Publication()
-
-
-class Description(NamedTuple):
-    """What a catalogue of data sets asks for."""
-
-    title: str
-    summary: str
-    keywords: tuple[str, ...]
-    zenodo_licence: str | None  # Zenodo's name of it
-    dois: list[str]  # of what to cite besides
-
-
-def describe_publication(manifest: Mapping[str, Any]) -> Description:
-    """Describe a release for a catalogue of data sets."""
-    about = _About(manifest, Publication())
-    licence = "cc-zero" if about.licence.get("url") == _CC0 else None
-    return Description(
-        about.title, about.summary(), about.keywords, licence, [work["doi"] for work in about.references()]
-    )
-
-
 class _About:
     """What is said of one release, in each of the three documents."""
 
     def __init__(self, manifest: Mapping[str, Any], publication: Publication) -> None:
         self.manifest, self.publication = manifest, publication
-        self.source = self._part("source")
+        self.source: dict[str, Any] = manifest.get("source", {})
         self.kind = str(self.source.get("kind"))
         self.licence_name: str = _SAID["licence_of"].get(self.kind, "other")
         self.licence: dict[str, str] = _SAID["licences"][self.licence_name]
-        self.splits = [split for split in list_splits(manifest) if split in self._part("sides")]
-        self.rows = {split: int(self._part("sides")[split]["rows"]) for split in self.splits}
+        self.rows: dict[str, int] = {split: manifest["sides"][split]["rows"] for split in list_splits(manifest)}
         self.label: OwnLabel | None = stated_label(manifest)
-        self.is_novel = bool(self._part("novelty").get("available"))
+        self.is_novel = bool(manifest["novelty"]["available"])
         data = SOURCE_NAMES.get(self.kind, "the source that its manifest names")
         what = " and ".join(
             ["disruption", *(["novelty"] if self.is_novel else [])] if self.label is None else [self._own_name()]
@@ -135,9 +99,8 @@ class _About:
         self.keywords, self.tags = (_KEYWORDS, _TAGS) if self.is_scored else ((self._own_name(),),) * 2
 
     def _part(self, name: str) -> dict[str, Any]:
-        """Return an entry of the manifest that is an object, or an empty one: a caller may state anything."""
-        part = self.manifest.get(name)
-        return cast("dict[str, Any]", part) if isinstance(part, dict) else {}
+        """Return an entry of the manifest; an empty one if it is missing or null."""
+        return self.manifest.get(name) or {}
 
     def _own_name(self) -> str:
         return "" if self.label is None else self.label.name.removesuffix("_label").replace("_", " ")
@@ -180,9 +143,8 @@ class _About:
         )
         settings = {name: getattr(thresholds, name) for name in thresholds.__slots__}
         say("ranks" if thresholds.cells else "thresholds", **words, **settings)
-        with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
-            if ceiling := describe_ceiling(self.manifest):
-                say("ceiling", ceiling=f"{ceiling[0].upper()}{ceiling[1:]}")
+        if ceiling := describe_ceiling(self.manifest):
+            say("ceiling", ceiling=f"{ceiling[0].upper()}{ceiling[1:]}")
         say(thresholds.novelty_rule if self.is_novel else "no_novelty", **settings)
         if self.is_novel:
             config = self._part("atypicality").get("config") or {}
@@ -211,17 +173,15 @@ class _About:
 
     def filters(self) -> list[tuple[str, int]]:
         """List what each filter removed, first what was read, last what was left."""
-        with suppress(AttributeError, KeyError, TypeError, ValueError):  # a caller may state anything
-            counts = self._part("counts")
-            values = self._part("eligibility") | {"last_year": counts["last_year"]}
-            counted = counts["filters"]
-            removed = [
-                (note.format_map(values), -int(counted[name]))
-                for name, note in FILTER_NOTES.items()
-                if counted.get(name)
-            ]
-            return [("read", int(counted["works"])), *removed, ("eligible", int(counted["eligible"]))]
-        return []
+        counts = self._part("counts")
+        if "filters" not in counts:
+            return []
+        values = self._part("eligibility") | {"last_year": counts["last_year"]}
+        counted: dict[str, int] = counts["filters"]
+        removed = [
+            (note.format_map(values), -counted[name]) for name, note in FILTER_NOTES.items() if counted.get(name)
+        ]
+        return [("read", counted["works"]), *removed, ("eligible", counted["eligible"])]
 
     def biases(self) -> list[str]:
         """List known biases: those of every release, and what this one was warned about."""
@@ -231,10 +191,8 @@ class _About:
             lines.append(said["languages"].format(languages=", ".join(languages)))
         if self.kind == "synthetic":
             lines.append(said["invented"])
-        with suppress(AttributeError, KeyError, TypeError, ValueError):
-            remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
-            lines += [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
-        return lines
+        remarks = [_OPTIONS.sub("", remark) for remark in remark_on_release(self.manifest)]
+        return lines + [f"{remark[0].upper()}{remark[1:]}" for remark in remarks]
 
     def references(self) -> list[Mapping[str, Any]]:
         """List what to cite besides the release."""
@@ -251,8 +209,8 @@ class _About:
         contents = [(s, f"{n:,}", f"`{s}.parquet`, `{s}.jsonl`") for s, n in self.rows.items()]
         classes: list[str] = []
         for column, words in vocabularies(self.label).items():
-            if any(any(counts.get(split, {}).get(column, {}).values()) for split in self.splits):
-                rows = [(s, *(f"{counts[s][column].get(word, 0):,}" for word in words)) for s in self.splits]
+            if any(any(counts[split][column].values()) for split in self.rows):
+                rows = [(s, *(f"{counts[s][column][word]:,}" for word in words)) for s in self.rows]
                 classes += [f"`{column}`", "", *_table(("split", *words), rows), ""]
         pictures = [
             f"![{name.removesuffix('.png').replace('_', ' ')}]({name})\n\n" for name in PICTURES if name in files
@@ -334,7 +292,6 @@ class _About:
             "title": f"{{{self.title}}}",
             "author": " and ".join(facts.creators) or f"{{{_MAKER}}}",
             "year": year,
-            "doi": facts.doi or "",
             "url": facts.url or "",
             "note": f"made with sciscidata {self._version()}",
         }
@@ -357,7 +314,7 @@ class _About:
             {"family-names": family.strip(), "given-names": given.strip()} if comma else {"name": family.strip()}
             for family, comma, given in names
         ]
-        known = {"doi": publication.doi, "url": publication.url, "date-released": publication.date}
+        known = {"url": publication.url, "date-released": publication.date}
         return "\n".join(
             _render_yaml(
                 {
@@ -381,7 +338,7 @@ class _About:
     def croissant(self) -> str:
         """Write the metadata as Croissant 1.1, with the fields of its extension for responsible AI (RAI 1.0)."""
         files = self._part("files")
-        tables = {f"{split}.parquet": example_schema(self.label) for split in self.splits}
+        tables = {f"{split}.parquet": example_schema(self.label) for split in self.rows}
         tables |= {SCORES_FILE: SCORES} if SCORES_FILE in files else {}
         publication, version = self.publication, self._version()
         known = {"datePublished": publication.date, "url": publication.url, "license": self.licence.get("url")}

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, cast
+from typing import Any, Final, NamedTuple
 
 import polars as pl
 
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
-from sciscidata.label_thresholds import LabelThresholds
 from sciscidata.novelty.atypicality import add_scores
-from sciscidata.release.manifest import SCORES_FILE, lacks_scores, list_data_files
+from sciscidata.own_label import stated_label
+from sciscidata.release.manifest import SCORES_FILE, lacks_scores, list_data_files, read_settings
 from sciscidata.terminal.messages import counted
 
 #: Each score of novelty, the z that it follows from, and whether it rises with it.
@@ -26,14 +26,17 @@ class Recomputed(NamedTuple):
     left: dict[str, str]
 
 
-def list_recomputed(manifest: Mapping[str, Any], thresholds: LabelThresholds) -> Recomputed:
+def list_recomputed(manifest: Mapping[str, Any]) -> Recomputed:
     """Say by a manifest alone which scores and labels of its release follow from other numbers in it."""
     done, left = dict[str, str](), dict[str, str]()
+    thresholds, label = read_settings(manifest)[0], stated_label(manifest)
+    if label is not None:
+        left[label.name] = "only compared with its classes"
     if lacks_scores(manifest):
         return Recomputed(done, left)
     has_file = SCORES_FILE in list_data_files(manifest)
     missing = f"there is no {SCORES_FILE}"
-    source = cast("dict[str, Any]", manifest.get("source") or {})
+    source = manifest.get("source", {})
     is_published = source.get("kind") == "labelled" or (
         source.get("kind") == "sciscinet" and "comparison" not in source
     )

@@ -15,7 +15,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sciscidata._support.short_repr import html_facts
 from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.errors import (
     ONE_ROW_EACH,
@@ -37,7 +36,6 @@ from sciscidata.release.manifest import (
     SCORES_FILE,
     check_stated,
     complete_manifest,
-    copy_what_git_keeps,
     list_data_files,
     list_files,
     list_splits,
@@ -84,28 +82,17 @@ class Release:
 
     def __repr__(self) -> str:
         """Name the folder, and the works of each split by class."""
-        try:
-            lines = [
-                f"  {split}: {self.manifest['sides'][split]['rows']:,} works"
-                + "".join(
-                    "; " + ", ".join(f"{n:,} {label}" for label, n in classes.items())
-                    for classes in self.manifest["class_counts"][split].values()
-                    if any(classes.values())
-                )
-                for split in self.splits
-            ]
-            lines += [
-                f"  {name}: what the scores follow from" for name in self.manifest["files"] if name == SCORES_FILE
-            ]
-        except (AttributeError, KeyError, TypeError, ValueError):  # a manifest may come from anywhere
-            lines = ["  its manifest does not count its works"]
+        lines = [
+            f"  {split}: {self.manifest['sides'][split]['rows']:,} works"
+            + "".join(
+                "; " + ", ".join(f"{n:,} {label}" for label, n in classes.items())
+                for classes in self.manifest["class_counts"][split].values()
+                if any(classes.values())
+            )
+            for split in self.splits
+        ]
+        lines += [f"  {name}: what the scores follow from" for name in self.manifest["files"] if name == SCORES_FILE]
         return "\n".join([f"Release({self.folder})", *lines])
-
-    def _repr_html_(self) -> str:
-        """Show what ``repr`` says as a table."""
-        first, *lines = repr(self).split("\n")
-        parts = (line.strip().partition(": ") for line in lines)
-        return html_facts(first, {split: counts for split, _, counts in parts})
 
     @property
     def splits(self) -> tuple[str, ...]:
@@ -177,9 +164,7 @@ class Release:
             content = path.read_bytes()
         except OSError as error:
             raise InputNotFoundError(f"{path} cannot be read: {error.strerror}. {REMEDY}") from error
-        files: Any = self.manifest.get("files")
-        facts: Any = files.get(path.name) if isinstance(files, dict) else None
-        if not isinstance(facts, dict) or hashlib.sha256(content).hexdigest() != facts.get("sha256"):
+        if hashlib.sha256(content).hexdigest() != self.manifest["files"][path.name]["sha256"]:
             raise VerificationError(f"{path} is damaged: its SHA-256 is not the one that {MANIFEST} states. {REMEDY}")
         return pl.read_parquet(io.BytesIO(content), glob=False)
 
@@ -199,8 +184,8 @@ def write_release(
     The bytes of the JSON lines are the same everywhere, those of Parquet within one environment only: they name their
     writer's version. What SCORES and the novelty columns have and ``drawn`` lacks is null. ``manifest`` is the caller's
     part: ``thresholds`` and ``split`` (``dataclasses.asdict``), ``label`` (``OwnLabel.stated``) if ``drawn`` has one,
-    and what else should be on record; no absolute paths. ``overwrite`` replaces only a release, and keeps what Git has
-    in it. ``extra`` adds files to the unfinished folder.
+    and what else should be on record; no absolute paths. ``overwrite`` replaces only a release. ``extra`` adds files to
+    the unfinished folder.
     """
     names = {"frame_name": "the drawn frame", "stage": "write_release"}
     lazy = require_columns(drawn, DRAWN, **names)
@@ -230,8 +215,6 @@ def write_release(
         for name, content in render_documents(whole).items():
             (unfinished / name).write_bytes(content)
         whole = complete_manifest(manifest, examples, unfinished)
-        if overwrite:
-            copy_what_git_keeps(folder, unfinished)
         (unfinished / MANIFEST).write_bytes(render_manifest(whole))
         stated = read_release(unfinished).manifest  # once it has its name, another run may replace it
     return Release(folder, stated)
@@ -264,6 +247,7 @@ def check_target(folder: str | Path, *, overwrite: bool = False, can_replace: bo
             *(name for name in (*list_data_files(manifest), *PICTURES, *DOCUMENTS) if name in manifest["files"]),
         }
         foreign = [name for name in list_files(folder) if name not in known or (folder / name).is_symlink()]
+        foreign += [".git"] if os.path.lexists(folder / ".git") else []
     except (InputNotFoundError, VerificationError, KeyError, TypeError, OSError) as error:
         if not os.path.lexists(folder):  # another run is about to replace it
             return

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 
 from sciscidata.corpus.folder import INDEX, find_damaged, read_report, recorded_sums, scan_corpus
 from sciscidata.corpus.scores import SCORES_KEY, verify_scores
-from sciscidata.errors import ConfigError, InputNotFoundError, VerificationError
+from sciscidata.errors import InputNotFoundError, VerificationError
 from sciscidata.graph.graph import read_graph
 from sciscidata.label_thresholds import (
     FIELD_YEAR,
@@ -26,7 +26,7 @@ from sciscidata.label_thresholds import (
     compute_novelty_labels,
 )
 from sciscidata.novelty.background import METADATA_KEY, read_background
-from sciscidata.own_label import OwnLabel, example_schema, recompute, stated_label, vocabularies
+from sciscidata.own_label import OwnLabel, example_schema, stated_label, vocabularies
 from sciscidata.records.ids import number_ids
 from sciscidata.release.export import REPORT, verify_labelled
 from sciscidata.release.manifest import (
@@ -55,30 +55,30 @@ from sciscidata.storage.parquet import is_parquet
 from sciscidata.storage.sums import SUMS, find_changed
 from sciscidata.terminal.messages import counted
 
+#: What an entry of a manifest raises that was made by hand, with its SHA-256 made right again.
+_OF_A_STRANGER: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
-def verify_release(folder: str | Path, label: OwnLabel | None = None) -> Release:
+
+def verify_release(folder: str | Path) -> Release:
     """Recompute everything that a manifest states, and everything that makes a folder a release.
 
     A VerificationError lists every difference; documents may have been changed, and what hubs add may be there. Without
     balance, the draw follows from all eligible works, which a release does not hold. With ``scores.parquet``, the CD
-    index follows from its counts, and sigmoids and Uzzi's labels from its z; ranks have the order of z. An own label is
-    computed again where it follows from released columns, by the SQL of the manifest or by ``label``.
+    index follows from its counts, and sigmoids and Uzzi's labels from its z; ranks have the order of z.
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
-    stated = release.manifest.get("label")
-    if label is not None and (not isinstance(stated, dict) or cast("dict[str, Any]", stated).get("name") != label.name):
-        raise ConfigError(
-            f"{folder} has no label {label.name}. Give the OwnLabel that the release was built with, or none."
-        )
-    differences = list(_differences(release, label))
+    try:
+        differences = list(_differences(release))
+    except (*_OF_A_STRANGER, pl.exceptions.PolarsError) as error:
+        raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {error!r}. {REMEDY}") from error
     if differences:
         listed = "".join(f"\n- {difference}" for difference in differences)
         raise VerificationError(f"{folder} differs from its {MANIFEST} in {len(differences)} points:{listed}\n{REMEDY}")
     return release
 
 
-def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
+def _differences(release: Release) -> Iterator[str]:
     folder, manifest = release.folder, release.manifest
     label = stated_label(manifest)
     columns = example_schema(label)
@@ -104,12 +104,7 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
     is_by_rank = bool(manifest["thresholds"].get("cells"))
     has_gaps = is_by_rank or _has_trusted_labels(manifest) or lacks_scores(manifest)
     yield from _check_counts(manifest.get("counts", {}), described["class_counts"], has_gaps=has_gaps)
-    try:
-        thresholds, settings = read_settings(manifest)
-        balanced_columns(settings, label)
-    except ConfigError as error:
-        yield str(error)
-        return
+    thresholds, settings = read_settings(manifest)
     if list(settings.sizes) != list(splits):
         yield f"sides: the manifest counts {', '.join(splits)}, its split asks for {', '.join(settings.sizes)}"
         return
@@ -120,16 +115,13 @@ def _differences(release: Release, given: OwnLabel | None) -> Iterator[str]:
         if scores is not None:
             beside = scores.filter(split=split).drop("openalex_id", "split")
             z = beside.select("z_p10", "z_median") if manifest.get("atypicality") else None
-            done = list_recomputed(manifest, thresholds).done
-            try:
-                yield from (f"{split}: {wrong}" for wrong in check_scores(frame.hstack(beside), manifest, done))
-            except (AttributeError, ConfigError, KeyError, TypeError) as error:
-                yield f"{split}: scores cannot be recomputed by cd and atypicality of the manifest: {error!r}"
+            done = list_recomputed(manifest).done
+            yield from (f"{split}: {wrong}" for wrong in check_scores(frame.hstack(beside), manifest, done))
         if not _has_trusted_labels(manifest):
             yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"), z)
         yield from _check_places(split, frame, settings)
         if label is not None:
-            yield from _check_own_label(split, frame, label, given)
+            yield from _check_own_label(split, frame, label)
     yield from _check_groups(examples, settings, label)
     for first, second in combinations(splits, 2):
         yield from _check_apart(examples[first], examples[second])
@@ -232,8 +224,7 @@ def _check_counts(
 
 def _has_trusted_labels(manifest: Mapping[str, Any]) -> bool:
     """Whether the labels were taken from files as they were (``LabelledConfig.labels``), whatever their scores."""
-    source = manifest.get("source")
-    return isinstance(source, dict) and cast("dict[str, Any]", source).get("labels") == "trust"
+    return manifest.get("source", {}).get("labels") == "trust"
 
 
 def _check_labels(
@@ -282,30 +273,11 @@ def _check_places(split: str, frame: pl.DataFrame, settings: SplitConfig) -> Ite
         yield f"{split}: {counted(frame.height, 'row')}, the split asks for {settings.sizes[split]:,}"
 
 
-def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel, given: OwnLabel | None) -> Iterator[str]:
-    """Check that every work has a class, and the one that follows from its row, where it does."""
-    ids, own = frame["openalex_id"], frame[label.name]
-    strays = ids.filter(~own.is_in(label.classes).fill_null(value=False))
+def _check_own_label(split: str, frame: pl.DataFrame, label: OwnLabel) -> Iterator[str]:
+    strays = frame["openalex_id"].filter(~frame[label.name].is_in(label.classes).fill_null(value=False))
     if len(strays):
         classes = ", ".join(label.classes)
         yield f"{split}: {label.name} of {counted(len(strays), 'row')} is none of {classes}, first {strays[0]}"
-    expected = recompute(frame, given or label)
-    wrong = [] if expected is None else ids.filter(~own.eq_missing(expected))
-    if len(wrong):
-        yield f"{split}: {label.name} of {counted(len(wrong), 'row')} contradicts its expression, first {wrong[0]}"
-
-
-def _list_all_recomputed(release: Release, given: OwnLabel | None) -> Recomputed:
-    """List what was recomputed, the own label too, and what was not and why."""
-    label = stated_label(release.manifest)
-    redone = list_recomputed(release.manifest, read_settings(release.manifest)[0])
-    if label is None:
-        return redone
-    splits = [getattr(release, split) for split in release.splits]
-    if all(recompute(frame, given or label) is not None for frame in splits):
-        numbers = ", ".join((given or label).reads)
-        return redone._replace(done={**redone.done, label.name: numbers})
-    return redone._replace(left={**redone.left, label.name: "only compared with its classes"})
 
 
 def _check_groups(examples: Mapping[str, pl.DataFrame], settings: SplitConfig, label: OwnLabel | None) -> Iterator[str]:
@@ -416,18 +388,16 @@ def kind_of(path: str | Path) -> Kind:
     )
 
 
-def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
+def verify(path: str | Path) -> Verified:
     """Compare anything that this package has written with what it says of itself. Reads every byte.
 
     A release: recompute its labels, order, split, quotas, counts and hashes. With its ``scores.parquet``, recompute the
     scores, as far as the manifest says how. A corpus: the SHA-256 of its report and of every file. A graph, and any
     other folder of the cache: the SHA-256 of every file. A file of scores, or a background: its own SHA-256. An export:
-    size, SHA-256, rows and classes.
+    size and SHA-256.
 
     Args:
         path: the folder or file.
-        label: the own label of a release, as it was given to the build. It is computed again if it follows from
-            released columns of the same row. The SQL of a manifest needs no ``label``.
 
     Returns:
         ``kind``, ``path`` and ``counts``: works of a release by split, or rows, pairs or files of anything else. Of a
@@ -437,7 +407,6 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     Raises:
         InputNotFoundError: nothing is there, or nothing that this package has written.
         VerificationError, StorageError, BackgroundError: it differs; the message names what differs.
-        ConfigError: ``label`` is given for anything but a release that has it.
 
     Example:
         >>> from sciscidata.novelty.background import write_null_model
@@ -452,14 +421,10 @@ def verify(path: str | Path, *, label: OwnLabel | None = None) -> Verified:
     path = Path(path)
     kind = kind_of(path)
     if kind != "release":
-        if label is not None:
-            raise ConfigError(
-                f"{path} is {_ARTICLES.get(kind, 'a')} {kind}, and only a release is verified by a label. Leave it out."
-            )
         return Verified(kind, path, _CHECKS[kind](path))
-    release = verify_release(path, label)
+    release = verify_release(path)
     counts = {split: facts["rows"] for split, facts in release.manifest["sides"].items()}
-    return Verified(kind, path, counts, _list_all_recomputed(release, label), tuple(list_changed(release)))
+    return Verified(kind, path, counts, list_recomputed(release.manifest), tuple(list_changed(release)))
 
 
 def _verify_corpus(path: Path) -> dict[str, int]:

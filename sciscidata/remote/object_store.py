@@ -1,4 +1,4 @@
-"""Object stores (``s3://``, ``gs://``, ``az://``): check their address; list, download and upload objects by obstore.
+"""Object stores (``s3://``, ``gs://``, ``az://``): check their address; list and download objects by obstore.
 
 Settings and credentials come from the environment, as the tools of each store read them, or from options. A task that
 goes to another process carries no credential: the environment of that process has it.
@@ -7,14 +7,11 @@ goes to another process carries no credential: the environment of that process h
 from __future__ import annotations
 
 import datetime
-import json
 import os
 import re
-import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from pathlib import Path, PurePosixPath
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 
@@ -22,13 +19,10 @@ from sciscidata.errors import (
     ConfigError,
     CorruptRecordError,
     InputNotFoundError,
-    SciSciDataError,
-    StorageError,
     import_extra,
 )
 from sciscidata.remote.retries import keep_trying
 from sciscidata.remote.urls import NO_NETWORK, check_address, show_address
-from sciscidata.storage.lock import open_lock, wait_for_lock
 
 _Result = TypeVar("_Result")
 
@@ -46,12 +40,8 @@ def store_remedy(reason: str) -> str:
     return f"{STORE_REMEDY} {NO_NETWORK}" if "error sending request" in reason else STORE_REMEDY
 
 
-#: The remedy for a URL where only a disk will do.
-ON_DISK: Final = (
-    "Only files of scores are written into a store. Publish a release by `sciscidata publish`, and copy anything else."
-)
 _URL: Final = re.compile(r"[a-z][a-z0-9+.-]*://", re.I)
-_URL_AS_PATH: Final = re.compile(r"(s3a?|gc?s|az|azure|adl|abfss?):/(?!/)", re.I)
+_URL_AS_PATH: Final = re.compile(r"(s3a?|gc?s|az|azure|adl|abfss?):/(?!/)", re.I)  # a Path loses a slash
 #: The provider of a URL's scheme: options and, in capitals, environment variables begin with its name.
 _OWNERS: Final = {
     **dict.fromkeys(("s3", "s3a"), "aws"),
@@ -63,10 +53,6 @@ _ENDPOINT: Final = re.compile(
     r"(?:^|_)(?:(?<!metadata_)(?<!msi_)(?<!identity_)endpoint(?:_url(?:_s3|_sts)?)?|base_url|authority_host)$"
 )
 _CREDENTIAL: Final = re.compile("token|key|secret|password|auth|credential|header|cookie")
-_ACCOUNTS: Final = (
-    *("google_service_account", "google_service_account_path", "service_account", "service_account_path"),
-    *("google_service_account_key", "service_account_key"),
-)
 #: Settings that say who asks. Without one of them a request is not signed: open buckets need none.
 _IDENTITY: Final = re.compile(
     "access_key|web_identity_token_file|container_credentials|service_account|application_credentials"
@@ -83,9 +69,8 @@ _TIMEOUT_S: Final = 600.0  # of a request with its answer
 _SILENCE_S: Final = 60.0  # of a store in the middle of an answer
 _REQUEST_BYTES: Final = 32 << 20
 _CHUNK_BYTES: Final = 1 << 20
-_PACED_S: Final = 2.0  # of a paced request: shorter ones keep the pace more evenly
 _LARGEST_TEXT: Final = 1 << 28  # of a manifest
-_UPLOADS: Final = 4  # parts of a larger object that are on their way together
+_FOLDER: Final = "SnapshotConfig.folder"
 
 
 def is_url(place: str | os.PathLike[str]) -> bool:
@@ -93,13 +78,14 @@ def is_url(place: str | os.PathLike[str]) -> bool:
     return isinstance(place, str) and _URL.match(place) is not None
 
 
-def refuse_url(place: str | os.PathLike[str], name: str, remedy: str = "") -> None:
-    """Raise a ConfigError for a URL that has lost a slash in a Path; with a ``remedy``, for every URL."""
-    scheme = str(place).partition(":")[0]
-    if remedy and (is_url(place) or _URL_AS_PATH.match(str(place))):
-        raise ConfigError(f"{name} is a URL ({scheme}://), needs a path on a disk. {remedy}")
-    if _URL_AS_PATH.match(str(place)):
-        raise ConfigError(f"{name} begins with {scheme}:/, as a URL in a Path does. Give it as text: {scheme}://.")
+def refuse_url(place: str | os.PathLike[str], name: str) -> None:
+    """Raise a ConfigError for a URL where only a disk will do."""
+    if is_url(place) or _URL_AS_PATH.match(str(place)):
+        scheme = str(place).partition(":")[0]
+        raise ConfigError(
+            f"{name} is a URL ({scheme}://), needs a path on a disk. Write it there, and copy it into the store: aws "
+            "s3 cp, gcloud storage cp, or azcopy."
+        )
 
 
 def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: str = "storage_options") -> None:
@@ -118,7 +104,7 @@ def check_store(folder: str, options: Mapping[str, Any], *, name: str, field: st
     settings = _settings(owner, options, field)
     if _skips_signature(owner, settings):
         return
-    for url, setting in _endpoints(owner, settings):
+    for url, setting in _endpoints(settings):
         check_address(url, name=setting, key=_PROOF)
 
 
@@ -145,23 +131,10 @@ def _skips_signature(owner: str, settings: Mapping[str, tuple[str, str]]) -> boo
     return any(settings[option][0].lower() in ("true", "1") for option in unsigned if option in settings)
 
 
-def _endpoints(owner: str, settings: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
+def _endpoints(settings: Mapping[str, tuple[str, str]]) -> list[tuple[str, str]]:
     """Return the addresses that are asked instead of the provider's, each with the name of its setting."""
-    endpoints = [settings[option] for option in settings if _ENDPOINT.search(option)]
-    for option in _ACCOUNTS if owner == "google" else ():
-        if option in settings and (url := _address_in_account(settings[option][0])):
-            endpoints.append((url, f"gcs_base_url in the service account of {settings[option][1]}"))
+    endpoints = (settings[option] for option in settings if _ENDPOINT.search(option))
     return [(url.strip(), name) for url, name in endpoints if url.strip()]
-
-
-def _address_in_account(account: str) -> str | None:
-    """Return the address that a service account (a file or its content) sets instead of Google's."""
-    try:
-        text = account if account.lstrip().startswith("{") else Path(account).read_text("utf-8")
-        address = json.loads(text).get("gcs_base_url")
-    except (OSError, ValueError, AttributeError):  # opening the store reports the problem
-        return None
-    return address if isinstance(address, str) else None
 
 
 class StoredObject(msgspec.Struct, frozen=True):
@@ -173,54 +146,37 @@ class StoredObject(msgspec.Struct, frozen=True):
     version: str
 
 
-class Found(NamedTuple):
-    """An object as it is now: what names its version, and its attributes."""
-
-    version: Mapping[str, str]
-    attributes: Mapping[str, str]
-
-
-class Access(NamedTuple):
-    """How to reach a store: options without a credential, who has its URL, who has the options, and retries."""
-
-    options: Mapping[str, Any]
-    name: str
-    field: str
-    n_retries: int = RETRIES
-
-
 class Store:
-    """A bucket. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
+    """A bucket that holds a snapshot. Errors 429, 408 and 5xx, timeouts and cut connections are tried again by obstore.
 
     Waits grow exponentially with jitter up to half a minute; what a store asks for in ``Retry-After`` is not read.
-    Methods that read raise an InputNotFoundError, those that write a StorageError.
+    What fails for good is an InputNotFoundError.
     """
 
-    def __init__(self, url: str, access: Access) -> None:
+    def __init__(self, url: str, store_options: Mapping[str, Any], n_retries: int = RETRIES) -> None:
         scheme, _, rest = url.partition("://")
         owner = _OWNERS.get(scheme.lower())
         bucket, _, inside = rest.partition("/")
         if owner is None or not bucket:
             raise ConfigError(
-                f"{access.name} is {show_address(url)}, needs a path, or a URL of a store: "
+                f"{_FOLDER} is {show_address(url)}, needs a path, or a URL of a store: "
                 "s3://BUCKET/FOLDER, gs://BUCKET/FOLDER or az://CONTAINER/FOLDER."
             )
-        settings = _settings(owner, access.options, access.field)
-        options = {str(name): value for name, value in access.options.items() if "allow_http" not in str(name).lower()}
+        settings = _settings(owner, store_options, "store_options")
+        options = {str(name): value for name, value in store_options.items() if "allow_http" not in str(name).lower()}
         has_say = any("skip_signature" in name for name in settings)
-        if is_open := not has_say and not any(map(_IDENTITY.search, settings)):
+        if not has_say and not any(map(_IDENTITY.search, settings)):
             options["skip_signature"] = "true"
-        check_store(url, options, name=access.name, field=access.field)
+        check_store(url, options, name=_FOLDER, field="store_options")
         import_extra("obstore", "store", "an object store")
         from obstore.exceptions import BaseError
         from obstore.store import from_url
 
         seconds = datetime.timedelta
-        n_retries = int(options.pop("max_retries", access.n_retries))
+        n_retries = int(options.pop("max_retries", n_retries))
         self._n_retries = max(n_retries, RETRIES) if n_retries else 0  # of a store that has begun to answer
         self.bucket, self.folder = f"{scheme}://{bucket}", inside.strip("/")
-        self._endpoints = _endpoints(owner, settings)
-        self._only_reads = owner == "google" and (is_open or _skips_signature(owner, settings))
+        self._endpoints = _endpoints(settings)
         try:
             connect: Any = from_url  # its overloads know options one by one
             self._store: Any = connect(
@@ -289,7 +245,6 @@ class Store:
         found: StoredObject,
         target: Path,
         advance: Callable[[float], None],
-        pace: SharedPace | None = None,
     ) -> None:
         """Download an object into a file, from its end on. ``advance`` gets bytes, those of an earlier run too.
 
@@ -306,9 +261,7 @@ class Store:
             advance(have)
             n_empty = 0
             while have < found.size:
-                size = min(found.size - have, pace.request_bytes if pace else _REQUEST_BYTES)
-                if pace:
-                    pace.wait(size)
+                size = min(found.size - have, _REQUEST_BYTES)
 
                 def act(first: int = have, end: int = have + size) -> None:
                     if (first := max(first, file.tell())) >= end:  # repeated, but only the end of the answer was lost
@@ -331,65 +284,9 @@ class Store:
                 if n_empty > self._n_retries:
                     raise InputNotFoundError(f"{found.url} ends after {have:,} of {found.size:,} bytes. {STORE_REMEDY}")
 
-    def find(self, key: str) -> Found | None:
-        """Return what an object is, None if there is none."""
-        import obstore
-
-        def act() -> Found | None:
-            try:
-                answer = obstore.get(self._store, key, options={"head": True})
-            except FileNotFoundError:
-                return None
-            named: Any = {name: answer.meta[name] for name in ("e_tag", "version")}
-            return Found({name: value for name, value in named.items() if value}, dict(answer.attributes))
-
-        return self._keep_trying(act, f"{self.bucket}/{key}", "looked at")
-
-    def check_writable(self, key: str) -> None:
-        """Raise a StorageError if nothing can be written: ask to replace a version that no object has."""
-        import obstore
-        from obstore.exceptions import PreconditionError
-
-        def act() -> None:
-            try:
-                obstore.put(self._store, key, b"", mode={"e_tag": '"0"', "version": "1"})
-            except PreconditionError as error:
-                if "NoSuchBucket" in str(error):
-                    raise FileNotFoundError from error
-            else:  # a store without conditions
-                obstore.delete(self._store, key)
-
-        self._keep_trying(act, self.bucket, "written")
-
-    def upload(self, file: Path, key: str, attributes: Mapping[str, str], replaced: Found | None) -> bool:
-        """Upload a file, whole or not at all; False if the store holds something else than ``replaced`` by then."""
-        import obstore
-        from obstore.exceptions import BaseError
-
-        if self.find(key) != replaced:
-            return False
-
-        def act() -> None:
-            how: Any = {"chunk_size": _REQUEST_BYTES, "max_concurrency": _UPLOADS}
-            try:
-                obstore.put(self._store, key, file, attributes=dict(attributes), **how)
-            except (BaseError, FileNotFoundError):
-                stored = self.find(key)  # if only an answer was lost, it is there
-                if stored is None or not stored.attributes.items() >= attributes.items():
-                    raise
-
-        self._keep_trying(act, f"{self.bucket}/{key}", "written")
-        return True
-
-    def _keep_trying(self, act: Callable[[], _Result], url: str, what: str = "read") -> _Result:
+    def _keep_trying(self, act: Callable[[], _Result], url: str) -> _Result:
         """Repeat what a cut answer spoilt, which obstore does not repeat everywhere; explain any other error."""
         from obstore.exceptions import BaseError
-
-        if what == "written" and self._only_reads:  # obstore would ask the machine for a token
-            raise StorageError(
-                f"{url} cannot be written without credentials. Set GOOGLE_SERVICE_ACCOUNT, or "
-                "GOOGLE_SKIP_SIGNATURE=false where the machine itself has a role."
-            )
 
         try:
             return keep_trying(
@@ -400,26 +297,20 @@ class Store:
                 longest_wait_s=_LONGEST_WAIT_S,
             )
         except (BaseError, FileNotFoundError) as error:
-            raise self._explain(error, url, what) from None
+            raise self._explain(error, url) from None
 
-    def _explain(self, error: Exception, url: str, what: str) -> SciSciDataError:
+    def _explain(self, error: Exception, url: str) -> InputNotFoundError:
         """Turn an error of obstore into one of ours: what, got, needed."""
         place = f" at {show_address(self._endpoints[0][0])}" if self._endpoints else ""
         text = str(error)
-        is_missing = isinstance(error, FileNotFoundError) or "404 Not Found" in text
-        if is_missing and "NoSuchUpload" not in text:  # that is a part's, or what ends an upload that failed
-            msg = f"{url}{place} does not exist. {STORE_REMEDY}"
-        elif "403 Forbidden" in text or "401 Unauthorized" in text:
-            remedy = "Check the credentials in the environment, and what they allow."
-            if what == "read":
-                remedy = (
-                    "An open bucket needs no credentials: set AWS_SKIP_SIGNATURE=true (or GOOGLE_, AZURE_). For any "
-                    "other, check the credentials in the environment."
-                )
-            msg = f"{url}{place} may not be {what}: {_reason(error)}. {remedy}"
-        else:
-            msg = f"{url}{place} cannot be {what}: {_reason(error)}. {store_remedy(text)}"
-        return StorageError(msg) if what == "written" else InputNotFoundError(msg)
+        if isinstance(error, FileNotFoundError) or "404 Not Found" in text:
+            return InputNotFoundError(f"{url}{place} does not exist. {STORE_REMEDY}")
+        if "403 Forbidden" in text or "401 Unauthorized" in text:
+            return InputNotFoundError(
+                f"{url}{place} may not be read: {_reason(error)}. An open bucket needs no credentials: set "
+                "AWS_SKIP_SIGNATURE=true (or GOOGLE_, AZURE_). For any other, check the credentials in the environment."
+            )
+        return InputNotFoundError(f"{url}{place} cannot be read: {_reason(error)}. {store_remedy(text)}")
 
 
 _CHANGED: Final = "has changed in the store while it was read. Run again"
@@ -434,34 +325,3 @@ def _reason(error: BaseException) -> str:
         text = f"{text.partition('<')[0].rstrip(': ')} ({code[1]})"
     text = re.sub(r"\?\S*", "", text)  # the query of an address may hold a signature
     return " ".join(text.split()).rstrip(".: ")[:300]
-
-
-class SharedPace:
-    """At most so many bytes a second in all processes that share a file, which holds the next moment to ask.
-
-    On a disk without locks each process keeps the pace on its own.
-    """
-
-    def __init__(self, file: Path, mb_per_second: float) -> None:
-        self._file, self._rate = file, mb_per_second * (1 << 20)
-
-    @property
-    def request_bytes(self) -> int:
-        """How many bytes to ask for together."""
-        return int(min(max(self._rate * _PACED_S, 1 << 16), _REQUEST_BYTES))
-
-    def wait(self, n_bytes: int) -> None:
-        """Sleep until so many bytes may be asked for."""
-        takes_s = n_bytes / self._rate
-        with open_lock(self._file) as file:
-            with suppress(OSError):
-                wait_for_lock(file)
-            now = time.time()
-            start = now
-            with suppress(ValueError):  # a new file, or one that a killed process left unfinished
-                start = max(now, float(file.read()))
-            file.seek(0)
-            file.truncate()
-            file.write(repr(start + takes_s))
-            file.flush()
-        time.sleep(start - now)

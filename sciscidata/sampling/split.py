@@ -375,7 +375,7 @@ def _lacking_room(counts: pl.DataFrame, quotas: pl.DataFrame, _: Sequence[str], 
 def _lacking_works(
     counts: pl.DataFrame, quotas: pl.DataFrame, columns: Sequence[str], config: SplitConfig
 ) -> Generator[str]:
-    """Say which classes fall short, and how large a balanced draw can be."""
+    """Say which classes fall short."""
     filled = quotas.join(counts, on=["split", *columns], how="left", maintain_order="left").with_columns(
         pl.col("found").fill_null(0)
     )
@@ -384,14 +384,6 @@ def _lacking_works(
         yield (
             f"{split} {'need' if split == BOTH else 'needs'} {quota:,} {_name(cell)}{' ' if cell else ''}works, "
             f"found {count:,}{eligible} eligible."
-        )
-    if columns:
-        in_all = filled.group_by(columns, maintain_order=True).agg(pl.col("found").sum())
-        *rarest, count = in_all.sort("found", maintain_order=True).row(0)
-        by_hash = ", mostly fewer: a hash of its id puts each work into one of them" if config.is_stratified else ""
-        yield (
-            f"The rarest class, {_name(rarest)}, has {count:,} works in {'all' if config.n_dev else 'both'} splits "
-            f"together, so a balanced draw holds {count * in_all.height:,} at most{by_hash}."
         )
 
 

@@ -36,13 +36,6 @@ def try_lock(file: IO[str]) -> bool:
     return lock_descriptor(file.fileno(), blocking=False)
 
 
-def wait_for_lock(file: IO[str]) -> None:
-    """Lock an open file until it is closed or the process ends, after whoever holds it; OSError as of ``try_lock``."""
-    from filelock import lock_descriptor
-
-    lock_descriptor(file.fileno(), blocking=True)
-
-
 @contextmanager
 def hold_folder(folder: Path, refusal: Exception) -> Generator[None]:
     """Keep other runs out of an existing folder until the block ends; on a disk without locks none is kept out."""

@@ -11,25 +11,20 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
-from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import yaml
 
 from sciscidata.cli.main import main
 from sciscidata.errors import ConfigError, HubError, ReleaseExistsError, UnsafeNameError, VerificationError
-from sciscidata.hubs import exchange, fetch, publish
-from sciscidata.hubs.exchange import Access
+from sciscidata.hubs import fetch, hugging_face, publish
 from sciscidata.hubs.hugging_face import read_hub_name
-from sciscidata.hubs.zenodo import Deposition, Zenodo
 from sciscidata.release.manifest import DOCUMENTS, hash_manifest
 from sciscidata.release.verify import verify
 from tests.release.test_release import write
 from tests.servers.hub_server import HubServer
-from tests.servers.serving import Handler, Server
 
 #: Of what huggingface_hub calls to send a large file.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -58,17 +53,16 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Generator[HubServ
     """A hub that works; what finds it by the environment is this process, and those that it starts."""
     hub_http = pytest.importorskip("huggingface_hub.utils._http")
     hub_http.close_session()  # one that another test has opened may keep that test's proxy
-    fast = SimpleNamespace(**{**vars(exchange.time), "sleep": lambda seconds: None})  # faults need no patience here
-    monkeypatch.setattr(exchange, "time", fast)
+    fast = SimpleNamespace(**{**vars(time), "sleep": lambda seconds: None})  # faults need no patience here
+    monkeypatch.setattr(hugging_face, "_FIRST_WAIT_S", 0.0)
     monkeypatch.setattr(hub_http, "time", fast)
     monkeypatch.setattr("huggingface_hub.file_download.time", fast)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_DISABLE_XET", True)
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "home" / "hub"))
     with HubServer(TOKEN) as server:
         for name, value in {
             "HF_ENDPOINT": server.url,
-            "ZENODO_URL": server.url,
             "HF_TOKEN": TOKEN,
-            "ZENODO_TOKEN": TOKEN,
             "HF_HUB_DISABLE_XET": "1",
             "HF_HOME": str(tmp_path / "home"),
             "XDG_CACHE_HOME": str(tmp_path / "cache"),
@@ -141,32 +135,6 @@ def test_a_release_goes_to_the_hub_and_back_in_spite_of_faults_and_a_kill(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="kill -9")
-def test_zenodo_gets_one_deposition_with_its_doi_in_spite_of_faults_and_a_kill(
-    release: Path, server: HubServer
-) -> None:
-    kill_midway(server, "publish", str(release), "--to", "zenodo", "--creator", *WHO)
-    (release.parent / ".slice.published.json").unlink()  # lost: the draft is found by its notes
-    server.faults = 0.2
-    draft = publish(release, to="zenodo", creators=WHO)
-    done = publish(release, to="zenodo", creators=WHO, final=True)
-    ((number, one),) = server.depositions.items()
-    assert (draft.is_final, done.is_final, one["submitted"]) == (False, True, True)
-    assert done.doi == draft.doi == f"10.5281/zenodo.{number}"
-    assert {*one["files"]} == {*content_of(release)}
-    for name in {*one["files"]} - {*DOCUMENTS}:
-        assert one["files"][name] == (release / name).read_bytes()
-    assert one["files"]["README.md"].count(done.doi.encode()) == 2
-    assert yaml.safe_load(one["files"]["CITATION.cff"])["doi"] == done.doi
-    metadata = one["metadata"]
-    assert (metadata["license"], metadata["upload_type"]) == ("cc-zero", "dataset")
-    assert metadata["creators"] == [{"name": WHO[0]}]
-    assert sum(server.injected.values()) > 3
-    n_arrived = len(server.arrived)
-    assert publish(release, to="zenodo", creators=WHO, final=True).doi == done.doi
-    assert len(server.arrived) == n_arrived
-
-
-@pytest.mark.skipif(os.name != "posix", reason="kill -9")
 def test_a_killed_fetch_goes_on_and_mixes_no_two_commits(release: Path, server: HubServer, tmp_path: Path) -> None:
     publish(release, to=NAME)
     ((_, files),) = server.commits
@@ -182,55 +150,16 @@ def test_a_killed_fetch_goes_on_and_mixes_no_two_commits(release: Path, server: 
     assert {"manifest.json", *DOCUMENTS} < arrived
     assert len({*files} - arrived) == n_data  # what had arrived whole was not fetched again
     assert verify(out).changed == DOCUMENTS
-    assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {
-        *("slice", ".slice.published.json", "fetched")
-    }
+    assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice", "fetched"}
 
 
-def test_a_hub_that_asks_for_a_second_gets_it(
-    release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(exchange, "time", time)
-    for ask in (lambda: fetch(NAME), lambda: publish(release, to="zenodo", creators=WHO)):
-        server.n_busy = 1
-        began = time.monotonic()
-        with suppress(ConfigError):  # there is no such data set
-            ask()
-        assert time.monotonic() - began >= 1.0
-        assert server.n_busy == 0
-
-
-def test_a_release_that_was_published_before_gets_a_doi_of_its_own(
-    release: Path, server: HubServer, tmp_path: Path
-) -> None:
-    def send(slice_: Path, **options: Any) -> tuple[str, dict[str, Any]]:
-        sent = publish(slice_, to="zenodo", **options)
-        return sent.doi or "", server.depositions[max(server.depositions)]
-
-    def fill(name: str, one: dict[str, Any]) -> Path:
-        (tmp_path / name).mkdir()
-        for file, content in one["files"].items():
-            (tmp_path / name / file).write_bytes(content)
-        return tmp_path / name
-
-    old, one = send(release, creators=WHO, final=True)
-    downloaded = fill("downloaded", one)
-    for to in (NAME, str(tmp_path / "copy")):  # elsewhere the DOI stays: the data are the same
-        publish(downloaded, to=to)
-    for content in (server.commits[-1][1]["CITATION.cff"], (tmp_path / "copy" / "CITATION.cff").read_bytes()):
-        cited = yaml.safe_load(content)
-        assert (cited["doi"], cited["authors"][0]["family-names"]) == (old, "Lovelace")
-    new, other = send(fetch(NAME, out=tmp_path / "fetched"))
-    assert new != old
-    assert all(old.encode() not in other["files"][name] for name in DOCUMENTS)
-    assert yaml.safe_load(other["files"]["CITATION.cff"])["doi"] == new
-    related = {one["identifier"]: one["relation"] for one in other["metadata"]["related_identifiers"]}
-    assert related[old] == "isIdenticalTo"
-    # Edited by hand, it keeps its words, but not a DOI of something else.
-    citation = downloaded / "CITATION.cff"
-    citation.write_text(citation.read_text() + "contact: []\n")
-    with pytest.raises(ConfigError, match=rf"has the DOI {old}, but Zenodo gives this release 10\.5281/zenodo\.\d+"):
-        publish(downloaded, to="zenodo")
+def test_a_hub_that_asks_for_a_second_gets_it(server: HubServer) -> None:
+    server.n_busy = 1
+    began = time.monotonic()
+    with pytest.raises(ConfigError):  # there is no such data set
+        fetch(NAME)
+    assert time.monotonic() - began >= 1.0
+    assert server.n_busy == 0
 
 
 def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
@@ -238,26 +167,35 @@ def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
 ) -> None:
     publish(release, to=NAME)
     files = server.commits[0][1]
-    good, files["test.jsonl"] = files["test.jsonl"], b"{}\n"
+
+    def commit(**changes: bytes | None) -> None:
+        there = {name: content for name, content in (files | changes).items() if content is not None}
+        server.commits.append((f"{len(server.commits):040x}", there))
+
+    commit(**{"test.jsonl": b"{}\n"})
     with pytest.raises(VerificationError, match=r"test\.jsonl arrived damaged"):
         fetch(NAME, out=tmp_path / "fetched")
-    del files["test.jsonl"]
+    commit(**{"test.jsonl": None})
     with pytest.raises(VerificationError, match=r"lacks test\.jsonl"):
         fetch(NAME, out=tmp_path / "fetched")
-    files["test.jsonl"] = good
     manifest = json.loads(files["manifest.json"])
     for name in ("../thesis.tex", "/etc/passwd", "a/../../b"):
         stated = {**manifest, "files": manifest["files"] | {name: {"bytes": 1, "sha256": "0"}}}
-        files["manifest.json"] = json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}).encode()
-        files[name] = b"x"
+        resealed = json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}).encode()
+        commit(**{"manifest.json": resealed, name: b"x"})
         with pytest.raises(UnsafeNameError, match="not a file inside"):
             fetch(NAME, out=tmp_path / "fetched")
-    for entry in ({"files": [1]}, {"files": {"train.jsonl": None}}, {"sides": None}, {"counts": {"filters": 7}}):
-        stated = {**manifest, **entry}
-        files["manifest.json"] = json.dumps(stated | {"manifest_sha256": hash_manifest(stated)}).encode()
-        with pytest.raises(VerificationError, match=f"was not written by sciscidata: {next(iter(entry))}"):
-            fetch(NAME, out=tmp_path / "fetched")
-    assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice", ".slice.published.json"}
+    assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice"}
+
+
+def test_a_file_damaged_in_the_cache_of_the_hub_is_fetched_again(
+    release: Path, server: HubServer, tmp_path: Path
+) -> None:
+    publish(release, to=NAME)
+    fetch(NAME, out=tmp_path / "first")
+    for path in (tmp_path / "home").rglob("train.parquet"):
+        path.write_bytes(b"PAR1")
+    assert content_of(fetch(NAME, out=tmp_path / "second")) == server.commits[0][1]
 
 
 @pytest.mark.parametrize("sha", ["x/../../../escaped", "0" * 39, 7])
@@ -278,72 +216,31 @@ def test_the_token_goes_to_no_other_host(release: Path, server: HubServer, tmp_p
         assert {*other.keys} == {None}
 
 
-class _OddAnswers(Handler):
-    """Answers whatever it is asked with one text, and status 200."""
-
-    text = b""
-
-    def _answer(self) -> None:
-        self.body()
-        self.send(200, self.text)
-
-    do_GET = do_POST = do_PUT = _answer
-
-
-@pytest.mark.parametrize(
-    "text",
-    [b"<html>Sorry</html>", b"[7]", b'{"id": 1}', b'[{"id": "../x"}]', b"\xff"],
-    ids=repr,
-)
-def test_an_odd_answer_of_zenodo_is_a_named_error(
-    release: Path, server: HubServer, monkeypatch: pytest.MonkeyPatch, text: bytes
-) -> None:
-    handler = type("Odd", (_OddAnswers,), {"text": text})
-    with Server(handler) as odd:
-        url = odd.url
-        monkeypatch.setenv("ZENODO_URL", url)
-        with pytest.raises(HubError, match=r"failed to find or make|described a deposition without"):
-            publish(release, to="zenodo", creators=WHO)
-        zenodo = Zenodo(Access(url, TOKEN))
-        with pytest.raises(HubError, match="failed to take notes"):
-            zenodo.upload(Deposition(1, "10.5281/zenodo.1", url, url, is_submitted=False), "notes", b"x")
-
-
 def test_refusals_say_what_is_needed_and_never_the_token(
     release: Path, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    for to, changes, says in (
-        (NAME, {"final": True}, "final=True has an effect on Zenodo only"),
-        ("zenodo", {"private": True}, "private=True has an effect on the Hugging Face Hub only"),
-        ("ftp://example.org", {}, "Write hf:OWNER/NAME, zenodo, or a folder"),
-        ("zenod", {}, r"Did you mean zenodo\? If not, write \./zenod"),
-        ("Zenodo", {}, "Did you mean zenodo"),
-        ("hf:ada/slices@v1", {}, "names a revision"),
-        ("zenodo", {}, "who made the release"),
-        (str(tmp_path), {}, "already exists"),
+    for to, is_private, says in (
+        (str(tmp_path / "copy"), True, "private=True has an effect on the Hugging Face Hub only"),
+        ("ftp://example.org", False, "Write hf:OWNER/NAME, or a folder"),
+        ("hf:ada/slices@v1", False, "names a revision"),
+        (str(tmp_path), False, "already exists"),
     ):
         with pytest.raises((ConfigError, ReleaseExistsError), match=says):
-            publish(release, to=to, **changes)
-    with pytest.raises(ConfigError, match=r"refused to take the metadata \(status 400: .*Invalid license"):
-        publish(release, to="zenodo", creators=WHO, licence="cc-by")
-    assert server.arrived == []
-    before = len(server.requests)
-    plan = publish(release, to="zenodo", creators=WHO, dry_run=True)
-    assert (plan.is_final, len(server.requests)) == (False, before)
+            publish(release, to=to, private=is_private)
+    plan = publish(release, to=NAME, creators=WHO, dry_run=True)
+    assert (plan.is_final, server.requests) == (False, [])
     assert sum(plan.files.values()) > 10_000
     server.token = "another"
-    for to in (NAME, "zenodo"):
-        with pytest.raises(ConfigError, match=r"refused to .*401") as refused:
-            publish(release, to=to, creators=WHO)
-        assert TOKEN not in str(refused.value)
-    monkeypatch.setenv("ZENODO_URL", "http://example.org")
-    with pytest.raises(ConfigError, match="ZENODO_TOKEN would be sent there unencrypted"):
-        publish(release, to="zenodo", creators=WHO)
+    with pytest.raises(ConfigError, match=r"refused to .*401") as refused:
+        publish(release, to=NAME, creators=WHO)
+    assert TOKEN not in str(refused.value)
+    monkeypatch.setenv("HF_ENDPOINT", "http://example.org")
+    with pytest.raises(ConfigError, match="HF_TOKEN would be sent there unencrypted"):
+        publish(release, to=NAME)
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
     monkeypatch.delenv("HF_TOKEN")
     with pytest.raises(ConfigError, match="HF_TOKEN is not set"):
         publish(release, to=NAME)
-    assert main(["publish", str(release), "--to", "zenod"]) == 1
-    assert "error: --to zenod is a folder" in capfd.readouterr().err
     assert main(["publish", str(release), "--to", str(tmp_path / "copy"), "--creator", *WHO]) == 0
     assert f"published: {tmp_path / 'copy'}" in capfd.readouterr().out
     assert verify(tmp_path / "copy").changed == DOCUMENTS

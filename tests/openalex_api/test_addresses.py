@@ -130,14 +130,6 @@ def test_options_of_a_store_go_over_the_environment(name, listener, monkeypatch)
     assert not is_asked()
 
 
-def test_a_service_account_does_not_send_its_token_unencrypted(tmp_path, monkeypatch):
-    file = tmp_path / "account.json"
-    file.write_text('{"type": "service_account", "gcs_base_url": "http://10.0.0.1:9"}')
-    monkeypatch.setenv("GOOGLE_SERVICE_ACCOUNT", str(file))
-    with pytest.raises(ConfigError, match=r"^gcs_base_url in the service account of GOOGLE_SERVICE_ACCOUNT is http"):
-        scan_sciscinet(SciSciNetConfig(folder="gs://science/v2"))
-
-
 def test_a_url_of_tables_with_a_password_in_it_is_refused():
     with pytest.raises(ConfigError, match=r"is https://\*\*\*@a\.org, needs a URL without a user name") as caught:
         scan_sciscinet(SciSciNetConfig(folder="https://user:word@a.org/v2"))

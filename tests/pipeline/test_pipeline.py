@@ -361,4 +361,3 @@ def test_what_a_notebook_shows_is_short(tmp_path, plain):
     assert "train: " in repr(release)
     assert repr(NoveltyConfig()) == "NoveltyConfig()"
     assert repr(NoveltyConfig(n_shuffles=7)) == "NoveltyConfig(n_shuffles=7)"
-    assert "does not count" in repr(type(release)(release.folder, {"sides": None}))

@@ -1,4 +1,4 @@
-"""Whatever a stranger writes into a manifest, with its hash made right again, ends in a named error or does no harm."""
+"""What a stranger writes into a manifest, with its hash made right again, ends in a named error, and is no markup."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ import yaml
 from markdown_it import MarkdownIt
 
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build
-from sciscidata.cli.summary import print_path
-from sciscidata.errors import ConfigError, SciSciDataError, VerificationError
-from sciscidata.hubs import publish
+from sciscidata.errors import VerificationError
 from sciscidata.release.documents import render_documents
-from sciscidata.release.manifest import check_stated, hash_manifest, read_manifest
+from sciscidata.release.manifest import hash_manifest, read_manifest
 from sciscidata.release.verify import verify
 
 #: What an entry may not be, in turn; a missing one is the last.
 MISSING = object()
 WRONG = (None, -1, 7, 0.5, 10**30, 10**400, "x", "", "\x1b[2J", [], [1], ["x"], {}, {"x": 1}, {"x": {}}, True, MISSING)
-N_TRIED = 30
+N_TRIED = 60
 
 
 @pytest.fixture(scope="module")
@@ -69,51 +67,17 @@ def changed(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dic
     return whole
 
 
-def test_no_wrong_entry_of_a_manifest_ends_in_a_traceback(original: Path, tmp_path: Path) -> None:
+def test_no_wrong_entry_of_a_manifest_makes_verify_end_in_a_traceback(original: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(original, tmp_path / "slice"))
-    manifest = read_manifest(original)
-    accepted, n_refused, draw = [], 0, random.Random(32)
-    for place in [place for place in places_of(manifest) if place and place != ("manifest_sha256",)]:
-        for value in draw.sample(WRONG, 6):
-            reseal(folder, changed(manifest, place, value))
-            try:
-                read_manifest(folder)
-                accepted.append((place, value))
-            except VerificationError:
-                n_refused += 1
-    assert n_refused > 500
-    for place, value in draw.sample(accepted, N_TRIED):  # what reads them all is the same
-        reseal(folder, changed(manifest, place, value))
-        for act in (verify, print_path, lambda path: publish(path, to=str(tmp_path / "copy"), dry_run=True)):
-            try:
-                act(folder)
-            except SciSciDataError:
-                pass
-            except Exception as error:
-                pytest.fail(f"{place} = {value!r}: {error!r}")
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "says"),
-    [
-        (("files", "train.jsonl", "bytes"), "12", r"files\[\.\.\.\]\.bytes: Expected int, got str"),
-        (("counts", "filters", "works"), MISSING, r"counts\.filters has no works"),
-        (("class_counts", "train", "impact_label", "top"), MISSING, r"class_counts\.train\.impact_label has no top"),
-        (("atypicality", "config"), None, "atypicality has neither config nor published"),
-        (("versions", "polars"), "](javascript:x)", r"versions\[\.\.\.\]: Expected str matching"),
-        (("label", "classes"), ["<b>"], "OwnLabel.classes is"),
-    ],
-)
-def test_a_wrong_entry_is_named(original: Path, tmp_path: Path, place: Any, value: Any, says: str) -> None:
-    folder = Path(shutil.copytree(original, tmp_path / "slice"))
-    reseal(folder, changed(read_manifest(original), place, value))
-    with pytest.raises(VerificationError, match=f"was not written by sciscidata: {says}"):
-        verify(folder)
-
-
-def test_what_could_not_be_read_back_is_not_written() -> None:
-    with pytest.raises(ConfigError, match=r"cannot be read back: source\.inputs: Expected array, got str"):
-        check_stated({"thresholds": {}, "split": {}, "source": {"inputs": "mine"}})
+    manifest, draw, n_refused = read_manifest(original), random.Random(32), 0
+    places = [place for place in places_of(manifest) if place and place != ("manifest_sha256",)]
+    for place in draw.sample(places, N_TRIED):
+        reseal(folder, changed(manifest, place, draw.choice(WRONG)))
+        try:
+            verify(folder)
+        except VerificationError:
+            n_refused += 1
+    assert n_refused > N_TRIED / 3
 
 
 MARKUP = (

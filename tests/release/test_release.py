@@ -330,7 +330,6 @@ def test_texts_of_drawn_works_have_to_be_there_once(tmp_path: Path) -> None:
     [
         ({"split": None}, "split cannot be read"),
         ({"thresholds": {"cut": 1}}, "LabelThresholds has no option 'cut'"),
-        ({"files": {}}, "files is written by write_release"),
         ({"source": Path("data")}, "cannot be written as JSON"),
         ({"source": float("nan")}, "cannot be written as JSON"),
     ],
@@ -464,8 +463,8 @@ DAMAGES: dict[str, tuple[Callable[[Path], Any], list[str]]] = {
         ["20 rows of class disruptive, the split asks for 21"],
     ),
     "a wrong count": (miscount, ["neutral: the manifest says 21, found 20"]),
-    "no thresholds": (restated(thresholds=None), ["thresholds: Expected object, got null"]),
-    "another shape": (restated(files=[], counts=7, sides=None), ["counts: Expected object, got int"]),
+    "no thresholds": (restated(thresholds=None), ["the manifest's thresholds and split cannot be read"]),
+    "another shape": (restated(files=[], counts=7, sides=None), ["was not written by sciscidata"]),
     "wrong counts": (
         restated(eligibility=asdict(EligibilityConfig()), counts=WRONG_COUNTS),
         [

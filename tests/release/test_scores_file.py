@@ -120,7 +120,6 @@ def test_a_release_without_it_is_read_and_verified_as_before(home: Path) -> None
 
 def test_it_shows_in_a_release(rank: Release) -> None:
     assert "scores.parquet: what the scores follow from" in repr(rank)
-    assert "scores.parquet" in rank._repr_html_()
     (rank.folder / SCORES_FILE).rename(rank.folder / "kept")
     with pytest.raises(InputNotFoundError, match=r"lacks scores\.parquet"):
         read_release(rank.folder)

@@ -16,7 +16,7 @@ _PASSED_ON = re.compile("etag$|last-modified$|content-range$|content-type$|accep
 
 
 class FaultyProxy(Server):
-    """Passes requests on to ``url``; of all answers, ``share`` are ``faults``. "lost" is one more: done, not answered.
+    """Passes requests on to ``url``; of all answers, ``share`` are ``faults``.
 
     Attributes:
         asked: method, path without query, and range of every request.
@@ -59,9 +59,6 @@ class _Handler(Handler):
         answer = connection.getresponse()
         body = answer.read()
         connection.close()
-        if fault == "lost":
-            self.close_connection = True
-            return None
         passed = {name: value for name, value in answer.getheaders() if _PASSED_ON.match(name.lower())}
         if fault == "short" and self.command == "GET" and answer.status == 206:
             return self.send(206, body[: len(body) // 2], passed)

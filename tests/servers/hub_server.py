@@ -1,7 +1,7 @@
-"""The Hugging Face Hub and Zenodo on this machine, as far as a release needs them, with faults at will.
+"""The Hugging Face Hub on this machine, as far as a release needs it, with faults at will.
 
-Written after huggingface_hub 1.33 (what it asks and reads) and https://developers.zenodo.org. Large files go through
-Git LFS; the hub's other protocol, Xet, is not here.
+Written after huggingface_hub 1.33 (what it asks and reads). Large files go through Git LFS; the hub's other protocol,
+Xet, is not here.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FAULTS = ("503", "429", "cut before", "cut after")
 
 
 class HubServer(Server):
-    """Both hubs. ``faults`` is the share of requests that fail; ``token`` is asked for what writes.
+    """The hub. ``faults`` is the share of requests that fail; ``token`` is asked for what writes.
 
     ``stop_at`` answers no more once so many files have arrived: whoever waits then can be killed.
     """
@@ -37,7 +37,6 @@ class HubServer(Server):
         self.stored: dict[str, bytes] = {}  # of LFS, by SHA-256
         self.commits: list[tuple[str, dict[str, bytes]]] = []
         self.repositories: set[str] = set()
-        self.depositions: dict[int, dict[str, Any]] = {}
         self.arrived: list[str] = []  # what was uploaded or fetched, in this order
         self.n_busy = 0  # so many requests are answered by 429 and Retry-After: 1
         self.keys: list[str | None] = []  # of all requests
@@ -100,12 +99,6 @@ class _Handler(Handler):
         is_known = self.headers.get("Authorization") == f"Bearer {self.server.token}"
         if self.command in ("POST", "PUT") and not path.startswith("/lfs/") and not is_known:
             return 401, {"error": f"bad token {self.headers.get('Authorization')}"}
-        zenodo = path.startswith(("/api/deposit/", "/api/files/"))
-        return self._zenodo(path, body) if zenodo else self._hub(path, body)
-
-    # The Hugging Face Hub.
-
-    def _hub(self, path: str, body: bytes) -> tuple[Any, ...]:
         here = self.server
         if path == "/api/repos/create":
             facts = json.loads(body)
@@ -184,45 +177,3 @@ class _Handler(Handler):
         if path.endswith(".parquet"):
             return hashlib.sha256(content).hexdigest()
         return hashlib.sha1(b"blob %d\0%b" % (len(content), content), usedforsecurity=False).hexdigest()
-
-    # Zenodo.
-
-    def _zenodo(self, path: str, body: bytes) -> tuple[Any, ...]:
-        here = self.server
-        if path == "/api/deposit/depositions" and self.command == "GET":
-            return 200, [self._describe(number) for number, one in here.depositions.items() if not one["submitted"]]
-        if path == "/api/deposit/depositions":
-            number = 1000 + len(here.depositions)
-            here.depositions[number] = {"metadata": json.loads(body)["metadata"], "files": {}, "submitted": False}
-            return 201, self._describe(number)
-        if found := re.fullmatch(r"/api/files/(\d+)/(.+)", path):
-            here.depositions[int(found[1])]["files"][found[2]] = body
-            here.arrived.append(found[2])
-            return 201, {"key": found[2], "checksum": f"md5:{_md5(body)}"}
-        found = re.fullmatch(r"/api/deposit/depositions/(\d+)(/files|/actions/publish)?", path)
-        if found is None or int(found[1]) not in here.depositions:
-            return 404, {"message": "PID does not exist."}
-        number, one = int(found[1]), here.depositions[int(found[1])]
-        if found[2] == "/files":
-            return 200, [{"filename": name, "checksum": _md5(data)} for name, data in one["files"].items()]
-        if self.command == "PUT":
-            metadata = json.loads(body)["metadata"]
-            if not metadata.get("creators") or not metadata.get("license"):
-                return 400, {"message": "Validation error."}
-            if metadata["license"] not in ("cc-zero", "cc-by-4.0"):
-                return 400, {"message": "Validation error.", "errors": [{"message": "Invalid license provided."}]}
-            one["metadata"] = metadata
-        elif found[2]:
-            assert not one["submitted"]
-            one["submitted"] = True
-        return 200, self._describe(number)
-
-    def _describe(self, number: int) -> dict[str, Any]:
-        one, doi = self.server.depositions[number], f"10.5281/zenodo.{number}"
-        links = {"bucket": f"{self.server.url}/api/files/{number}", "html": f"{self.server.url}/deposit/{number}"}
-        metadata = one["metadata"] | {"prereserve_doi": {"doi": doi, "recid": number}}
-        return {"id": number, "links": links, "metadata": metadata, "submitted": one["submitted"], "doi": ""}
-
-
-def _md5(content: bytes) -> str:
-    return hashlib.md5(content, usedforsecurity=False).hexdigest()

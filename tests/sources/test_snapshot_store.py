@@ -16,7 +16,7 @@ import pytest
 from benchmarks.make_snapshot import export_record, write_deleted, write_manifest, write_part
 from sciscidata.errors import ConfigError, CorruptRecordError, InputNotFoundError
 from sciscidata.remote import object_store
-from sciscidata.remote.object_store import Access, SharedPace, Store
+from sciscidata.remote.object_store import Store
 from sciscidata.sources.snapshot.source import SnapshotConfig, ingest_snapshot, snapshot_bytes
 from tests.conftest import REPOSITORY
 from tests.servers.faulty_proxy import FaultyProxy
@@ -82,8 +82,9 @@ def test_a_killed_run_over_a_failing_store_has_the_bytes_of_the_folder_and_asks_
 ):
     out = tmp_path / "out"
     words = [*("ingest", "--snapshot", "s3://openalex", "--edition", "jsonl", "--n-workers", "2")]
-    command = [sys.executable, "-m", "sciscidata", *words, "--out", str(out), "--max-mb-per-second", "2"]
+    command = [sys.executable, "-m", "sciscidata", *words, "--out", str(out)]
     with FaultyProxy(s3[0]) as proxy:
+        proxy.decide = lambda _: time.sleep(0.05)  # so that the kill comes before the end
         environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(REPOSITORY), *sys.path]))}
         environment |= {"AWS_ENDPOINT_URL": proxy.url, **{name.upper(): value for name, value in KEYS.items()}}
         run = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE)
@@ -115,7 +116,7 @@ def test_a_killed_run_over_a_failing_store_has_the_bytes_of_the_folder_and_asks_
 
 
 def open_store(url):
-    return Store("s3://openalex", Access({"endpoint": url}, "SnapshotConfig.folder", "store_options"))
+    return Store("s3://openalex", {"endpoint": url})
 
 
 def test_a_download_continues_where_it_was_cut_and_a_changed_object_is_seen(
@@ -202,19 +203,9 @@ def test_options_that_are_credentials_or_have_no_effect_are_refused_and_a_missin
         with pytest.raises(ConfigError, match=rf"holds {name}, a credential.*environment") as error:
             SnapshotConfig(folder="s3://openalex", store_options={name: "hidden"})
         assert "hidden" not in str(error.value)
-    for option in ({"max_mb_per_second": 2}, {"store_options": {"region": "eu-1"}}):
-        with pytest.raises(ConfigError, match=f"{next(iter(option))} has no effect on a folder"):
-            snapshot_bytes(SnapshotConfig(folder="openalex", **option))
+    with pytest.raises(ConfigError, match="store_options has no effect on a folder"):
+        snapshot_bytes(SnapshotConfig(folder="openalex", store_options={"region": "eu-1"}))
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "obstore", None)
         with pytest.raises(ConfigError, match=r'needs obstore .*Run pip install "\.\[store\]"'):
             snapshot_bytes(SnapshotConfig(folder="s3://openalex"))
-
-
-def test_processes_share_one_pace(tmp_path):
-    first, second = (SharedPace(tmp_path / "pace", 64) for _ in range(2))
-    start = time.time()
-    for pace in (first, second, first):
-        pace.wait(1 << 20)
-    assert float((tmp_path / "pace").read_text()) >= start + 3 / 64
-    assert first.request_bytes == 32 << 20

@@ -12,22 +12,20 @@ from typing import Any
 import msgspec
 
 from sciscidata.errors import CorruptRecordError
-from sciscidata.remote.object_store import RETRIES, Access, SharedPace, Store, StoredObject
+from sciscidata.remote.object_store import RETRIES, Store, StoredObject
 from sciscidata.storage.lock import open_lock, try_lock
 
 _DOWNLOADS = ".downloads"  # in the folder of the corpus
-_PACE = "pace"
 
 
 class Reach(msgspec.Struct, frozen=True):
     """How a worker reaches the store: options without credentials, which are in its environment."""
 
     options: dict[str, Any] = {}
-    mb_per_second: float | None = None  # of all workers together
 
     def open(self, url: str, *, n_retries: int = RETRIES) -> Store:
         """Open the bucket of a URL."""
-        return Store(url, Access(self.options, "SnapshotConfig.folder", "store_options", n_retries))
+        return Store(url, self.options, n_retries)
 
 
 def name_download(found: StoredObject) -> str:
@@ -48,14 +46,13 @@ def downloaded(
     folder = out / _DOWNLOADS
     folder.mkdir(parents=True, exist_ok=True)
     name = name_download(found)
-    pace = SharedPace(folder / _PACE, reach.mb_per_second) if reach.mb_per_second else None
     with open_lock(folder / f"{name}.lock") as lock:
         is_ours = False
         with suppress(OSError):  # a disk without locks
             is_ours = try_lock(lock)
         copy = folder / (name if is_ours else f"{secrets.token_hex(8)}-{name}")
         try:
-            reach.open(found.url).download(found, copy, advance, pace)
+            reach.open(found.url).download(found, copy, advance)
             yield copy
         except CorruptRecordError:
             copy.unlink(missing_ok=True)

@@ -13,7 +13,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 import numpy as np
@@ -80,7 +80,6 @@ class SnapshotConfig(Configuration):
             them.
         allow_missing_manifest: read the parts of an unfinished copy; the manifest is copied last.
         n_workers: processes that read. None: as many as Polars has threads.
-        max_mb_per_second: most MB a second that all workers together download from a store. None: no limit.
         store_options: settings of a store as obstore names them, such as ``region`` and ``endpoint``; never recorded.
             What is not given comes from the environment, and so do all credentials.
 
@@ -101,7 +100,6 @@ class SnapshotConfig(Configuration):
     implausible: Literal["skip", "keep"] = "skip"
     allow_missing_manifest: bool = False
     n_workers: PositiveInt | None = None
-    max_mb_per_second: Annotated[float, msgspec.Meta(gt=0)] | None = None
     store_options: Mapping[str, Any] | None = field(default=None, repr=False)
 
     def _check(self) -> None:
@@ -187,18 +185,17 @@ def _find(config: SnapshotConfig) -> Layout:
     if is_url(config.folder):
         place = _reach(config).open(config.folder, n_retries=RETRIES_AT_FIRST)
     else:
-        for name in ("max_mb_per_second", "store_options"):
-            if getattr(config, name) is not None:
-                raise ConfigError(
-                    f"SnapshotConfig.{name} has no effect on a folder of this machine. Leave it out, or name a store: "
-                    "s3://openalex."
-                )
+        if config.store_options is not None:
+            raise ConfigError(
+                "SnapshotConfig.store_options has no effect on a folder of this machine. Leave it out, or name a "
+                "store: s3://openalex."
+            )
         place = Path(expand_home(config.folder))
     return find_layout(place, config.edition, allow_missing_manifest=config.allow_missing_manifest)
 
 
 def _reach(config: SnapshotConfig) -> Reach:
-    return Reach(dict(config.store_options or {}), config.max_mb_per_second)
+    return Reach(dict(config.store_options or {}))
 
 
 def _report_problems(layout: Layout, config: SnapshotConfig) -> None:
