@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,7 @@ from sciscidata.sources.lazy_batches import put_beside
 from sciscidata.sources.opened import OpenedSource, SourceRequest
 from sciscidata.sources.registry import SourceConfig, find_source, open_source
 from sciscidata.storage import refuse_unwritable
+from sciscidata.terminal.progress import begin_step, name_steps
 
 logger = logging.getLogger(__name__)
 
@@ -86,10 +88,9 @@ def build(config: BuildConfig) -> Release:
     check_target(config.out, overwrite=config.overwrite)
     refuse_unwritable(config.out)
     background = describe_background(config.background, config.novelty)
-    logger.info("step: read works")
-    with open_source(config.source, source_request(config)) as source:
+    with _open_in_steps(config, "filter and draw", "write the release") as source:
         scored = score(source, config.measures, config.thresholds)
-        logger.info("step: filter and draw")
+        begin_step("filter and draw")
         labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
         config = replace(config, label=label)
         try:
@@ -103,7 +104,7 @@ def build(config: BuildConfig) -> Release:
             logger.warning(_SMALLER, *(" + ".join(f"{n:,}" for n in s.sizes.values()) for s in (wanted, error.fits)))
             drawn = _draw(source, scored, labelled, config)
         facts = _describe(source, scored, drawn, config, background)
-        logger.info("step: write the release")
+        begin_step("write the release")
         return write_release(
             drawn.drawn,
             drawn.works,
@@ -113,6 +114,22 @@ def build(config: BuildConfig) -> Release:
             scores_file=config.scores_file and "undefined_score" not in source.left_out,
             extra=lambda folder: _plot_pictures(source, scored, drawn, config, facts, folder),
         )
+
+
+@contextmanager
+def _open_in_steps(config: BuildConfig, *later: str) -> Generator[OpenedSource]:
+    """Open the source of a run. Name its steps in the log: those until all works have scores, and ``later`` ones."""
+    if find_source(config.source).sample:
+        steps = ["sample and score works"]
+    elif config.has_published_scores:
+        steps = ["read works"]
+    else:
+        novelty = ["score novelty"] if config.novelty else []
+        steps = ["read works", "build the citation graph", "score disruption", *novelty]
+    with name_steps(*steps, *later):
+        begin_step(steps[0])
+        with open_source(config.source, source_request(config)) as source:
+            yield source
 
 
 def _draw(source: OpenedSource, scored: Scored, labelled: pl.LazyFrame, config: BuildConfig) -> Drawn:
@@ -292,10 +309,9 @@ def export_labelled(config: BuildConfig, *, engine: Engine | None = None) -> dic
     check_target(config.out, can_replace=False)
     refuse_unwritable(config.out)
     describe_background(config.background, config.novelty)  # refused before any work is read
-    logger.info("step: read works")
-    with open_source(config.source, source_request(config)) as source:
+    with _open_in_steps(config, "write labelled works") as source:
         scored = score(source, config.measures, config.thresholds, engine)
-        logger.info("step: write labelled works")
+        begin_step("write labelled works")
         labelled, label = label_works(source, scored.scores, config.thresholds, config.label)
         labelled = labelled.filter(pl.any_horizontal(pl.col(*vocabularies(label)).is_not_null()))
         return write_labelled(source.works, labelled, config.out, source=source.provenance, label=label)

@@ -28,6 +28,7 @@ from sciscidata.sources.record_files import state_files
 from sciscidata.sources.sciscinet.published_scores import compare_scores, compare_z
 from sciscidata.storage.parquet import read_parquet
 from sciscidata.storage.paths import list_visible
+from sciscidata.terminal.progress import begin_step
 
 logger = logging.getLogger(__name__)
 
@@ -66,10 +67,10 @@ def score(
     if source.scores is not None:
         return Scored(scores=source.scores)
     works, citations, provenance = source.for_graph
-    logger.info("step: build the citation graph")
+    begin_step("build the citation graph")
     graph, concentrations = build_graph(works, citations, cache_dir=measures.cache_dir), dict[int, float]()
     if source.structure is None:
-        logger.info("step: score disruption")
+        begin_step("score disruption")
         scores = _add_novelty(score_graph(graph, measures.cd), graph, works, measures, concentrations)
         return Scored(scores=scores.lazy(), graph=graph, concentrations=concentrations)
     scores, computed = score_structure(graph, works, measures, concentrations, engine), None
@@ -90,7 +91,7 @@ def score_structure(
     """Score every work of a graph, without its text, in index order; with ``engine`` a graph in the cache folder."""
     n_references = pl.Series("n_references", np.diff(graph.ref_offsets[: graph.n_known + 1]))
     n_citers = (pl.col("n_i") + pl.col("n_j")).cast(pl.Int64).alias("n_citers")
-    logger.info("step: score disruption")
+    begin_step("score disruption")
     if engine is None:
         scores = score_graph(graph, measures.cd)
     else:
@@ -115,7 +116,7 @@ def _add_novelty(
     """Add the columns of ATYPICALITY to scores that are in index order."""
     if measures.novelty is None:
         return join_atypicality(scores, works, works, None).collect()
-    logger.info("step: score novelty")
+    begin_step("score novelty")
     table = None if measures.background is None else read_background(measures.background).for_venues_of(works)
     given = (graph, venue_numbers(graph, works))
     if engine is None:

@@ -1,16 +1,38 @@
-"""What a long run shows while it works: bars on a terminal, a line in a notebook."""
+"""What a long run says while it works: steps in the log, bars on a terminal or in a notebook."""
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, Final, Protocol
 
 from sciscidata.terminal.messages import printable
 
+logger = logging.getLogger(__name__)
+
+_steps: ContextVar[tuple[str, ...]] = ContextVar("_steps", default=())
 _PATIENCE_S: Final = 2.0  # in a notebook, quicker work shows nothing
 _PAUSE_S: Final = 0.5
+
+
+@contextmanager
+def name_steps(*names: str) -> Generator[None]:
+    """Name the steps of a run, in their order; ``begin_step`` says which one begins."""
+    token = _steps.set(names)
+    try:
+        yield
+    finally:
+        _steps.reset(token)
+
+
+def begin_step(name: str) -> None:
+    """Log that a step begins; outside of a run that names it, do nothing."""
+    names = _steps.get()
+    if name in names:
+        logger.info("step %d/%d: %s", names.index(name) + 1, len(names), name)
 
 
 class Advance(Protocol):
