@@ -34,15 +34,22 @@ class Answer(NamedTuple):
 
 
 class TryAgainError(Exception):
-    """The same request may succeed after ``wait_s``."""
+    """The same request may succeed after ``wait_s``; if it ``is_lost``, the server may have charged for it."""
 
     def __init__(
-        self, reason: str, *, answer: Answer | None = None, wait_s: float = 0.0, is_too_fast: bool = False
+        self,
+        reason: str,
+        *,
+        answer: Answer | None = None,
+        wait_s: float = 0.0,
+        is_too_fast: bool = False,
+        is_lost: bool = False,
     ) -> None:
         super().__init__(reason)
         self.answer = answer
         self.wait_s = wait_s
         self.is_too_fast = is_too_fast
+        self.is_lost = is_lost
 
 
 def how_to_get_a_key() -> str:

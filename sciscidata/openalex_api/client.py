@@ -171,7 +171,8 @@ class OpenAlexClient:
         except BaseException as error:
             partial = error.answer if isinstance(error, TryAgainError) else None  # its head states the cost
             self._was_reached |= partial is not None
-            self._bill.settle(partial)
+            if not (isinstance(error, TryAgainError) and error.is_lost):  # else its price stays reserved
+                self._bill.settle(partial)
             raise
         self._was_reached = True
         cost = self._bill.settle(answer)

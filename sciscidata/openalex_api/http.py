@@ -15,6 +15,11 @@ from sciscidata.openalex_api.answers import Answer, TryAgainError
 from sciscidata.openalex_api.config import MOST_ANSWER_BYTES, ApiConfig, is_loopback
 
 _SHORTEST_SECRET: Final = 12  # OpenAlex's keys have 22 letters; a shorter word may occur by chance
+#: Errors before anything was sent, so that the server cannot have charged for the call.
+_NEVER_SENT: Final = (
+    *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout),
+    *(httpx.UnsupportedProtocol, httpx.InvalidURL, UnicodeError),
+)
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 #: Variables of the environment that httpx and OpenSSL read.
 _VARIABLES: Final = frozenset({*_PROXIES, "ssl_cert_file", "ssl_cert_dir", "sslkeylogfile"})
@@ -87,7 +92,9 @@ class Connection:
                         raise TryAgainError(f"the answer took longer than {self._config.timeout_s:g} s", answer=head)
         except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            raise TryAgainError(self._masked(msg.encode(errors="replace")).decode(), answer=head) from None
+            is_lost = head is None and not isinstance(error, _NEVER_SENT)
+            reason = self._masked(msg.encode(errors="replace")).decode()
+            raise TryAgainError(reason, answer=head, is_lost=is_lost) from None
         return head._replace(body=self._masked(b"".join(chunks)))  # it is stored, or quoted in a message
 
     def _masked(self, text: bytes) -> bytes:

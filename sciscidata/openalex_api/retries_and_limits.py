@@ -113,14 +113,20 @@ class Bill:
             self._watcher = callback
 
     def reserve(self) -> None:
-        """Reserve the price of a call, so that simultaneous calls cannot overspend together."""
+        """Reserve the price of a call until it is settled, so that simultaneous calls cannot overspend together.
+
+        A lost answer may have been charged: its call is never settled, and counts against the limit.
+        """
         with self._lock:
             at_most = self._spent + self._reserved + _nano(CREDIT_USD)
             if self._limit is not None and at_most > _nano(self._limit):
+                waiting = (
+                    f", and up to {self._reserved / _NANO:g} for calls without an answer" if self._reserved else ""
+                )
                 raise CostLimitError(
                     f"Stopped before spending more than ApiConfig.max_cost_usd={self._limit:g} ({self.cost_usd:g} "
-                    f"dollars spent). Every answer is stored: run again, with the same or a higher limit, and it "
-                    "goes on where it stopped."
+                    f"dollars spent{waiting}). Every answer is stored: run again, with the same or a higher limit, and "
+                    "it goes on where it stopped."
                 )
             self._reserved += _nano(CREDIT_USD)
             self.n_calls += 1
@@ -128,7 +134,7 @@ class Bill:
     def settle(self, answer: Answer | None) -> float:
         """Replace a reserved price by the real cost, and return that.
 
-        A good answer that states no cost takes the reserved price; an error or a lost answer is free.
+        A good answer that states no cost takes the reserved price; an error is free.
         """
         stated = read_cost(answer) if answer else None
         at_list_price = CREDIT_USD if answer and answer.status == 200 else 0.0

@@ -44,6 +44,11 @@ class Demand:
         self.cell_of: dict[int, Cell] = {}
 
     @property
+    def needs_novelty(self) -> bool:
+        """Whether novelty decides what is drawn; only then must it be known before the end."""
+        return "novelty_label" in self.columns
+
+    @property
     def open_cells(self) -> dict[str, frozenset[Cell]]:
         """For each group, the cells that still have room; without balance all of them, until there are enough works."""
         missing = self.still_missing

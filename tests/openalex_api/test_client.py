@@ -53,7 +53,7 @@ COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
 
 @dataclass
 class Reply:
-    """What the scripted server sends; ``fault`` is one of "", "reset", "cut", "trickle"."""
+    """What the scripted server sends; ``fault`` is one of "", "lost", "reset", "cut", "trickle"."""
 
     status: int = 200
     body: Any = field(default_factory=lambda: {"meta": {"count": 1}, "results": []})
@@ -78,6 +78,9 @@ class Scripted(Handler):
             server.asked[self.path] += 1
             server.heads.append((self.path, dict(self.headers)))
         reply = server.script(self.path, nth)
+        if reply.fault == "lost":  # nothing arrives of an answer that was made, and paid for
+            self.close_connection = True
+            return
         content = reply.content()
         self.send_response(reply.status)
         length = str(10**9 if reply.fault == "trickle" else len(content))
@@ -547,6 +550,15 @@ def test_a_limit_is_never_exceeded_by_many_threads(server, store):
     with client_of(server, store, max_cost_usd=0.0023) as (client, _):
         assert len(list(client.fetch_all(requests))) == 50
     assert set(server.asked.values()) == {1}
+
+
+def test_answers_that_are_lost_on_the_way_count_against_the_limit(server, store):
+    server.script = lambda path, nth: Reply(fault="lost" if nth < 2 else "")
+    with client_of(server, store, max_cost_usd=0.001) as (client, _):
+        with pytest.raises(CostLimitError, match=r"and up to 0\.0007 for calls without an answer"):
+            _ = [client.fetch(one(i)) for i in range(10)]
+        assert client.cost_usd == pytest.approx(0.0003)
+    assert server.asked.total() == 10  # three requests of three calls each, and one more
 
 
 def test_nothing_is_spent_with_a_limit_of_zero(server, store):

@@ -10,18 +10,23 @@ import polars as pl
 import pytest
 
 from sciscidata.config import BuildConfig, source_request
-from sciscidata.errors import BackgroundError, ConfigError
+from sciscidata.disruption.index import CDConfig
+from sciscidata.errors import BackgroundError, ConfigError, NotEnoughWorksError
 from sciscidata.label_thresholds import LabelThresholds, compute_labels
 from sciscidata.novelty.atypicality import compute_atypicality
 from sciscidata.novelty.background import write_null_model
 from sciscidata.novelty.config import NoveltyConfig
+from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
+from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.pipeline import build
 from sciscidata.release.release import Release
 from sciscidata.release.verify import verify_release
 from sciscidata.sampling.filter import EligibilityConfig
+from sciscidata.sampling.open_quotas import Demand
 from sciscidata.sampling.split import SplitConfig
-from sciscidata.sources.openalex.candidates import OpenAlexConfig
+from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
+from sciscidata.sources.openalex.source import pull_openalex
 from sciscidata.sources.records import RecordsConfig, scan_records
 from sciscidata.sources.registry import open_source
 from tests.conftest import example_lines
@@ -99,23 +104,39 @@ def assert_same(left: pl.DataFrame, right: pl.DataFrame, columns: tuple[str, ...
         assert both[column].eq_missing(both[f"{column}_expected"]).all(), column
 
 
-@pytest.mark.parametrize("has_background", [False, True])
-def test_novelty_is_that_of_the_judged_works_or_of_the_background(server, world, background, tmp_path, has_background):
-    settings = config(server, tmp_path, background=background if has_background else None)
+def test_a_draw_that_balances_novelty_has_the_scores_of_the_judged_works(server, world, tmp_path):
+    settings = config(server, tmp_path, split=SplitConfig(n_train=18, n_test=6, balance="novelty"))
+    before = len(server.log)
     release = build(settings)
     verify_release(release.folder)
+    calls = server.log[before:]
+    assert release.train["novelty_label"].value_counts()["count"].to_list() == [6, 6, 6]
+    assert release.test["novelty_label"].value_counts()["count"].to_list() == [2, 2, 2]
     scores, judged = judged_by(settings)
+    assert len(server.log) - before == len(calls)
     # Independently of the pull: the judged works' reference lists in the whole graph are the null model.
     works, citations = world
     ids = judged["work_id"].implode()
-    wanted = citations if has_background else citations.filter(pl.col("citing_id").is_in(ids))
-    expected = compute_atypicality(works, wanted).collect()
-    assert scores["z_p10"].count() >= 50
+    expected = compute_atypicality(works, citations.filter(pl.col("citing_id").is_in(ids))).collect()
+    assert scores["z_p10"].count() >= 100
+    assert_same(scores, expected, NOVELTY)
     assert_same(released(release), expected, NOVELTY[-2:])
-    if not has_background:
-        assert_same(scores, expected, NOVELTY)
-        labels = compute_labels(scores, UZZI).collect()
-        assert_same(released(release), labels, ("novelty_label", "disruption_label"))
+    expected = compute_labels(scores, UZZI).collect()
+    assert_same(released(release), expected, ("novelty_label", "disruption_label"))
+    assert len(calls) / judged.height <= 3.2
+    assert len({entry.request for entry in calls}) == len(calls)
+
+
+def test_a_joint_draw_from_a_background_has_the_scores_of_the_whole_corpus(server, world, background, tmp_path):
+    split = SplitConfig(n_train=9, n_test=9, balance="joint")
+    settings = config(server, tmp_path, split=split, background=background)
+    release = build(settings)
+    assert release.manifest["source"]["judged"] <= 1_500  # of 2,871: it looked in time
+    cells = released(release).group_by("disruption_label", "novelty_label").len()
+    assert cells["len"].to_list() == [2] * 9
+    works, citations = world
+    expected = compute_atypicality(works, citations).collect()
+    assert_same(released(release), expected, NOVELTY[-2:])
     assert KEY not in (release.folder / "manifest.json").read_text()
 
 
@@ -144,10 +165,11 @@ def test_novelty_changes_nothing_of_a_draw_that_balances_disruption(server, tmp_
 
 
 @pytest.mark.parametrize("balance", ["novelty", "joint"])
-def test_novelty_cannot_be_balanced_and_nothing_is_asked(server, tmp_path, balance):
+def test_novelty_cannot_be_balanced_without_venues_and_nothing_is_asked(server, tmp_path, balance):
     before = len(server.log)
-    with pytest.raises(ConfigError, match="no draw from the OpenAlex API can balance them"):
-        build(config(server, tmp_path, split=SplitConfig(balance=balance)))
+    no_venues = dataclasses.replace(SOURCE, venues=False)
+    with pytest.raises(ConfigError, match="venues"):
+        build(config(server, tmp_path, source=no_venues, split=SplitConfig(balance=balance)))
     assert len(server.log) == before
 
 
@@ -161,3 +183,36 @@ def test_a_background_is_checked_before_anything_is_paid_for(server, background,
     with pytest.raises(ConfigError, match="another null model"):
         build(config(server, tmp_path, background=background, novelty=shuffled))
     assert server.credits - before <= 1  # how many works of each year there are
+
+
+class Moving(Demand):
+    """Takes the test split to be full at its first looks, as if its labels had been others."""
+
+    looks = 0
+
+    def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
+        super().update(works, citations, scores)
+        self.looks += 1
+        if self.looks <= 2:
+            self._have |= {(split, cell): 10**6 for split, cell in self._have if split == "test"}
+
+
+def test_works_that_were_passed_over_are_judged_when_labels_change(server, tmp_path):
+    settings = config(server, tmp_path, split=SplitConfig(n_train=210, n_test=90, balance="novelty"))
+    source = dataclasses.replace(SOURCE, max_candidates=400)
+    demand = Moving(UZZI, settings.eligibility, settings.split, 5)
+    with ResponseStore(tmp_path) as store, OpenAlexClient(settings.api, store) as client:
+        candidates = Candidates.count(client, source, CDConfig(), settings.eligibility)
+        result = pull_openalex(client, candidates, CDConfig(), demand, NoveltyConfig())
+    assert demand.looks >= 4
+    assert not demand.is_met
+    # Too few for the quota, so everybody is needed, those of the test split who came while it looked full too.
+    assert result.provenance["passed_over"].keys() <= {"unfit_record"}
+    assert result.scores.height == 400 - sum(result.provenance["passed_over"].values())
+
+
+def test_a_joint_draw_that_the_candidates_cannot_fill_names_the_cells_that_fall_short(server, tmp_path):
+    split = SplitConfig(n_train=27, n_test=9, balance="joint")
+    few = dataclasses.replace(SOURCE, max_candidates=150)
+    with pytest.raises(NotEnoughWorksError, match="'disruptive' \\+ 'novel'"):
+        build(config(server, tmp_path, source=few, split=split))

@@ -5,7 +5,7 @@ those that the draw would take. A candidate costs no more calls once its score c
 full, all its possible labels are full, or it has no citation inside the window.
 
 The null model of novelty uses all judged works, or a saved background. Without a background a label may change as works
-come in, so novelty is scored at the end, and no draw can balance it.
+come in. So a draw that balances novelty looks at all works again, and candidates that were passed over may return.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import polars as pl
 
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, NotEnoughWorksError
+from sciscidata.label_thresholds import NOVELTY_LABELS
 from sciscidata.novelty.atypicality import join_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -32,7 +33,7 @@ from sciscidata.openalex_api.request import CREDIT_USD
 from sciscidata.openalex_api.store import ResponseStore
 from sciscidata.sampling.filter import join_candidates, mark_removals
 from sciscidata.sampling.open_quotas import Cell, Demand
-from sciscidata.sampling.split import balanced_columns, draw_order, split_keys
+from sciscidata.sampling.split import draw_order, split_keys
 from sciscidata.schemas import CD_SCORES, CITATIONS, WORKS
 from sciscidata.sources.openalex.candidates import Candidates, OpenAlexConfig
 from sciscidata.sources.openalex.citer_counts import (
@@ -58,6 +59,7 @@ from sciscidata.terminal.progress import progress_bar
 logger = logging.getLogger(__name__)
 
 _WAVE = 100  # candidates scored before the draw is updated
+_GROWTH = 1.1  # a draw that balances novelty is updated when the judged works have grown by this factor
 _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
 
 
@@ -72,6 +74,9 @@ _DISRUPTION: Final = (
     ("neutral", ("neutral",), False, 0.290),
     ("neutral", ("consolidating", "neutral"), True, 0.289),
 )
+#: Shares of novel, balanced and conventional works by rule, from Uzzi et al. 2013 (works of the 1990s). "uzzi" uses
+#: their four cells. "margin" follows the signs of z where z is large. 41 % have z_p10 < 0, and 3 % have z_median < 0.
+_NOVELTY: Final = {"margin": (0.03, 0.38, 0.59), "uzzi": (0.26, 0.30, 0.44)}
 
 
 class Pulled(NamedTuple):
@@ -112,8 +117,19 @@ def pull_openalex(
         )
     if not candidates.config.venues:
         novelty = None
+    if demand.needs_novelty and novelty is None:
+        raise ConfigError(
+            f"SplitConfig.balance is {demand.split.balance!r}, which needs novelty, and novelty needs the venues of "
+            "references. Set both (BuildConfig.novelty, OpenAlexConfig.venues=True), or use "
+            "SplitConfig.balance='disruption'."
+        )
     if novelty is not None and background is not None:
         read_background(background).check_null_model(novelty)  # before anything is paid for
+    if demand.needs_novelty and background is None:
+        logger.warning(
+            "Novelty is computed from the works of this pull alone, which have few venue pairs: many common pairs look "
+            "rare, or equal. Give a saved background for better labels (BuildConfig.background)."
+        )
     pull = _Pull(client, candidates, cd, demand, novelty, background)
     shown = 0
     with progress_bar("score candidates", wanted, unit="works filled") as advance:
@@ -176,9 +192,12 @@ class _Pull:
     background: Path | None
     frames: list[tuple[pl.DataFrame, pl.DataFrame]] = field(default_factory=list[tuple[pl.DataFrame, pl.DataFrame]])
     rows: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    closed: dict[int, frozenset[Cell]] = field(default_factory=dict[int, frozenset[Cell]])  # what each may still be
+    shapes: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])  # references and citers of candidates
     passed_over: dict[str, int] = field(default_factory=dict[str, int])
     rounds: int = 0
-    n_fit: int = 0
+    estimated_at: int = 0
+    looked_at: int = 0
 
     def __post_init__(self) -> None:
         self.config, self.eligibility = self.candidates.config, self.candidates.eligibility
@@ -188,6 +207,7 @@ class _Pull:
     def waves(self) -> Iterator[None]:
         """Score candidates in waves, the lowest split keys of each round first."""
         seen: set[int] = set()
+        queue: list[tuple[str, Work]] = []
         idle = 0  # rounds in a row that brought nothing new
         for round_ in itertools.count():
             room = min(self.config.candidates_per_round, self.candidates.available - len(seen))
@@ -198,13 +218,21 @@ class _Pull:
             seen.update(work.work_id for _, work in sampled)
             idle = 0 if sampled else idle + 1
             self.rounds += 1
-            queue = self._fit(sampled)
-            if queue and not self.n_fit:
-                self._tell_cost([work for _, work in queue])
-            self.n_fit += len(queue)
-            while queue and not self.demand.is_met:
+            queue += self._fit(sampled)
+            if queue and not self.estimated_at:
+                self._tell_cost()
+            while not self.demand.is_met:
                 wave, queue = self._next_wave(queue)
-                self._score(wave)
+                if wave:
+                    queue = [*self._score(wave), *queue]
+                elif self.looked_at < len(self.rows):
+                    self._look()
+                else:
+                    break
+                if len(self.rows) >= 2 * self.estimated_at:
+                    self._look()
+                    if not self.demand.is_met:
+                        self._tell_cost()
                 yield
 
     def _in_order(self, works: Iterable[Work]) -> list[tuple[str, Work]]:
@@ -216,7 +244,7 @@ class _Pull:
         return [(split, unique[work_id]) for work_id, _, split in ordered.rows()]
 
     def _fit(self, queue: list[tuple[str, Work]]) -> list[tuple[str, Work]]:
-        """Remove works that their own record makes ineligible, for example by a blank title."""
+        """Remove works that their own record makes ineligible, for example by a blank title; note what others cost."""
         works, citations = _tables_of(work for _, work in queue)
         scores = works.select("work_id").join(CD_SCORES.to_frame(), on="work_id", how="left")
         own = replace(self.eligibility, min_citations=0)
@@ -224,36 +252,44 @@ class _Pull:
         fit = set(marked.filter(removed_by="undefined_score").collect()["work_id"].to_list())
         for _ in range(len(queue) - len(fit)):
             self._pass_over("unfit_record")
+        self.shapes += [(len(work.references), work.cited_by_count or 0) for _, work in queue if work.work_id in fit]
         return [(split, work) for split, work in queue if work.work_id in fit]
 
     def _next_wave(self, queue: list[tuple[str, Work]]) -> tuple[list[tuple[str, Work]], list[tuple[str, Work]]]:
-        """Take the next candidates whose split is not full."""
-        is_open = self.demand.open_cells
+        """Take the next candidates that may get a label that their split still needs."""
+        is_open, every = self.demand.open_cells, frozenset(self.demand.cells)
         wave: list[tuple[str, Work]] = []
+        waiting: list[tuple[str, Work]] = []
         for place, (split, work) in enumerate(queue):
             if len(wave) == _WAVE:
-                return wave, queue[place:]
-            if is_open[split]:
+                return wave, waiting + queue[place:]
+            if self.closed.get(work.work_id, every) & is_open[split]:
                 wave.append((split, work))
+            elif self.demand.needs_novelty:
+                waiting.append((split, work))
             else:
                 self._pass_over("side_full")
-        return wave, []
+        return wave, waiting
 
-    def _score(self, wave: Sequence[tuple[str, Work]]) -> None:
-        """Request the citers of each work, then those of its references if needed, and update the draw."""
+    def _score(self, wave: Sequence[tuple[str, Work]]) -> list[tuple[str, Work]]:
+        """Request the citers of each work, then those of its references if needed; return works to look at later."""
         citers = self._citers([work for _, work in wave])
         undecided: list[Work] = []
+        waiting: list[tuple[str, Work]] = []
         for split, work in wave:
             focal = citers[work.work_id]
+            self.closed.pop(work.work_id, None)
             if focal is None:
                 continue
             n_i, n_j = self.window.n_i_and_n_j(work, focal)
             if n_i + n_j < self.eligibility.min_citations or n_i == n_j > 0:
                 continue
-            if self.demand.possible_cells(n_i, n_j) & self.demand.open_cells[split]:
+            possible = self.demand.possible_cells(n_i, n_j)
+            if possible & self.demand.open_cells[split]:
                 undecided.append(work)
             else:
-                self._pass_over("label_full")
+                self.closed[work.work_id] = possible
+                waiting.append((split, work))
                 citers[work.work_id] = None
         of_references = self._citers_of_references(undecided, citers)
         judged: list[Work] = []
@@ -265,8 +301,17 @@ class _Pull:
         if self.novelty is not None:
             self.records.ask(reference for work in judged for reference in work.references)
         self.frames.append(_tables_of(judged))
-        if judged:
+        # To label novelty takes all works: do it only when the draw may succeed.
+        enough = max(self.looked_at + sum(self.demand.still_missing.values()), _GROWTH * self.looked_at)
+        if not self.demand.needs_novelty or len(self.rows) >= enough:
+            self._look()
+        return waiting if self.demand.needs_novelty else []
+
+    def _look(self) -> None:
+        """Update the draw with the works judged so far."""
+        if self.looked_at < len(self.rows):
             self.demand.update(*self._tables(at_end=False))
+            self.looked_at = len(self.rows)
 
     def _citers(self, works: Sequence[Work]) -> dict[int, FocalCiters | None]:
         """Request the citers of each work; None for a work that is passed over."""
@@ -301,23 +346,23 @@ class _Pull:
         return years_of
 
     def _tables(self, *, at_end: bool) -> tuple[pl.DataFrame, pl.DataFrame, pl.DataFrame]:
-        """Make WORKS, CITATIONS and the scores of all works judged so far; whole texts and novelty only at the end."""
+        """Make WORKS, CITATIONS and the scores of all works judged so far; whole texts only at the end."""
         abstract = pl.col("abstract") if at_end else pl.col("abstract").str.head(1)
         works = pl.concat([WORKS.to_frame(), *(works.with_columns(abstract) for works, _ in self.frames)])
         citations = pl.concat([CITATIONS.to_frame(), *(citations for _, citations in self.frames)])
         scores = scores_of(self.rows, self.cd)
         known = pl.concat([works.select(REFERENCE_WORKS.names()), self.records.works()])
         known = known.unique("work_id", keep="first", maintain_order=True)
-        config = self.novelty if at_end else None
+        config = self.novelty if at_end or self.demand.needs_novelty else None
         scores = join_atypicality(scores, known.lazy(), citations.lazy(), config, background=self.background).collect()
         return works.sort("work_id"), citations.sort("citing_id", "cited_id"), scores
 
     def _pass_over(self, reason: str) -> None:
         self.passed_over[reason] = self.passed_over.get(reason, 0) + 1
 
-    def _tell_cost(self, fit: Sequence[Work]) -> None:
-        """Log an estimate of all calls, before a candidate is judged."""
-        calls = self._estimate(fit)
+    def _tell_cost(self) -> None:
+        """Log an estimate of the calls ahead."""
+        calls = self._estimate()
         cost = self.client.cost_usd + calls * CREDIT_USD
         days = describe_days(cost, has_key=self.client.config.api_key is not None)
         logger.info("estimate: about %s more calls, $%.2f in all; %s", f"{calls:,.0f}", cost, days)
@@ -325,57 +370,77 @@ class _Pull:
         if limit is not None and cost > limit:
             stop = "the run will stop there, and the same command continues it"
             logger.warning("this is more than ApiConfig.max_cost_usd=%g: %s", limit, stop)
+        self.estimated_at = max(len(self.rows), _WAVE // 2)
 
-    def _estimate(self, fit: Sequence[Work]) -> float:
-        """Estimate the calls that scoring takes, if candidates are like some and have the published shares.
+    def _outcomes(self) -> Iterator[tuple[Cell | None, frozenset[Cell], bool, float]]:
+        """Yield cell, possible cells, whether n_k is requested, and share: of the works so far, at first as published.
+
+        Works that are not eligible, or were passed over, have no cell.
+        """
+        demand, n_seen = self.demand, len(self.rows) + len(self.closed)
+        for row in self.rows:
+            possible = demand.possible_cells(row["n_i"], row["n_j"])
+            yield demand.cell_of.get(row["work_id"]), possible, row["n_k"] is not None, 1 / n_seen
+        for possible in self.closed.values():
+            yield None, possible, True, 1 / n_seen
+        published = () if n_seen else _DISRUPTION
+        novelty = zip(NOVELTY_LABELS, _NOVELTY[demand.thresholds.novelty_rule], strict=True)
+        for (label, may_be, asks, share), (novel, of_novel) in itertools.product(published, novelty):
+            labels = {"disruption_label": label, "novelty_label": novel}
+            cell = tuple(labels[column] for column in demand.columns)
+            yield cell, demand.cells_with(may_be), asks, share * of_novel
+
+    def _estimate(self) -> float:
+        """Estimate the calls that scoring still takes, if candidates stay as they are.
 
         For novelty each judged work costs its references' records, otherwise only where their citers are counted.
         """
-        demand, missing = self.demand, self.demand.still_missing
-        per_work = [count_calls(len(work.references), work.cited_by_count or 0) for work in fit]
+        missing, outcomes = self.demand.still_missing, list(self._outcomes())
+        per_work = [count_calls(*shape) for shape in self.shapes]
         of_citers, of_references = (fmean(calls) for calls in zip(*per_work, strict=True))
-        of_records = fmean(len(work.references) for work in fit) / ANY_OF
-        total = 0.0
-        for group in demand.split.groups:
+        of_records = fmean(n_references for n_references, _ in self.shapes) / ANY_OF
+        total, left = 0.0, self.candidates.available - len(self.rows)
+        for group in self.demand.split.groups:
             until: dict[Cell, float] = {}  # how many candidates fill a cell
             for cell in (cell for of_group, cell in missing if of_group == group):
-                share = sum(share for label, _, _, share in _DISRUPTION if cell in ((), (label,)))
-                until[cell] = min(missing[group, cell] / share, self.candidates.available)
+                share = sum(share for own, _, _, share in outcomes if own and cell in ((), own))
+                until[cell] = min(missing[group, cell] / max(share, 1e-9), left)
             n_judged = 0.0
             for n in sorted(set(until.values())):
                 is_open = {cell for cell, n_needed in until.items() if n_needed >= n}
                 counted = recorded = 0.0
-                for _, possible, asks_references, share in _DISRUPTION:
-                    if not asks_references or () in is_open or any((label,) in is_open for label in possible):
+                for _, possible, asks_references, share in outcomes:
+                    if not asks_references or () in is_open or possible & is_open:
                         counted += share * asks_references
                         recorded += share if self.novelty is not None else share * asks_references
                 total += (n - n_judged) * (of_citers + counted * of_references + recorded * of_records)
                 n_judged = n
+            left -= n_judged
         return total
 
     def estimate_from_a_look(self) -> float:
         """Estimate the calls of the whole pull, of sampling too, before any work is scored."""
         seen = self._in_order(self.candidates.look())
-        fit = self._fit(seen)
-        if not fit:
+        if not self._fit(seen):
             raise NotEnoughWorksError(
                 f"none of {len(seen):,} sampled works passes the filters. Relax EligibilityConfig, or widen the years."
             )
         # Each year has its own calls.
         sampling = max(len(self.candidates.per_year), self.config.candidates_per_round / PER_PAGE)
-        return sampling + self._estimate([work for _, work in fit])
+        return sampling + self._estimate()
 
     def result(self) -> Pulled:
         """Collect the result and its provenance."""
+        passed_over = self.passed_over | ({"label_full": len(self.closed)} if self.closed else {})
         provenance = {
             "kind": "openalex",
             **asdict(self.config),
             "filter": self.candidates.filter_text(),
             "rounds": self.rounds,
             "later_works": self.candidates.later_works,
-            "candidates": self.n_fit + self.passed_over.get("unfit_record", 0),
+            "candidates": len(self.shapes) + self.passed_over.get("unfit_record", 0),
             "judged": len(self.rows),
-            "passed_over": dict(sorted(self.passed_over.items())),
+            "passed_over": dict(sorted(passed_over.items())),
         }
         return Pulled(*self._tables(at_end=True), provenance)
 
@@ -419,12 +484,6 @@ def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
 def _count_candidates(
     config: OpenAlexConfig, request: SourceRequest
 ) -> Generator[tuple[OpenAlexClient, Candidates, Demand]]:
-    if "novelty_label" in balanced_columns(request.split, request.label):
-        raise ConfigError(
-            f"SplitConfig.balance is {request.split.balance!r}, and novelty labels of a sample change with each work "
-            "more, so no draw from the OpenAlex API can balance them. Use a snapshot, SciSciNet or a corpus, or set "
-            "SplitConfig.balance='disruption'."
-        )
     store = ResponseStore(request.cache_dir / "openalex")
     with store, OpenAlexClient(request.api, store) as client:
         candidates = Candidates.count(client, config, request.cd, request.eligibility)
