@@ -9,7 +9,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
+from email.utils import parsedate_to_datetime
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -74,7 +76,7 @@ def read_answer(answer: Answer, request: str, *, has_key: bool, now: datetime) -
     if status == 429:
         raise _too_many(answer, request, now)
     if status >= 500 or status in (408, 425):
-        raise TryAgainError(f"HTTP {status}{_said(answer)}", answer=answer, wait_s=_retry_after(answer))
+        raise TryAgainError(f"HTTP {status}{_said(answer)}", answer=answer, wait_s=_retry_after(answer, now))
     if status == 401:
         raise ApiKeyError(
             (
@@ -115,7 +117,7 @@ def _object(answer: Answer) -> dict[str, Any]:
 def _too_many(answer: Answer, request: str, now: datetime) -> Exception:
     """Return the error for one of three kinds of 429: per second, per day, not in the plan."""
     reason = _said(answer)
-    wait_s = _retry_after(answer)
+    wait_s = _retry_after(answer, now)
     if "plan upgrade" in reason.lower():
         msg = f"OpenAlex refused {shown(request)}{reason}. It needs a paid plan: leave out that filter or sort."
         return ApiError(msg, status=429)
@@ -132,10 +134,14 @@ def _too_many(answer: Answer, request: str, now: datetime) -> Exception:
     return TryAgainError(f"too many requests per second{reason}", answer=answer, wait_s=wait_s or 1.0, is_too_fast=True)
 
 
-def _retry_after(answer: Answer) -> float:
-    """Return the seconds that the server asks to wait; 0.0 if it does not say."""
+def _retry_after(answer: Answer, now: datetime) -> float:
+    """Return the seconds that the server asks to wait, as a number or until a date; 0.0 if it does not say."""
     text = answer.headers.get("retry-after")
-    return _number(text if text is not None else _field(answer, "retryAfter")) or 0.0
+    seconds = _number(text if text is not None else _field(answer, "retryAfter"))
+    if seconds is None and text is not None:
+        with suppress(TypeError, ValueError, OverflowError):  # no date, or one without a zone
+            seconds = max(0.0, (parsedate_to_datetime(text) - now).total_seconds())
+    return seconds or 0.0
 
 
 def _said(answer: Answer) -> str:

@@ -225,6 +225,7 @@ def test_a_server_that_is_not_there_is_a_clear_error(store):
     ("asked", "at_least"),
     [
         *[("30", 30), ("86400", 60), ("1e300", 60), ("0", 0), ("-5", 0), ("nan", 0), ("soon", 0), ("9" * 5000, 0)],
+        *[("Fri, 31 Dec 2100 23:59:59 GMT", 60), ("Sat, 01 Jan 2000 00:00:00 GMT", 0), ("Fri, 99 Dec 9999 1:1:1", 0)],
     ],
 )
 def test_a_wait_is_what_the_server_asks_but_never_beyond_the_cap(server, store, asked, at_least):
