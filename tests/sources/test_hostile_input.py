@@ -10,7 +10,6 @@ import sqlite3
 import struct
 import subprocess
 import sys
-import tracemalloc
 import zlib
 from pathlib import Path
 
@@ -34,7 +33,6 @@ from sciscidata.openalex_api.store import FILE_NAME, ResponseStore
 from sciscidata.records import json_record, read_lines
 from sciscidata.records.abstracts import decode_inverted_indexes
 from sciscidata.records.read_lines import split_lines, whole_lines
-from sciscidata.release import export as labelled
 from sciscidata.release.manifest import read_manifest
 from sciscidata.sources import record_files, records
 from sciscidata.sources.records import RecordsConfig, pull_records
@@ -330,21 +328,3 @@ def test_an_index_that_is_no_abstract_by_its_size_is_null():
     long = "{" + '"w":[0],' * 2_200_000 + '"a":[1]}'
     assert len(long) > 16 * MB
     assert decode_inverted_indexes(pl.Series([long, None, '{"a":[0]}'])).to_list() == [None, None, "a"]
-
-
-def test_an_export_with_a_line_of_any_size_is_not_read_further(tmp_path, monkeypatch):
-    monkeypatch.setattr(labelled, "_LINE_BYTES", MB)
-    row, stated = b'{"disruption_label":"disruptive","novelty_label":null}', {"disruption_label": {"disruptive": 1}}
-    path = tmp_path / "labelled.jsonl"
-    path.write_bytes(row + b"\n")
-    assert labelled._count(path, stated) == {"rows": 1, "classes": stated}
-    for end in (b"\0" * MB, b'{"a":' + b"[" * 200_000):
-        path.write_bytes(row + b"\n" + end)
-        with path.open("r+b") as file:
-            file.truncate(5_000 * MB)  # a hole, which takes no room
-        tracemalloc.start()
-        try:
-            assert labelled._count(path, stated) == {"rows": None, "classes": None}
-            assert tracemalloc.get_traced_memory()[1] < 4 * MB
-        finally:
-            tracemalloc.stop()
