@@ -62,10 +62,10 @@ def test_the_file_of_scores_is_never_read_for_a_prompt(toy_slice, tmp_path, monk
     assert {split: read_split(folder, split) for split in papers} == papers
     assert set(opened) >= {"train.parquet", "test.parquet"}
     assert "scores.parquet" not in opened
-    # No module of the learning half names the file. Only papers.py opens a release, and what judges answers after it.
+    # No module of the learning half names the file. Only papers.py opens a release.
     sources = {path: path.read_text("utf-8") for path in (REPOSITORY / "sciscirl").rglob("*.py")}
     assert [path for path, text in sources.items() if "scores.parquet" in text or "SCORES_FILE" in text] == []
-    assert {path.name for path, text in sources.items() if "read_release(" in text} == {"papers.py", "thresholds.py"}
+    assert {path.name for path, text in sources.items() if "read_release(" in text} == {"papers.py"}
     assert not {field.name for field in fields(PaperView)} & {*SCORES_OF_RELEASE}
 
 
@@ -126,7 +126,7 @@ def test_a_manifest_that_names_no_hash_vouches_for_nothing(tmp_path):
     manifest = json.loads((folder / "manifest.json").read_bytes())
     del manifest["files"]["train.parquet"]
     (folder / "manifest.json").write_bytes(render_manifest(manifest | {"manifest_sha256": hash_manifest(manifest)}))
-    with pytest.raises(ReleaseError, match=r"files has no train\.parquet"):
+    with pytest.raises(ReleaseError, match=r"not written by sciscidata: no train\.parquet"):
         read_split(folder, "train")
 
 
