@@ -157,8 +157,8 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         read_settings(manifest)
         stated_label(manifest)
-        lacks = {*list_data_files(manifest)} - {*manifest["files"]}
-    except (ConfigError, KeyError, TypeError) as error:
+        lacks = {*list_data_files(manifest)} - manifest["files"].keys()
+    except (AttributeError, ConfigError, KeyError, TypeError) as error:
         why = str(error).rstrip(".")
         raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {why}. {REMEDY}") from error
     if lacks:
