@@ -167,8 +167,9 @@ def _score(options: argparse.Namespace, config: BuildConfig) -> None:
     with measured(), _engine(options) as engine:
         file = _load(command)(_corpus(config), config.out, **given, engine=engine, **_storage(config))
         print_result(file)
-        if options.command == "sweep":
-            print_lines([f"picture: {file.with_suffix('.png')}"])
+        picture = file.with_suffix(".png")
+        if options.command == "sweep" and picture.exists():  # there is none if no work has an index
+            print_lines([f"picture: {picture}"])
 
 
 def _export(options: argparse.Namespace, config: BuildConfig) -> None:

@@ -68,7 +68,7 @@ def _toml(value: Any) -> str:  # noqa: ANN401
 def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
     """Read settings of a release from its manifest, without paths; a source in ``given``, of flags, goes before."""
     manifest = read_old_manifest(path)
-    label = manifest.get("label", {})
+    label = manifest.get("label") or {}
     if "expression" in label:
         raise ConfigError(
             f"the label of {path} is an expression of Polars, which a manifest states as text only. Build it again in "
@@ -95,7 +95,7 @@ def read_release_settings(path: Path, given: Collection[str] = ()) -> Settings:
         # A field without a default is a path, and the manifest has none.
         options = [field for field in dataclasses.fields(SOURCES[kind]) if field.default is not dataclasses.MISSING]
         of_source = {field.name: stated[field.name] for field in options if stated.get(field.name) is not None}
-        settings: Settings = {name: manifest[name] for name in ("cd", "thresholds", "eligibility", "split")}
+        settings: Settings = {name: {**manifest[name]} for name in ("cd", "thresholds", "eligibility", "split")}
         atypicality = manifest["atypicality"] or {}
         novelty = atypicality.get("config") or atypicality.get("published")
         # Labelled files bring their scores, and no null model.

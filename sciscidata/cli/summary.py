@@ -25,7 +25,14 @@ from sciscidata.novelty.background import Background, read_background
 from sciscidata.options.parser import translate
 from sciscidata.own_label import stated_label, vocabularies
 from sciscidata.release.export import LINES, read_labelled
-from sciscidata.release.manifest import MANIFEST, describe_ceiling, describe_file, lacks_scores, list_splits
+from sciscidata.release.manifest import (
+    MANIFEST,
+    describe_ceiling,
+    describe_file,
+    lacks_scores,
+    list_splits,
+    of_a_stranger,
+)
 from sciscidata.release.release import Release, read_release
 from sciscidata.release.verify import Verified, kind_of
 from sciscidata.sampling.filter import FILTER_NOTES
@@ -257,7 +264,10 @@ def print_path(path: Path) -> list[Part]:
         "scores": print_result,
         "background": lambda path: print_background(read_background(path)),
     }
-    return printers.get(kind_of(path), lambda path: print_release(read_release(path)))(path)
+    if (kind := kind_of(path)) in printers:
+        return printers[kind](path)
+    with of_a_stranger(path):
+        return print_release(read_release(path))
 
 
 def print_verified(verified: Verified) -> None:

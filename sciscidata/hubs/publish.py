@@ -11,7 +11,7 @@ from typing import NamedTuple
 from sciscidata.errors import ConfigError
 from sciscidata.hubs.hugging_face import Hub, find_access, read_hub_name
 from sciscidata.release.documents import Publication, render_documents
-from sciscidata.release.manifest import DOCUMENTS, MANIFEST
+from sciscidata.release.manifest import DOCUMENTS, MANIFEST, of_a_stranger
 from sciscidata.release.release import Release, check_target
 from sciscidata.release.verify import list_changed, verify_release
 from sciscidata.storage import atomic_folder, path_inside, real_path
@@ -86,7 +86,8 @@ def _add_documents(release: Release, publication: Publication) -> dict[str, Path
     edited = set(list_changed(release))
     if edited:
         logger.info("edited, and sent as they are: %s", ", ".join(sorted(edited)))
-    made = render_documents(release.manifest, publication)
+    with of_a_stranger(release.folder):
+        made = render_documents(release.manifest, publication)
     names = sorted({MANIFEST, *release.manifest["files"], *DOCUMENTS})
     return {
         name: made[name]

@@ -100,6 +100,7 @@ def check_labelled(labelled: pl.LazyFrame | pl.DataFrame, label: OwnLabel | None
 
 LINES: Final = "labelled.jsonl"
 REPORT: Final = "labelled.json"
+_REPORTED: Final = {"rows": int, "classes": dict, "bytes": int, "sha256": str, "source": dict}
 
 _BATCH_ROWS: Final = 2_048  # a few megabytes of text: buffers that the allocator uses again
 _FROM_WORKS: Final = ("work_id", *(name for name in EXAMPLE if name in WORKS))
@@ -162,7 +163,9 @@ def read_labelled(folder: str | Path) -> dict[str, Any]:
     try:
         content = read_whole(Path(folder) / REPORT)
         report = parse_json(content)
-    except (OSError, ValueError) as error:
+        if not all(isinstance(report[name], kind) for name, kind in _REPORTED.items()):
+            raise TypeError("an entry is of another type")
+    except (KeyError, OSError, TypeError, ValueError) as error:
         raise InputNotFoundError(
             f"the export in {folder} has no readable {REPORT}. Write it anew with `sciscidata export`."
         ) from error

@@ -6,7 +6,8 @@ import hashlib
 import json
 import platform
 import re
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -156,13 +157,24 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         read_settings(manifest)
         stated_label(manifest)
-        lacks = {*list_data_files(manifest)} - {*manifest["files"]}
-    except (ConfigError, KeyError, TypeError) as error:
+        lacks = {*list_data_files(manifest)} - manifest["files"].keys()
+    except (AttributeError, ConfigError, KeyError, TypeError) as error:
         why = str(error).rstrip(".")
         raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {why}. {REMEDY}") from error
     if lacks:
         raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: no {min(lacks)}. {REMEDY}")
     return manifest
+
+
+@contextmanager
+def of_a_stranger(folder: Path) -> Generator[None]:
+    """Name the manifest of ``folder`` when the block fails at an entry that was made by hand, as was its SHA-256."""
+    try:
+        yield
+    except VerificationError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError) as error:
+        raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {error!r}. {REMEDY}") from error
 
 
 def describe_examples(examples: Mapping[str, pl.DataFrame], label: OwnLabel | None = None) -> dict[str, Any]:

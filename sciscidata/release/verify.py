@@ -40,6 +40,7 @@ from sciscidata.release.manifest import (
     list_data_files,
     list_files,
     list_splits,
+    of_a_stranger,
     read_manifest,
     read_settings,
 )
@@ -55,9 +56,6 @@ from sciscidata.storage.parquet import is_parquet
 from sciscidata.storage.sums import SUMS, find_changed
 from sciscidata.terminal.messages import counted
 
-#: What an entry of a manifest raises that was made by hand, with its SHA-256 made right again.
-_OF_A_STRANGER: Final = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
-
 
 def verify_release(folder: str | Path) -> Release:
     """Recompute everything that a manifest states, and everything that makes a folder a release.
@@ -68,10 +66,8 @@ def verify_release(folder: str | Path) -> Release:
     """
     folder = Path(folder)
     release = Release(folder, read_manifest(folder))
-    try:
+    with of_a_stranger(folder):
         differences = list(_differences(release))
-    except (*_OF_A_STRANGER, pl.exceptions.PolarsError) as error:
-        raise VerificationError(f"{folder / MANIFEST} was not written by sciscidata: {error!r}. {REMEDY}") from error
     if differences:
         listed = "".join(f"\n- {difference}" for difference in differences)
         raise VerificationError(f"{folder} differs from its {MANIFEST} in {len(differences)} points:{listed}\n{REMEDY}")

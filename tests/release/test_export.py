@@ -10,10 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from polars.testing import assert_frame_equal
 
-from sciscidata.errors import SchemaMismatchError, VerificationError, WorkIdError
+from sciscidata.errors import InputNotFoundError, SchemaMismatchError, VerificationError, WorkIdError
 from sciscidata.label_thresholds import VOCABULARIES
 from sciscidata.release.export import add_labels, index_labels, read_labelled, verify_labelled, write_labelled
 from sciscidata.schemas import EXAMPLE, WORKS
+from sciscidata.storage import BLANK_SEAL, seal_text
 
 SCORES = ("cd_index", "novelty_score", "conventionality_score", *VOCABULARIES)
 SCHEMA = {"work_id": WORKS["work_id"], **{name: EXAMPLE[name] for name in SCORES}}
@@ -65,7 +66,7 @@ def test_every_class_is_counted_also_those_without_a_work(tmp_path):
     assert [json.loads(line)["openalex_id"] for line in lines] == ["W3", "W5", "W8"]
 
 
-def test_an_export_whose_report_differs_from_its_seal_is_called_damaged(tmp_path):
+def test_an_export_whose_report_differs_from_its_seal_or_lacks_an_entry_is_refused(tmp_path):
     works = pl.LazyFrame([{"work_id": 7, "concepts": []}], schema=WORKS)
     labelled = pl.LazyFrame({"work_id": [7], "cd_index": [0.0], "disruption_label": ["neutral"]})
     write_labelled(works, labelled, tmp_path / "all")
@@ -76,3 +77,6 @@ def test_an_export_whose_report_differs_from_its_seal_is_called_damaged(tmp_path
             VerificationError, match=r"labelled.json is damaged: it differs from the SHA-256 .*remove it"
         ):
             read(tmp_path / "all")
+    report.write_bytes(seal_text(json.dumps({"rows": 1, **BLANK_SEAL})))
+    with pytest.raises(InputNotFoundError, match="no readable"):
+        verify_labelled(tmp_path / "all")

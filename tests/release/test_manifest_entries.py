@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +17,11 @@ import yaml
 from markdown_it import MarkdownIt
 
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build
+from sciscidata.cli.summary import print_path
 from sciscidata.errors import VerificationError
+from sciscidata.hubs.publish import publish
 from sciscidata.release.documents import render_documents
 from sciscidata.release.manifest import hash_manifest, read_manifest
-from sciscidata.release.verify import verify
 
 #: What an entry may not be, in turn; a missing one is the last.
 MISSING = object()
@@ -67,14 +69,16 @@ def changed(manifest: dict[str, Any], place: tuple[Any, ...], value: Any) -> dic
     return whole
 
 
-def test_no_wrong_entry_of_a_manifest_makes_verify_end_in_a_traceback(original: Path, tmp_path: Path) -> None:
+def test_no_wrong_entry_of_a_manifest_makes_a_command_end_in_a_traceback(original: Path, tmp_path: Path) -> None:
     folder = Path(shutil.copytree(original, tmp_path / "slice"))
     manifest, draw, n_refused = read_manifest(original), random.Random(32), 0
     places = [place for place in places_of(manifest) if place and place != ("manifest_sha256",)]
     for place in draw.sample(places, N_TRIED):
         reseal(folder, changed(manifest, place, draw.choice(WRONG)))
+        with suppress(VerificationError):
+            print_path(folder)
         try:
-            verify(folder)
+            publish(folder, to=str(tmp_path / "copy"), dry_run=True)  # verifies it, and makes its documents
         except VerificationError:
             n_refused += 1
     assert n_refused > N_TRIED / 3
