@@ -48,8 +48,8 @@ def publish(
         raise ConfigError(f"creators=... has {wrong[0]!r}, needs a name: 'Family name, Given name'.")
     day = datetime.now(UTC).date().isoformat()
     if not to.startswith("hf:"):
-        if not to.strip() or ":" in to:
-            raise ConfigError(f"to={to!r} is no place for a release. Write hf:OWNER/NAME, or a folder.")
+        if not to.strip() or ":" in to or to == "zenodo":
+            raise ConfigError(f"to={to!r} is no place for a release. Write hf:OWNER/NAME, or a folder to upload.")
         if private:
             raise ConfigError(
                 f"private=True has an effect on the Hugging Face Hub only, and this release goes to {to}. Leave it out."

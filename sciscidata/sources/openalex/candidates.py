@@ -201,4 +201,6 @@ class Candidates:
                 seed = self.config.seed * 1_000_003 + round_
                 sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
                 requests.append(self.request(year, **sample))
-        yield from works_in(self.client.fetch_all(requests, check_answer))
+        works = works_in(self.client.fetch_all(requests, check_answer))
+        # OpenAlex counts them itself, and may count fewer than it lists.
+        yield from (work for work in works if len(work.references) <= MOST_REFERENCES)
