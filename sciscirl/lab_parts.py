@@ -33,4 +33,6 @@ def load_part(name: str) -> Any:  # noqa: ANN401
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
+    if name.startswith("_"):  # an import asks for __path__
+        raise AttributeError(name)
     return load_part(name)  # for annotations of commands: sciscirl.lab_parts.LocalTrainOptions

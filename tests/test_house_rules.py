@@ -140,7 +140,7 @@ def test_training_on_a_server_loads_no_line_of_the_lab():
 import sys
 from sciscirl import EvaluationConfig, TrainOptions, evaluate_model, measure_predictions, train_preset
 import sciscirl.cli.main, sciscirl.sft.tinker_backend
-print(*(name for name in sys.modules if name.startswith("sciscirl.lab.")))
+print(*(name for name in sys.modules if f"{name}.".startswith("sciscirl.lab.")))
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert not done.stdout.split()

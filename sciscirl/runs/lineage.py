@@ -81,6 +81,11 @@ def find_start(
                 f"{name} is {ours!r}, but the weights of {folder} were trained with {theirs!r}, which training from "
                 f"them keeps. Set {name}={theirs}."
             )
+    changed = [name for name in ("style", "contract") if settings.get(name) not in (None, getattr(preset.rules, name))]
+    if changed:
+        theirs = " ".join(f"{name}={settings[name]}" for name in changed)
+        ours = " ".join(f"{name}={getattr(preset.rules, name)}" for name in changed)
+        _log.warning("%s was trained with %s, and this run asks with %s.", folder, theirs, ours)
     described = {
         "path": record.state_path,
         "folder": name_run(real_path(folder)),

@@ -55,7 +55,7 @@ def edit(folder, **settings):
     write_json(folder / "run.json", facts)
 
 
-def test_the_folder_of_a_run_is_its_last_state_with_step_and_hash(supervised, toy_slice, tmp_path):
+def test_the_folder_of_a_run_is_its_last_state_with_step_and_hash(supervised, toy_slice, tmp_path, caplog):
     start = find_start(str(supervised), tmp_path / "rl", PRESET)
     assert start == {
         "path": "tinker://m/weights/final",
@@ -68,6 +68,11 @@ def test_the_folder_of_a_run_is_its_last_state_with_step_and_hash(supervised, to
     keep(supervised, CHECKPOINTS[:1])  # a run that was killed after its first checkpoint
     earlier = find_start(str(supervised), tmp_path / "rl", PRESET)
     assert (earlier["path"], earlier["step"]) == ("tinker://m/weights/000020", 20)
+    assert not caplog.text
+    edit(supervised, style="plain", contract="four_keys")
+    find_start(str(supervised), tmp_path / "rl", PRESET)
+    asked = "trained with style=plain contract=four_keys, and this run asks with style=checklist contract=two_keys."
+    assert [asked in message for message in caplog.messages] == [True]
 
 
 def settings_of(options):
