@@ -86,7 +86,8 @@ class Hint:
             item = Hint(arguments[0])
             if arguments[-1] is Ellipsis:
                 words = str(item).removeprefix("a ").removesuffix(" that is not empty")
-                return f"a list of at least one {words}" if self.meta("min_length") else f"a list of {_plural(words)}"
+                at_least = words if words.startswith("one ") else f"one {words}"
+                return f"a list of at least {at_least}" if self.meta("min_length") else f"a list of {_plural(words)}"
             return f"{_NUMBERS[len(arguments)]} {_plural(str(item))}"
         if kind is str:
             return "text that is not empty" if self.meta("min_length") else "text"
