@@ -243,10 +243,10 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
 
 
 def tick_numbers(axis: Axis, n: int | None = None, *, is_whole: bool = True) -> None:
-    """Put about ``n`` ticks at round numbers, written in full."""
+    """Put about ``n`` ticks at round numbers, written in full; by default ten at most, as pictures of releases have."""
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-    axis.set_major_locator(MaxNLocator(n or "auto", integer=is_whole, steps=(1, 2, 5, 10) if n else None))
+    axis.set_major_locator(MaxNLocator(n or 10, integer=is_whole, steps=(1, 2, 5, 10) if n else None))
     if isinstance(writer := axis.get_major_formatter(), ScalarFormatter):
         writer.set_useOffset(False)
 
