@@ -105,13 +105,13 @@ def _differences(release: Release) -> Iterator[str]:
         yield f"sides: the manifest counts {', '.join(splits)}, its split asks for {', '.join(settings.sizes)}"
         return
     scores = yield from _read_scores(release, examples)
+    done = list_recomputed(manifest).done
     for split, frame in examples.items():
         yield from _compare_jsonl(folder / f"{split}.jsonl", frame)
         z = None
         if scores is not None:
             beside = scores.filter(split=split).drop("openalex_id", "split")
             z = beside.select("z_p10", "z_median") if manifest.get("atypicality") else None
-            done = list_recomputed(manifest).done
             yield from (f"{split}: {wrong}" for wrong in check_scores(frame.hstack(beside), manifest, done))
         if not _has_trusted_labels(manifest):
             yield from _check_labels(split, frame, thresholds, manifest.get("atypicality"), z)
