@@ -340,7 +340,7 @@ def _call(words: Sequence[str]) -> None:
 def _call_sciscidata(words: Sequence[str]) -> None:
     from sciscidata.terminal.processes import python_command, python_environment
 
-    # In a process of its own, because it sets up logging.
+    # It sets up logging, so it gets a process of its own.
     if subprocess.run(python_command("-m", "sciscidata", *words), env=python_environment(), check=False).returncode:
         raise SciSciRLError(
             "this step failed, for the reason above. Then give the same command again: it goes on from here."

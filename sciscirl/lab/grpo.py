@@ -1,8 +1,8 @@
 """Reinforcement learning on one's own hardware: the papers, rewards and folder of ``rl``, in TRL's GRPO loop.
 
 Answers and rewards are the cookbook's environments', advantages, loss and update are TRL's. First comes the run
-(``train_locally``), then what TRL is told, so that a step does what the cookbook's does. ``docs/rl/local.md`` says what
-TRL computes otherwise.
+(``train_locally``). Then come TRL's settings, chosen so that a step does what the cookbook's does. Where TRL computes
+otherwise, ``docs/rl/local.md`` says it.
 """
 
 from __future__ import annotations

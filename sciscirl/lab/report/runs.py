@@ -79,13 +79,13 @@ class Run:
     name: str  # of the folder, with as many parents as tell it from the other runs
     kind: Kind
     facts: Mapping[str, Any]  # run.json
-    rows: tuple[Mapping[str, float], ...] = ()  # metrics.jsonl, finite numbers only; none of an evaluation
+    rows: tuple[Mapping[str, float], ...] = ()  # metrics.jsonl, finite numbers only; empty for an evaluation
     evaluations: tuple[Evaluation, ...] = ()  # by step
     usage: Usage | None = None  # tokens; None if not logged
     n_steps: int = 0  # training steps that were logged
     is_finished: bool = False  # the final weights were kept, or it is an evaluation
     is_stopped: bool = False  # ended because the model had collapsed
-    n_test_looks: int | None = None  # how often it was judged by test; None of an evaluation
+    n_test_looks: int | None = None  # how often test judged it; None for an evaluation
     problems: tuple[str, ...] = ()  # what could not be read
     alarms: tuple[str, ...] = ()  # what was wrong while it trained
 
