@@ -13,8 +13,8 @@ references, the others a lognormal number; what falls before 1980 is lost. Of th
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -192,6 +192,8 @@ def scan_graph(size: str, *, venues: bool = False) -> tuple[pl.LazyFrame, pl.Laz
 
 
 if __name__ == "__main__":
-    for size in sys.argv[1:]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="+", choices=N_WORKS)
+    for size in parser.parse_args().sizes:
         files = [graph_files(size) / f"{name}.parquet" for name in ("papers", "refs")]
         print(size, *(f"{file.name} {hashlib.sha256(file.read_bytes()).hexdigest()}" for file in files))

@@ -7,6 +7,7 @@ counts are kept in FOLDER too.
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import json
 import os
@@ -73,7 +74,12 @@ def novelpy(works: pd.DataFrame, citations: pd.DataFrame, year: int, folder: Pat
 
 
 def main() -> None:
-    name, folder, year = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("peer", choices=("pyscisci", "novelpy"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("year", type=int)
+    options = parser.parse_args()
+    name, folder, year = options.peer, options.folder, options.year
     works, citations = (pd.read_parquet(folder / f"{part}.parquet") for part in ("works", "citations"))
     with contextlib.redirect_stdout(sys.stderr):
         taken = {"pyscisci": pyscisci, "novelpy": novelpy}[name](works, citations, year, folder)

@@ -8,6 +8,7 @@ OpenAlex; the year stands in the label. Neither states a licence, so neither is 
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 from urllib.error import URLError
@@ -86,6 +87,8 @@ def scan_real(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 
 if __name__ == "__main__":
-    for name in sys.argv[1:] or FILES:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", choices=FILES, help="[both]")
+    for name in parser.parse_args().names or FILES:
         works, citations = (frame.collect() for frame in scan_real(name))
         print(f"{name}: {works.height:,} works, {citations.height:,} citations")

@@ -6,6 +6,8 @@ in skill. The bootstrap is that of ``compare_predictions``: it draws seeds and p
 
 from __future__ import annotations
 
+import argparse
+
 import numpy as np
 
 N_PAPERS, N_RESAMPLES, N_SWEEPS = 300, 500, 400
@@ -35,6 +37,7 @@ def simulate(random, n_seeds, spread):
 
 
 if __name__ == "__main__":
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     random = np.random.default_rng(0)
     for spread in (0.1, 0.3):
         skills = spread * random.normal(size=(1_000, 1))

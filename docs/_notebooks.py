@@ -6,10 +6,10 @@ from them (``docs/_generate.py``).
 
 from __future__ import annotations
 
+import argparse
 import base64
 import io
 import json
-import sys
 from contextlib import chdir, redirect_stdout
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -91,7 +91,11 @@ def _draw(figure: Figure) -> str:
 
 def main() -> None:
     """Run the notebooks that are named, or all of them, and write them with their outputs."""
-    for path in [path for path in NOTEBOOKS if not sys.argv[1:] or path.stem in sys.argv[1:]]:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    known = [path.stem for path in NOTEBOOKS]
+    parser.add_argument("names", nargs="*", choices=known, help="[all]")
+    names = parser.parse_args().names
+    for path in [path for path in NOTEBOOKS if not names or path.stem in names]:
         with TemporaryDirectory() as folder, chdir(folder):  # without files of an earlier run
             notebook, _ = run_notebook(path)
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")

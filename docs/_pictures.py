@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -79,6 +80,7 @@ def draw_release(source: ssd.ExampleConfig | ssd.SyntheticConfig, name: str) -> 
 
 def main() -> None:
     """Draw all of them."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     draw_gallery()
     works, citations, _ = ssd.scan_synthetic(ssd.SyntheticConfig(n_works=20_000))
     common = ssd.compute_commonness(works, citations).select("work_id", "commonness_novelty")

@@ -2,6 +2,7 @@
 # Install a wheel into an environment of its own, and run the README's example and commands there, away from the sources.
 #     bash packaging/try_wheel.sh dist/sciscidata-0.1.0-py3-none-any.whl [REQUIREMENT ...]
 set -euo pipefail
+[ -f "${1:-}" ] || { echo "usage: bash packaging/try_wheel.sh WHEEL [REQUIREMENT ...]"; [ "${1:-}" = --help ]; exit; }
 wheel=$(realpath "$1"); shift
 readme=$(realpath "$(dirname "$0")/../README.md")
 home=$(mktemp -d); trap 'rm -rf "$home"' EXIT

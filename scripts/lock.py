@@ -10,6 +10,7 @@ CPU build in torch_cpu.txt is not in the index: write its version and hash by ha
 
 from __future__ import annotations
 
+import argparse
 import re
 import shutil
 import subprocess
@@ -86,6 +87,7 @@ def write_hashes(path: Path, hashes: dict[str, str]) -> None:
 
 def main() -> None:
     """Write the three lists anew."""
+    argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     uv = shutil.which("uv", path=str(Path(sys.executable).parent)) or shutil.which("uv")
     if uv is None:
         sys.exit("error: uv is not installed. Install it: python3 scripts/install.py dev")

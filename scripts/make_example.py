@@ -6,6 +6,7 @@ Donners_2021, in this order, from github.com/asreview/synergy-dataset at fcbd981
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
 from pathlib import Path
@@ -46,7 +47,9 @@ def shorten(line: bytes) -> bytes:
 
 
 if __name__ == "__main__":
-    lines = [shorten(line) for _, line in read_values(Path(sys.argv[1]))]
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", metavar="RECORDS", type=Path)
+    lines = [shorten(line) for _, line in read_values(parser.parse_args().records)]
     # A window of 32 MB sees all works.
     parameters = zstandard.ZstdCompressionParameters.from_level(22, window_log=25, write_checksum=True)
     packed = zstandard.ZstdCompressor(compression_params=parameters).compress(b"".join(line + b"\n" for line in lines))

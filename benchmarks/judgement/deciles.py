@@ -7,7 +7,7 @@ those within field and label, so that neither says anything about the decile. Ne
 
 from __future__ import annotations
 
-import sys
+import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -68,4 +68,6 @@ def main(papers: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("papers", type=Path)
+    main(**vars(parser.parse_args()))

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import json
 import lzma
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -112,4 +112,8 @@ def main(slices: Path, model: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("slices", type=Path)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))

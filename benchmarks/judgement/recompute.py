@@ -6,9 +6,9 @@ the packed papers and the reader of weights are shared with ``ladder.py``. A sli
 
 from __future__ import annotations
 
+import argparse
 import json
 import lzma
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -108,4 +108,8 @@ def main(model_path: Path, pack_path: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:4]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model_path", type=Path)
+    parser.add_argument("pack_path", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))

@@ -6,10 +6,10 @@ python benchmarks/judgement/show.py                                 # docs/rl/ju
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import json
 import subprocess
-import sys
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -278,7 +278,12 @@ def show() -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:2] == ["keep"]:
-        keep(Path(sys.argv[2]), [Path(path) for path in sys.argv[3:]])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    keeping = parser.add_subparsers(dest="step").add_parser("keep")
+    keeping.add_argument("slices", type=Path)
+    keeping.add_argument("results", type=Path, nargs="+")
+    options = parser.parse_args()
+    if options.step == "keep":
+        keep(options.slices, options.results)
     else:
         show()

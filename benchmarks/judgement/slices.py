@@ -8,8 +8,8 @@ in every slice alike. A slice holds equally many papers of each label in each ce
 
 from __future__ import annotations
 
+import argparse
 import hashlib
-import sys
 from pathlib import Path
 
 import polars as pl
@@ -92,4 +92,7 @@ def main(papers: Path, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:3]))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("papers", type=Path)
+    parser.add_argument("out", type=Path)
+    main(**vars(parser.parse_args()))
