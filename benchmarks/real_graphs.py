@@ -88,7 +88,7 @@ def scan_real(name: str) -> tuple[pl.LazyFrame, pl.LazyFrame]:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("names", nargs="*", choices=FILES, help="[both]")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{' or '.join(FILES)} [both]")
     for name in parser.parse_args().names or FILES:
         works, citations = (frame.collect() for frame in scan_real(name))
         print(f"{name}: {works.height:,} works, {citations.height:,} citations")

@@ -92,10 +92,9 @@ def _draw(figure: Figure) -> str:
 def main() -> None:
     """Run the notebooks that are named, or all of them, and write them with their outputs."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    known = [path.stem for path in NOTEBOOKS]
-    parser.add_argument("names", nargs="*", choices=known, help="[all]")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="without .ipynb [all]")
     names = parser.parse_args().names
-    for path in [path for path in NOTEBOOKS if not names or path.stem in names]:
+    for path in [HOME / "notebooks" / f"{name}.ipynb" for name in names] or NOTEBOOKS:
         with TemporaryDirectory() as folder, chdir(folder):  # without files of an earlier run
             notebook, _ = run_notebook(path)
         path.write_text(json.dumps(notebook, indent=1, ensure_ascii=False) + "\n", "utf-8")

@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 import subprocess
 import sys
-from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
@@ -63,29 +61,6 @@ def test_search_finds_an_option_of_several_commands_once(site):
         assert text.count(f"<td><code>{option}</code></td>") > 1
         of_page = [entry["text"] for entry in entries if entry["location"].startswith(f"reference/{page}.html")]
         assert "".join(of_page).count(f"<code>{option}</code>") == 1, option
-
-
-def test_commands_on_pages_have_options_that_exist(site):
-    """Those that run nowhere here too; scripts/X.py is the same as a command of sciscirl or sciscidata."""
-    checked = 0
-    for program in ("sciscidata", "sciscirl"):
-        page = unescape((site / "reference" / f"{program}_command.html").read_text("utf-8"))
-        sections = dict(
-            re.findall(rf"<code>{program} ([\w -]+)</code>.*?</h2>(.*?)(?=<h2|</article>)", page, re.DOTALL)
-        )
-        for document in [REPOSITORY / "README.md", *REPOSITORY.glob("docs/**/*.md")]:
-            for block in re.findall(r"```bash\n(.*?)```", document.read_text("utf-8"), re.DOTALL):
-                for line in re.findall(rf"^{program} .*", block.replace("\\\n", " "), re.MULTILINE):
-                    words = shlex.split(line, comments=True)
-                    name = max((name for name in sections if line.startswith(f"{program} {name}")), key=len)
-                    settings = [word.partition("=")[0] for word in words[2:] if "=" in word or word.startswith("--")]
-                    flags = {f"--{word.removeprefix('--').replace('_', '-')}" for word in settings}
-                    if name == "compare":
-                        flags = {flag for flag in flags if flag in ("--out", "--reference")}  # others name models
-                    for flag in flags:
-                        assert f"{flag}</code>" in sections[name], f"{document.name}: {line}: {flag}"
-                        checked += 1
-    assert checked > 50
 
 
 def read_tags(page: Path) -> list[tuple[str, dict[str, str]]]:
