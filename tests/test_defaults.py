@@ -1,0 +1,63 @@
+"""A default that moves is noticed: those of all configurations, and what their named starting points change."""
+
+from __future__ import annotations
+
+import ast
+import dataclasses
+import inspect
+import os
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from sciscidata.disruption.config import COMPAT as CD_COMPAT
+from sciscidata.label_thresholds import PRESETS as THRESHOLDS
+from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
+from sciscirl.presets import PRESETS
+from sciscirl.task.rewards import REWARDS
+from tests.conftest import REPOSITORY
+from tests.test_house_rules import modules
+
+_GOLDEN = REPOSITORY / "tests" / "golden" / "defaults.txt"
+_CONFIGURATIONS = re.compile(r"[A-Z]\w*(Config|Options|Label|Thresholds|Rules|Preset|RewardTable)|Preset|RewardTable")
+
+
+def default_of(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def write_defaults() -> Iterator[str]:
+    for module, tree in modules().items():
+        for name in [node.name for node in tree.body if isinstance(node, ast.ClassDef)]:
+            kind = getattr(import_module(module), name) if _CONFIGURATIONS.fullmatch(name) else None
+            for field in dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else ():
+                default = default_of(field)
+                if default is dataclasses.MISSING or field.name not in inspect.get_annotations(kind):  # inherited
+                    continue
+                of_user = isinstance(default, Path) and default.is_absolute()
+                yield f"{name}.{field.name} = {'a folder of the user' if of_user else repr(default)}"
+
+
+def write_changes(title: str, named: dict[str, Any]) -> Iterator[str]:
+    for name, value in named.items():
+        fields = dataclasses.fields(value) if dataclasses.is_dataclass(value) else ()
+        now = value if isinstance(value, dict) else {field.name: getattr(value, field.name) for field in fields}
+        usual = {field.name: default_of(field) for field in fields}
+        yield from (f"{title} {name}: {key} = {one!r}" for key, one in now.items() if one != usual.get(key, ...))
+
+
+def test_defaults_and_named_settings_are_those_that_results_were_made_with():
+    # UPDATE_GOLDEN=1 writes them anew. A changed default is another result: say so in the CHANGELOG.
+    named = {
+        "cd compat": CD_COMPAT,
+        "novelty compat": NOVELTY_COMPAT,
+        "thresholds": THRESHOLDS,
+        "reward": REWARDS,
+        "preset": PRESETS,
+    }
+    lines = [*write_defaults(), *(line for title, one in named.items() for line in write_changes(title, {**one}))]
+    if os.environ.get("UPDATE_GOLDEN"):
+        _GOLDEN.write_text("\n".join(lines) + "\n", "utf-8")
+    assert lines == _GOLDEN.read_text("utf-8").splitlines()
