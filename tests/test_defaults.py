@@ -15,8 +15,6 @@ from typing import Any
 from sciscidata.disruption.config import COMPAT as CD_COMPAT
 from sciscidata.label_thresholds import PRESETS as THRESHOLDS
 from sciscidata.novelty.config import COMPAT as NOVELTY_COMPAT
-from sciscirl.presets import PRESETS
-from sciscirl.task.rewards import REWARDS
 from tests.conftest import REPOSITORY
 from tests.test_house_rules import modules
 
@@ -54,8 +52,8 @@ def test_defaults_and_named_settings_are_those_that_results_were_made_with():
         "cd compat": CD_COMPAT,
         "novelty compat": NOVELTY_COMPAT,
         "thresholds": THRESHOLDS,
-        "reward": REWARDS,
-        "preset": PRESETS,
+        "reward": import_module("sciscirl.task.rewards").REWARDS,
+        "preset": import_module("sciscirl.presets").PRESETS,
     }
     lines = [*write_defaults(), *(line for title, one in named.items() for line in write_changes(title, {**one}))]
     if os.environ.get("UPDATE_GOLDEN"):
