@@ -12,6 +12,13 @@ import lazy_loader
 
 # Names are loaded on first use, so that the command answers Ctrl-C from its first line on; __init__.pyi lists them.
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+#: Names that pages once taught, and what to write today.
+_GONE = {
+    "choose_source": "Hand the configuration of a source over: BuildConfig(source=...).",
+    "ingest_corpus": "It is called sciscidata.ingest.",
+    "write_cd_scores": "It is called sciscidata.write_cd_index.",
+    "write_labelled": "sciscidata.export_labelled labels every work of a source.",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -19,7 +26,7 @@ def __getattr__(name: str) -> object:
         return _load(name)
     from sciscidata.options.did_you_mean import missing_name
 
-    raise missing_name(__name__, name)
+    raise missing_name(__name__, name, gone=_GONE)
 
 
 __version__ = "0.1.0"

@@ -18,6 +18,14 @@ import lazy_loader
 
 # Names are loaded on first use, because most of them load PyTorch; __init__.pyi lists them.
 _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+#: Names that pages once taught, and what to write today.
+_GONE = {
+    "compare_seeds": "sciscirl.compare_predictions compares seeds, too.",
+    "measure_at_thresholds": "Label the papers by sciscidata.compute_labels, and give these labels to "
+    "sciscirl.measure_predictions as gold; docs/rl/evaluate.md has the lines.",
+    "plan_sweep": "The command sciscirl sweep --dry-run says which runs it plans.",
+    "register_benchmark": "sciscirl.evaluate_model judges a model on a split of a release.",
+}
 
 
 def __getattr__(name: str) -> object:
@@ -25,7 +33,7 @@ def __getattr__(name: str) -> object:
         return _load(name)
     from sciscidata.options.did_you_mean import missing_name
 
-    raise missing_name(__name__, name, ("", ".errors"))
+    raise missing_name(__name__, name, ("", ".errors"), _GONE)
 
 
 __version__ = "0.1.0"

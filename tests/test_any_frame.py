@@ -1,7 +1,9 @@
 """Every function that takes a frame takes one of any library, years of any whole type, or says what to do."""
 
+import inspect
 import re
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 import networkx as nx
@@ -287,3 +289,43 @@ def test_a_wrong_public_name_is_answered_with_the_right_one(module: Any, name: s
     with pytest.raises(AttributeError, match=re.escape(f"Did you mean {where}?")):
         getattr(module, name)
     assert not hasattr(module, "_repr_html_")
+
+
+def test_an_import_of_a_wrong_name_is_answered_too_and_one_of_a_module_is_not_disturbed() -> None:
+    with pytest.raises(ImportError, match=re.escape("Did you mean sciscidata.compute_cd_index?")):
+        exec("from sciscidata import compute_cd_indx")
+    exec("from sciscidata import pipeline, frames")
+
+
+@pytest.mark.parametrize(
+    ("package", "name", "now"),
+    [
+        ("sciscidata", "write_cd_scores", "sciscidata.write_cd_index"),
+        ("sciscirl", "measure_at_thresholds", "sciscirl.measure_predictions"),
+        ("sciscirl", "register_benchmark", "sciscirl.evaluate_model"),
+    ],
+)
+def test_a_public_name_that_is_gone_points_to_what_takes_its_place(package: str, name: str, now: str) -> None:
+    module = import_module(package)
+    with pytest.raises(AttributeError, match=re.escape(now)):
+        getattr(module, name)
+    with pytest.raises(ImportError, match=re.escape(now)):
+        exec(f"from {package} import {name}")
+    assert name not in dir(module)
+
+
+def test_what_takes_the_place_of_a_name_that_is_gone_is_there() -> None:
+    for package in map(import_module, ("sciscidata", "sciscirl")):
+        for name, told in package._GONE.items():
+            assert not hasattr(package, name)
+            places = re.findall(r"\b(sciscidata|sciscirl)\.(\w+)", told)
+            assert all(hasattr(import_module(other), word) for other, word in places), told
+
+
+@pytest.mark.parametrize("function", [ssd.compute_label_confidence, ssd.find_label_ceiling])
+def test_a_parameter_that_is_gone_points_to_what_takes_its_place(function: Any) -> None:
+    with pytest.raises(ssd.SciSciDataError, match=r"has no option 'by'\. .*each group"):
+        function(pl.DataFrame(), by=["primary_field"])
+    with pytest.raises(TypeError, match="bye"):
+        function(pl.DataFrame(), bye=1)
+    assert "by" not in inspect.signature(function).parameters

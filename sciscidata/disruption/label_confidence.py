@@ -16,6 +16,7 @@ from sciscidata.errors import ConfigError, EmptyInputError
 from sciscidata.frames import AnyFrame
 from sciscidata.label_thresholds import FIELD_YEAR, LABELS_BY_INDEX, LabelThresholds, compute_disruption_labels
 from sciscidata.options.checks import check_value, checked_config
+from sciscidata.options.did_you_mean import refuse_gone
 from sciscidata.schemas import CD_SCORES, EXAMPLE, require_columns
 
 _COUNTS: Final = ("n_i", "n_j", "n_k", "cd_index")
@@ -32,6 +33,10 @@ _DIGITS: Final = 10 ** np.arange(10)
 _Rule = tuple[float, Float64Array, Float64Array]  # expected macro-F1, factors and handicaps of the classes
 
 
+_refuse_by = refuse_gone(by="There is one prior, that of all works. For a prior within groups, call it for each group.")
+
+
+@_refuse_by
 def compute_label_confidence(
     scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shrink: bool = True
 ) -> pl.LazyFrame:
@@ -94,6 +99,7 @@ class LabelCeiling(NamedTuple):
     works: int
 
 
+@_refuse_by
 def find_label_ceiling(
     scores: AnyFrame, thresholds: LabelThresholds | None = None, *, shares: Mapping[str, float] | None = None
 ) -> LabelCeiling:

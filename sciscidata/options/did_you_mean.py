@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from functools import wraps
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
-from typing import Final, TypeAlias
+from typing import Final, ParamSpec, TypeAlias, TypeVar
 
+from sciscidata.errors import ConfigError
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 _PARTS: Final = ("", ".indicators", ".plots", ".errors", ".schemas")
 
 #: Names that another program has, and those that mean the same here; None: nothing does.
@@ -60,21 +66,48 @@ def find_unknown(names: Iterable[str], known: Collection[str], *, where: str, wh
     return ""
 
 
-def missing_name(module: str, name: str, parts: Sequence[str] = _PARTS) -> AttributeError:
-    """Return the error for a name that ``module`` does not have; ``parts`` of its package have the public names.
+def missing_name(
+    module: str, name: str, parts: Sequence[str] = _PARTS, gone: Mapping[str, str] = MappingProxyType({})
+) -> AttributeError | ImportError:
+    """Return the error for a name that the ``__getattr__`` of a module was asked for in vain.
+
+    Args:
+        module: the module.
+        name: what it does not have.
+        parts: the parts of its package that have the public names.
+        gone: what to write in the place of names that are gone.
 
     Example:
         >>> print(missing_name("sciscidata", "compute_cd_indx"))
         sciscidata has no 'compute_cd_indx'. Did you mean sciscidata.compute_cd_index?
     """
     package = module.partition(".")[0]
-    msg = f"{module} has no {name!r}."
+    msg, told = f"{module} has no {name!r}.", ""
     # Python asks for private names, and for a module before it imports it.
     if not name.startswith("_") and (module != package or find_spec(f"{module}.{name}") is None):
         known = {word: f"{package}{part}.{word}" for part in parts[::-1] for word in _names(package + part)}
-        close = find_close(name, known)
-        msg += f" Did you mean {known[close]}?" if close else ""
-    return AttributeError(msg, name=name, obj=None)
+        close = None if name in gone else find_close(name, known)
+        told = f" Did you mean {known[close]}?" if close else gone.get(name, "") and f" {gone[name]}"
+    # Of an AttributeError, ``from module import name`` tells nothing.
+    asked_by = sys._getframe(2).f_code.co_name  # pyright: ignore[reportPrivateUsage] (public in the documentation)
+    if told and asked_by == "_handle_fromlist":
+        return ImportError(msg + told, name=module)
+    return AttributeError(msg + told, name=name, obj=None)
+
+
+def refuse_gone(**gone: str) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Make a function say what to do in the place of parameters that are gone."""
+
+    def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
+        @wraps(function)
+        def checked(*values: _P.args, **options: _P.kwargs) -> _R:
+            for name in gone.keys() & options.keys():
+                raise ConfigError(f"{function.__name__} has no option {name!r}. {gone[name]}")
+            return function(*values, **options)
+
+        return checked
+
+    return decorate
 
 
 def _names(path: str) -> list[str]:
