@@ -271,6 +271,49 @@ def test_files_that_contributing_names_exist():
         assert (REPOSITORY / name).exists(), name
 
 
+#: Files of users and of others that docstrings, comments and pages name.
+_OTHERS_FILES = {"FILE.py", "mine.py", "polars.py", "DI_windowed_parallel.py"}
+
+
+def said_in(path: Path) -> str:
+    """Return the docstrings and comments of a module, or a whole page."""
+    text = path.read_text("utf-8")
+    if path.suffix != ".py":
+        return text
+    comments = re.findall(r"(?:^|  )#.*", text, re.MULTILINE)
+    with_text = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = (node for node in ast.walk(ast.parse(text)) if isinstance(node, with_text))
+    return "\n".join([*comments, *(ast.get_docstring(node, clean=False) or "" for node in nodes)])
+
+
+def names_at_the_top(tree: ast.Module) -> set[str]:
+    """Return the functions, classes and constants that a module has, its own and imported ones."""
+    targets = (target for node in tree.body for target in getattr(node, "targets", [getattr(node, "target", None)]))
+    names = {target.id for target in targets if isinstance(target, ast.Name)}
+    names |= {alias.name for node in tree.body if isinstance(node, ast.ImportFrom) for alias in node.names}
+    return names | {node.name for node in tree.body if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+
+
+def test_modules_that_docstrings_comments_and_pages_name_are_there():
+    """By their file, ``task/papers.py``, or with a name in them, ``papers.SEEN``."""
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        pytest.skip("not a git checkout")
+    files = [name for name in listed.stdout.splitlines() if (REPOSITORY / name).exists()]
+    ends = [f"/{name.removesuffix('.template')}" for name in files]
+    inside = {name: names_at_the_top(tree) for name, tree in modules().items()}
+    gone = []
+    for name in [name for name in files if name.endswith((".py", ".pyi", ".md", ".ipynb"))]:
+        text = said_in(REPOSITORY / name)
+        for file in {*re.findall(r"(?<![\w./-])\w[\w/-]*\.py\b", text)} - _OTHERS_FILES:
+            gone += [f"{name}: {file}"] if not any(end.endswith(f"/{file}") for end in ends) else []
+        for module, inner in re.findall(r"``([a-z_]+)\.(\w+)(?:\(\))?``", text):
+            places = [place.rpartition(".")[2] for place, names in inside.items() if inner in names]
+            ours = places and module not in sys.stdlib_module_names
+            gone += [f"{name}: {module}.{inner}"] if ours and module not in places else []
+    assert not gone
+
+
 def render_layers() -> str:
     """Write the layers as the table of CONTRIBUTING.md: the lowest first, both packages side by side."""
     columns = ([layer for layer in HOUSE["layers"] if layer[0].partition(".")[0] == package] for package in PACKAGES)

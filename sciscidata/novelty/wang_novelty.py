@@ -51,7 +51,7 @@ class WangConfig(Configuration):
             that counts. After 30 years, 51 % do. Compare works within a year.
         first_year: first year of which the data is complete. None: the first with a pair of venues.
         last_year: last such year; a work is undefined if its reuse window ends later. None: the last with a pair, but
-            for mistaken dates in the future (``last_year.find_last_year``).
+            for mistaken dates in the future (``last_year_of_data.find_last_year``).
         max_references: most references of known year and venue of a work. With more it is left out of the past and
             future too. None: no limit.
 

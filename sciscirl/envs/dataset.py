@@ -209,7 +209,7 @@ class LabelDatasetBuilder(RLDatasetBuilder):
         seed: of the order.
         n_epochs: how often every training paper is shown, each time in another order; a batch may straddle two epochs.
         interleave: as in ``order_papers``.
-        n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop (``sampling.py``).
+        n_spares: as in LabelDataset. Needs ``DynamicSampling`` in the loop (``answer_sampling.py``).
         run: the folder of the run; the answers of earlier steps are read back from its rollouts.
         first_step: the step at which the run begins or continues.
         collapse: what to do about a collapsed model, as in TrainingWatch. Needs ``run``.

@@ -129,7 +129,7 @@ class LabelGroupBuilder(EnvGroupBuilder):
         renderer: from ``get_renderer``, so that it pickles.
         group_size: number of answers.
         spares: papers of the same class to ask about instead if the rewards are all equal
-            (``sampling.DynamicSampling``).
+            (``answer_sampling.DynamicSampling``).
         excess: how much too often each label was said recently, for the batch term; empty: no batch term.
         tracker: counts the labels that the answers of this group say.
         batch: the number of the batch, for the tracker.
