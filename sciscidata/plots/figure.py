@@ -170,11 +170,12 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
     if given and len(given) != n_panels:
         raise ConfigError(f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}.")
     if path is not None:
-        _check_format(Path(path))
+        check_format(Path(path))
     return None if path is None else Path(path), _COLUMNS_MM[width]
 
 
-def _check_format(path: Path) -> None:
+def check_format(path: Path) -> None:
+    """Refuse the name of a picture that could not be written."""
     if path.suffix.lower() not in _FORMATS:
         raise ConfigError(
             f"a picture is written as PNG, SVG or PDF, got {path.name!r}. Let its name end in .png, .svg or .pdf."
@@ -233,7 +234,7 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     path = Path(path)
-    _check_format(path)
+    check_format(path)
     kind = path.suffix.lower().removeprefix(".")
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     FigureCanvasAgg(figure)

@@ -58,7 +58,8 @@ def test_a_corpus_is_checked_in_lines_and_in_a_picture(run, tmp_path):
     checks = ssd.diagnose(*ssd.scan_corpus(tmp_path / "corpus")[:2])
     assert out.splitlines() == [f"{level:8} {text}" for level, text in checks.select("level", "text").rows()]
     assert (tmp_path / "checks.png").read_bytes().startswith(b"\x89PNG")
-    status, _, told = run("diagnose", "corpus", "--picture", "checks.jpg")
+    status, said, told = run("diagnose", "corpus", "--picture", "checks.jpg")
+    assert not said  # no corpus of hours is read for nothing
     assert (status, "PNG, SVG or PDF, got 'checks.jpg'" in told) == (1, True)
 
 
