@@ -360,7 +360,7 @@ def test_an_environment_that_allows_no_connection_is_named(store, monkeypatch, n
 
 
 def test_a_wrong_answer_is_asked_for_again_and_never_kept(server, store):
-    def check(content: dict[str, Any]) -> str | None:
+    def check(_: str, content: dict[str, Any]) -> str | None:
         return None if content["meta"]["count"] == 3 else f"count {content['meta']['count']} and not 3"
 
     server.script = lambda path, nth: Reply(body={"meta": {"count": min(nth, 3)}})
@@ -727,7 +727,7 @@ def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(tmp_
 # Against a whole OpenAlex in small, with a fifth of all calls going wrong.
 
 
-def check_counts(content: dict[str, Any]) -> str | None:
+def check_counts(_: str, content: dict[str, Any]) -> str | None:
     """The invariants of a list: as many rows as counted, and groups that add up."""
     if "meta" not in content:
         return None
