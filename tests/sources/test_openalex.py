@@ -24,7 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sciscidata.cli.main import main
-from sciscidata.config import BuildConfig
+from sciscidata.config import BuildConfig, source_request
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import (
@@ -56,7 +56,7 @@ from sciscidata.sources.openalex.citer_counts import (
     ask_reference_citers,
     converse,
 )
-from sciscidata.sources.openalex.source import pull_openalex
+from sciscidata.sources.openalex.source import measure_openalex, open_openalex, pull_openalex
 from tests import program
 from tests.conftest import example_lines
 from tests.servers.openalex_server import FAULTS, LogEntry, OpenAlexServer
@@ -250,6 +250,48 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, graph_worl
     rows = pl.concat([release.train, release.test]).join(whole, on="openalex_id")
     assert rows.height == 150
     assert (rows["cd_index"] == rows["whole"]).all()
+
+
+UZZI = LabelThresholds(novelty_rule="uzzi")
+DRAWS = {
+    "disruption": {"split": SplitConfig(n_train=60, n_test=15)},
+    "disruption in small rounds": {"split": SplitConfig(n_train=30, n_test=6), "source": SOURCE},
+    "no balance": {"split": SplitConfig(n_train=90, n_test=15, balance="none")},
+    "novelty": {"split": SplitConfig(n_train=60, n_test=15, balance="novelty"), "thresholds": UZZI},
+    "both": {"split": SplitConfig(n_train=9, n_test=0, balance="joint"), "thresholds": UZZI},
+}
+
+
+@pytest.mark.parametrize("draw", DRAWS)
+def test_a_dry_run_bounds_the_calls_before_a_run_and_after_a_part_of_it(server, tmp_path, draw):
+    settings = config(server, tmp_path, **{"source": ALL} | DRAWS[draw])
+    limited = dataclasses.replace(settings, api=api(server, max_cost_usd=0.04))
+    before = len(server.log)
+    planned = measure_openalex(settings.source, source_request(settings))
+    assert (planned.asked_calls, planned.judged) == (2, 0)
+    with contextlib.suppress(CostLimitError):
+        open_openalex(settings.source, source_request(limited))
+    part = len(server.log)
+    later = measure_openalex(settings.source, source_request(settings))
+    assert later.asked_calls == 0
+    assert later.judged >= 100
+    open_openalex(settings.source, source_request(settings))
+    for found, n_calls in ((planned, len(server.log) - before - 2), (later, len(server.log) - part)):
+        at_least, about, at_most = found.calls
+        assert at_least <= n_calls <= at_most
+        assert at_least <= about <= at_most
+    assert later.calls[2] < planned.calls[2]
+
+
+def test_a_dry_run_after_the_run_says_how_many_works_have_a_novelty_label(built):
+    done = measure_openalex(built.settings.source, source_request(built.settings))
+    assert (done.asked_calls, done.calls) == (1, (0, 0, 0))
+    release = built.release
+    n_labelled = sum(split["novelty_label"].is_not_null().sum() for split in (release.train, release.test))
+    fewest, most = done.novelty_labels
+    assert 0 < fewest <= n_labelled <= most < 150
+    balanced = dataclasses.replace(built.settings, split=SplitConfig(n_train=9, n_test=0, balance="novelty"))
+    assert measure_openalex(balanced.source, source_request(balanced)).novelty_labels == (9, 9)
 
 
 def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built, tmp_path):

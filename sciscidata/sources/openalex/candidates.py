@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -190,12 +191,15 @@ class Candidates:
         sample = {"sample": PER_PAGE, "seed": self.config.seed, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
         yield from works_in([self.client.fetch(self.request(years, **sample), check_answer)])
 
+    def sizes_of(self, room: float) -> dict[int, int]:
+        """Say how many works of each year a sample has, in proportion to its works."""
+        total = sum(self.per_year.values())
+        return {year: min(n, _MAX_SAMPLE, math.ceil(room * n / total)) for year, n in self.per_year.items() if n}
+
     def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Sample each year in proportion to its works, with another seed in every round."""
-        total = sum(self.per_year.values())
         params = {"seed": self.config.seed * 1_000_003 + round_, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
-        sizes = {year: min(n, _MAX_SAMPLE, -(-room * n // total)) for year, n in self.per_year.items()}
-        requests = [self.request(year, sample=size, **params) for year, size in sizes.items() if size]
+        requests = [self.request(year, sample=size, **params) for year, size in self.sizes_of(room).items()]
         works = works_in(self.client.fetch_all(requests, check_answer, n_listed=_MAX_SAMPLE))
         # OpenAlex counts them itself, and may count fewer than it lists.
         yield from (work for work in works if len(work.references) <= MOST_REFERENCES)
