@@ -59,7 +59,7 @@ def _check_groups(answer: Answer) -> str | None:
     groups, count = answer.get("group_by"), answer["meta"]["count"]
     if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
         return "group_by is missing"
-    if answer["meta"].get("page", 1) != 1:
+    if answer["meta"].get("page") not in (None, 1):
         return f"page is {answer['meta']['page']!r:.40}, and counts have one page"
     keys, sizes = [str(group.get("key")) for group in groups], [group.get("count") for group in groups]
     if not all(re.fullmatch(r"\d{1,9}|-111|unknown", key) for key in keys) or not all(map(_is_count, sizes)):

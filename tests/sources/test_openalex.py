@@ -254,15 +254,17 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, graph_worl
 
 UZZI = LabelThresholds(novelty_rule="uzzi")
 DRAWS = {
-    "disruption": {"split": SplitConfig(n_train=60, n_test=15)},
-    "disruption in small rounds": {"split": SplitConfig(n_train=30, n_test=6), "source": SOURCE},
+    "disruption": {"split": SplitConfig(n_train=24, n_test=6)},
+    "disruption in small rounds": {"split": SplitConfig(n_train=18, n_test=6), "source": SOURCE},
     "no balance": {"split": SplitConfig(n_train=90, n_test=15, balance="none")},
-    "novelty": {"split": SplitConfig(n_train=60, n_test=15, balance="novelty"), "thresholds": UZZI},
+    "novelty": {"split": SplitConfig(n_train=24, n_test=6, balance="novelty"), "thresholds": UZZI},
     "both": {"split": SplitConfig(n_train=9, n_test=0, balance="joint"), "thresholds": UZZI},
 }
 
 
-@pytest.mark.parametrize("draw", DRAWS)
+@pytest.mark.parametrize(
+    "draw", [draw if draw == "novelty" else pytest.param(draw, marks=pytest.mark.slow) for draw in DRAWS]
+)
 def test_a_dry_run_bounds_the_calls_before_a_run_and_after_a_part_of_it(server, tmp_path, draw):
     settings = config(server, tmp_path, **{"source": ALL} | DRAWS[draw])
     limited = dataclasses.replace(settings, api=api(server, max_cost_usd=0.04))
