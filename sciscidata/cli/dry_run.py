@@ -12,7 +12,7 @@ from sciscidata.config import BuildConfig, source_request
 from sciscidata.sampling.balance import class_quotas, quota_cells
 from sciscidata.sampling.filter import chosen_names, remark_on_names
 from sciscidata.sampling.split import balanced_columns
-from sciscidata.sources.openalex.source import published_shares
+from sciscidata.sources.openalex.estimate import published_shares
 from sciscidata.sources.opened import ToAsk, ToRead
 from sciscidata.sources.registry import find_source
 from sciscidata.terminal.messages import counted
@@ -28,7 +28,7 @@ def describe_plan(config: BuildConfig) -> list[str]:
     """Describe a build without running it. The API gets two calls, for a count and a sample of a hundred works."""
     reading = find_source(config.source).measure(config.source, source_request(config))
     if isinstance(reading, ToAsk):
-        lines = _describe_asking(reading, config.api.rate)
+        lines = _describe_asking(reading, config.api.rate, sum(config.split.sizes.values()))
     else:
         n_chosen, remarks = _count_chosen(config, reading.columns)
         classes = _describe_classes(config, reading if n_chosen is None else reading._replace(works=n_chosen))
@@ -112,13 +112,27 @@ def _format_seconds(seconds: float) -> str:
     return f"{seconds:,.0f} seconds"
 
 
-def _describe_asking(found: ToAsk, rate: float) -> list[str]:
-    per_year, calls, left = found.per_year, found.calls, found.left_usd
+def _describe_asking(found: ToAsk, rate: float, n_drawn: int) -> list[str]:
+    per_year, (at_least, about, at_most), left = found.per_year, found.calls, found.left_usd
+    low, cost, high = (f"${calls * found.call_usd:.2f}" for calls in found.calls)
     today = "" if left is None else f"; ${left:.2f} of today's budget are left"
-    return [
+    trust = (
+        f"these numbers follow from the classes of the {found.judged:,} works judged so far"
+        if found.judged
+        else '"about" holds if the classes are those above; the bounds hold for any classes'
+    )
+    lines = [
         f"would sample: {sum(per_year.values()):,} works of {min(per_year)} to {max(per_year)} pass the filters",
         f"classes of candidates, {_ELSEWHERE}: {_list_shares(published_shares())}",
-        f"calls: about {calls:,.0f}, at {rate:g} a second {_format_seconds(calls / rate)} or more",
-        f"cost: about ${found.cost_usd:.2f}; {found.days}{today}",
-        f"this look took {counted(found.asked_calls, 'call')}, ${found.asked_usd:.4f}; the answers are kept",
+        f"calls: about {about:,.0f}, at {rate:g} a second {_format_seconds(about / rate)} or more; at least "
+        f"{at_least:,.0f}, at most {at_most:,.0f}",
+        f"cost: about {cost}; {found.days}; at least {low}, at most {high}{today}",
+        trust,
     ]
+    if found.novelty_labels is not None:
+        fewest, most = found.novelty_labels
+        why = "" if found.judged else "; that depends on the venues of references, which this look leaves out"
+        known = f"{fewest:,.0f} to {most:,.0f} of the {n_drawn:,} works{why}"
+        lines.append(f"novelty labels: {f'all {n_drawn:,} works have one' if fewest == n_drawn else known}")
+    asked = f"this look took {counted(found.asked_calls, 'call')}, ${found.asked_usd:.4f}; the answers are kept"
+    return [*lines, asked]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from typing import Any, Self
@@ -15,6 +15,7 @@ import msgspec
 from sciscidata._support.parallel import StoppedError, map_in_order
 from sciscidata.errors import OfflineError
 from sciscidata.openalex_api.answers import TryAgainError, how_to_get_a_key, read_answer, without_timing
+from sciscidata.openalex_api.checks import compare_pages, other_pages
 from sciscidata.openalex_api.config import BASE_URL, ApiConfig
 from sciscidata.openalex_api.http import Connection
 from sciscidata.openalex_api.request import shown, works_request
@@ -23,8 +24,8 @@ from sciscidata.openalex_api.store import ResponseStore, StoreSummary
 
 __all__ = ["ApiConfig", "Check", "OpenAlexClient", "works_request"]
 
-#: Checks an answer, a JSON object of any shape: returns what is wrong with it, or None. Must not raise.
-Check = Callable[[dict[str, Any]], str | None]
+#: Checks the answer to a request, a JSON object of any shape: returns what is wrong, or None. Must not raise.
+Check = Callable[[str, dict[str, Any]], str | None]
 
 _log = logging.getLogger(__name__)
 
@@ -95,16 +96,21 @@ class OpenAlexClient:
     def fetch(self, request: str, check: Check | None = None) -> dict[str, Any]:
         """Return the answer to one request, a JSON object.
 
-        An answer that fails ``check`` is requested again, and not stored. Offline, a store without the answer is an
-        OfflineError. DailyBudgetError and CostLimitError are a clean stop: every paid answer is stored. An ApiError
-        means that OpenAlex refused the request, or kept failing.
+        An answer that fails ``check`` is requested again, and not stored; a stored one is replaced. Offline, a store
+        without a good answer is an OfflineError. DailyBudgetError and CostLimitError are a clean stop: every paid
+        answer is stored. An ApiError means that OpenAlex refused the request, or kept failing.
         """
         content = self._answer(request, check, threading.Event())
         self._answered.add(self._prefix + request)
         return content
 
-    def fetch_all(self, requests: Iterable[str], check: Check | None = None) -> Generator[dict[str, Any]]:
+    def fetch_all(
+        self, requests: Iterable[str], check: Check | None = None, *, n_listed: int = 0
+    ) -> Generator[dict[str, Any]]:
         """Yield the answers in the order of the requests, as :meth:`fetch` does, with several calls at a time.
+
+        A list of up to ``n_listed`` works is one answer, of all its pages. Pages that contradict each other are all
+        requested again: the index may have changed between them.
 
         Requests are taken as needed, two per thread ahead. Running calls end and are stored, also when one fails (its
         error comes in its turn) or the caller stops early.
@@ -112,24 +118,58 @@ class OpenAlexClient:
         stop = threading.Event()
 
         def answer(request: str) -> tuple[str, dict[str, Any]]:
-            return request, self._answer(request, check, stop)
+            return request, self._answer_in_full(request, check, stop, n_listed)
 
         with closing(map_in_order(answer, requests, self.config.concurrency, stop=stop)) as answers:
             for request, content in answers:
                 # Note it here and not on arrival: an answer requested ahead and never used is no part of the result.
-                self._answered.add(self._prefix + request)
+                for page in (request, *(other_pages(request, content, n_listed) if n_listed else ())):
+                    self._answered.add(self._prefix + page)
                 yield content
+
+    def _answer_in_full(
+        self, request: str, check: Check | None, stop: threading.Event, n_listed: int
+    ) -> dict[str, Any]:
+        def attempt() -> dict[str, Any]:
+            first = self._answer(request, check, stop)
+            asked, pages = [request], [first]
+            for other in other_pages(request, first, n_listed) if n_listed else ():
+                pages.append(self._answer(other, check, stop))
+                asked.append(other)
+                problem = compare_pages(pages)
+                if problem is not None:
+                    self._distrust(asked, problem)
+                    raise TryAgainError(f"the answer is wrong: {problem}")
+            return (
+                first | {"results": [work for page in pages for work in page["results"]]} if len(pages) > 1 else first
+            )
+
+        with self._claimed(f"pages of {request}"):
+            return self._keep_asking(attempt, request, stop)
 
     def _answer(self, request: str, check: Check | None, stop: threading.Event) -> dict[str, Any]:
         with self._claimed(request):
             body = self._store.get(self._prefix + request)
             if body is not None:
-                return msgspec.json.decode(body)
+                content = msgspec.json.decode(body)
+                problem = check(request, content) if check else None
+                if problem is None:
+                    return content
+                self._distrust([request], problem)
             if self._connection is None:
                 raise OfflineError(
                     f"The store has no answer to {shown(request)}. Run once with ApiConfig.offline=False."
                 )
             return self._ask_the_network(self._connection, request, check, stop)
+
+    def _distrust(self, requests: Sequence[str], problem: str) -> None:
+        """Remove stored answers that are wrong, so that they are requested again."""
+        if self._connection is None:
+            raise OfflineError(
+                f"The stored answer to {shown(requests[-1])} is wrong: {problem}. Run once with "
+                "ApiConfig.offline=False."
+            )
+        self._store.remove([self._prefix + request for request in requests])
 
     @contextmanager
     def _claimed(self, key: str) -> Generator[None]:
@@ -147,14 +187,19 @@ class OpenAlexClient:
     def _ask_the_network(
         self, connection: Connection, request: str, check: Check | None, stop: threading.Event
     ) -> dict[str, Any]:
-        def sleep(seconds: float) -> None:
-            (self._sleep or stop.wait)(seconds)
-
         def attempt() -> dict[str, Any]:
-            self._pacer.wait(sleep)
+            self._pacer.wait(self._sleep or stop.wait)
             if stop.is_set():
                 raise StoppedError
             return self._ask(connection, request, check)
+
+        return self._keep_asking(attempt, request, stop)
+
+    def _keep_asking(
+        self, attempt: Callable[[], dict[str, Any]], request: str, stop: threading.Event
+    ) -> dict[str, Any]:
+        def sleep(seconds: float) -> None:
+            (self._sleep or stop.wait)(seconds)
 
         return ask_until_answered(attempt, request, self.config, was_reached=lambda: self._was_reached, sleep=sleep)
 
@@ -182,7 +227,7 @@ class OpenAlexClient:
             if error.is_too_fast:
                 self._pacer.pause(min(error.wait_s, self.config.max_sleep_s))
             raise
-        problem = check(content) if check else None
+        problem = check(request, content) if check else None
         if problem is not None:
             raise TryAgainError(f"the answer is wrong: {problem}", answer=answer)
         kept = self._store.put(self._prefix + request, answer.body, cost)

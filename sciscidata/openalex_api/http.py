@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
-import time
+import threading
+from concurrent.futures import Future
 from importlib.metadata import version
-from typing import Final
+from typing import Any, Final
 
 import httpx
 
@@ -15,11 +17,6 @@ from sciscidata.openalex_api.answers import Answer, TryAgainError
 from sciscidata.openalex_api.config import MOST_ANSWER_BYTES, ApiConfig, is_loopback
 
 _SHORTEST_SECRET: Final = 12  # OpenAlex's keys have 22 letters; a shorter word may occur by chance
-#: Errors before anything was sent, so that the server cannot have charged for the call.
-_NEVER_SENT: Final = (
-    *(httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout),
-    *(httpx.UnsupportedProtocol, httpx.InvalidURL, UnicodeError),
-)
 _PROXIES: Final = ("http_proxy", "https_proxy", "all_proxy", "no_proxy")
 #: Variables of the environment that httpx and OpenSSL read.
 _VARIABLES: Final = frozenset({*_PROXIES, "ssl_cert_file", "ssl_cert_dir", "sslkeylogfile"})
@@ -28,8 +25,8 @@ _VARIABLES: Final = frozenset({*_PROXIES, "ssl_cert_file", "ssl_cert_dir", "sslk
 class Connection:
     """Open connections for the threads of a client, at most one per thread.
 
-    HTTP/1.1, because httpx's synchronous HTTP/2 mixes up streams of several threads
-    (github.com/encode/httpx/issues/3324), and a lost answer is paid for twice.
+    An event loop in a thread of its own talks to the server: there a deadline holds for a whole exchange. A limit of a
+    socket starts anew with every byte.
     """
 
     def __init__(self, config: ApiConfig) -> None:
@@ -45,9 +42,9 @@ class Connection:
         n_connections = config.concurrency + 1  # the threads of a client, and the one that started them
         is_here = is_loopback(self._base.host)
         try:
-            self._http = httpx.Client(
+            self._http = httpx.AsyncClient(
                 headers=headers,
-                timeout=httpx.Timeout(config.timeout_s, pool=None),
+                timeout=None,  # of single steps; see _exchange
                 limits=httpx.Limits(max_connections=n_connections, max_keepalive_connections=n_connections),
                 trust_env=not is_here,  # a proxy has no way back to this machine
                 verify=not (is_here and self._base.scheme == "http"),  # loading certificates takes 60 ms
@@ -60,26 +57,53 @@ class Connection:
                 f"{type(error).__name__}{reason}. Correct or unset it: a proxy is like http://host:3128, certificates "
                 "are one file."
             ) from None  # its message may quote a proxy's password
+        self._opened: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._stay_open()), daemon=True)
+        self._thread.start()
+
+    async def _stay_open(self) -> None:
+        closing = asyncio.Event()
+        self._opened.set_result((asyncio.get_running_loop(), closing))
+        async with self._http:
+            await closing.wait()
 
     def close(self) -> None:
         """Close what is open."""
-        self._http.close()
+        if self._thread.is_alive():
+            loop, closing = self._opened.result()
+            loop.call_soon_threadsafe(closing.set)
+            self._thread.join()
 
     def get(self, target: str) -> Answer:
         """Request a path with its query, and return the whole answer.
 
         A TryAgainError means no connection, no answer in time, or a broken answer; it holds the cost, if that arrived.
         """
-        deadline = time.monotonic() + self._config.timeout_s
+        loop, _ = self._opened.result()
+        answer = asyncio.run_coroutine_threadsafe(self._exchange(target), loop)
+        try:
+            return answer.result()
+        finally:
+            answer.cancel()  # after an interrupt; it does nothing to one that is here
+
+    async def _exchange(self, target: str) -> Answer:
         head: Answer | None = None
         chunks: list[bytes] = []
-        n_bytes = 0
+        n_bytes, was_sent = 0, False
+
+        async def trace(event: str, _: dict[str, Any]) -> None:
+            nonlocal was_sent
+            was_sent |= event == "http11.send_request_headers.started"
+
         try:
             url = self._base.copy_with(raw_path=self._base.raw_path.rstrip(b"/") + target.encode())
-            with self._http.stream("GET", url) as response:
+            async with (
+                asyncio.timeout(self._config.timeout_s),
+                self._http.stream("GET", url, extensions={"trace": trace}) as response,
+            ):
                 headers = {name.lower(): value for name, value in response.headers.items()}
                 head = Answer(response.status_code, headers, b"")
-                for chunk in response.iter_bytes():
+                async for chunk in response.aiter_bytes():
                     chunks.append(chunk)
                     n_bytes += len(chunk)
                     if n_bytes > MOST_ANSWER_BYTES:
@@ -88,13 +112,12 @@ class Connection:
                             "is not read. Check ApiConfig.base_url.",
                             status=response.status_code,
                         )
-                    if time.monotonic() > deadline:  # httpx's own limit starts anew with every byte
-                        raise TryAgainError(f"the answer took longer than {self._config.timeout_s:g} s", answer=head)
-        except (httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
+        except (TimeoutError, httpx.HTTPError, httpx.InvalidURL, httpx.StreamError, UnicodeError) as error:
             msg = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-            is_lost = head is None and not isinstance(error, _NEVER_SENT)
+            if isinstance(error, TimeoutError):
+                msg = f"the answer took longer than {self._config.timeout_s:g} s"
             reason = self._masked(msg.encode(errors="replace")).decode()
-            raise TryAgainError(reason, answer=head, is_lost=is_lost) from None
+            raise TryAgainError(reason, answer=head, is_lost=was_sent and head is None) from None
         return head._replace(body=self._masked(b"".join(chunks)))  # it is stored, or quoted in a message
 
     def _masked(self, text: bytes) -> bytes:

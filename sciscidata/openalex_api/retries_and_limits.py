@@ -86,7 +86,7 @@ def ask_until_answered(
             ) from error
         raise ApiError(
             f"OpenAlex gave no good answer to {shown(request)} in {allowed()} attempts; last: {error}. "
-            "Every answer is stored: run the same command again later, and it goes on where it stopped.",
+            "Every good answer is stored: run the same command again later, and it goes on where it stopped.",
             status=error.answer.status if error.answer else None,
         ) from error
 

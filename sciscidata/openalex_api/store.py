@@ -7,7 +7,7 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -152,6 +152,13 @@ class ResponseStore:
             if is_kept:
                 database.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?, ?)", (digest, len(body), compressed))
         return body if is_kept else (self.get(key) or body)
+
+    def remove(self, keys: Iterable[str]) -> None:
+        """Remove answers, so that the next ones to these requests are stored."""
+        with self._transaction("BEGIN IMMEDIATE") as database:
+            for key in keys:
+                database.execute("DELETE FROM requests WHERE key = ?", (key,))
+            database.execute("DELETE FROM blobs WHERE sha256 NOT IN (SELECT sha256 FROM requests)")
 
     def summary(self, keys: Collection[str] | None = None) -> StoreSummary:
         """Sum up the answers to ``keys`` (all must be there), or all; an altered one: StorageError."""

@@ -21,7 +21,7 @@ Cell: TypeAlias = tuple[str, ...]
 class Demand:
     """Quotas of the cells of every group of ``split.groups``, filled by scored works.
 
-    ``cells`` are in the order in which quotas are handed out; ``cell_of`` has that of every scored work that may be
+    ``cells`` are in the order in which ``quotas`` are handed out; ``cell_of`` has that of every scored work that may be
     drawn. Without balance a group has one quota, that of the cell ``()``.
     """
 
@@ -34,12 +34,12 @@ class Demand:
         self.columns = BALANCED[self.split.balance] or ("disruption_label",)
         self.cells: list[Cell] = quota_cells(self.columns)
         quota_of = self.cells if BALANCED[self.split.balance] else [()]
-        self._need: dict[tuple[str, Cell], int] = {
+        self.quotas: dict[tuple[str, Cell], int] = {
             (group, cell): quota
             for group, size in self.split.groups.items()
             for cell, quota in class_quotas(size, quota_of).items()
         }
-        self._have: dict[tuple[str, Cell], int] = dict.fromkeys(self._need, 0)
+        self._have: dict[tuple[str, Cell], int] = dict.fromkeys(self.quotas, 0)
         self._possible: dict[float, frozenset[Cell]] = {}
         self.cell_of: dict[int, Cell] = {}
 
@@ -60,7 +60,7 @@ class Demand:
     @property
     def filled(self) -> int:
         """Works that the draw would take of those scored so far."""
-        return sum(min(self._have[place], need) for place, need in self._need.items())
+        return sum(min(self._have[place], need) for place, need in self.quotas.items())
 
     @property
     def is_met(self) -> bool:
@@ -70,7 +70,7 @@ class Demand:
     @property
     def still_missing(self) -> dict[tuple[str, Cell], int]:
         """What the draw still lacks, by group and cell; without balance by group and ``()``."""
-        return {place: max(0, need - self._have[place]) for place, need in self._need.items()}
+        return {place: max(0, need - self._have[place]) for place, need in self.quotas.items()}
 
     def update(self, works: pl.DataFrame, citations: pl.DataFrame, scores: pl.DataFrame) -> None:
         """Count what is eligible among all works scored so far; of texts it matters if they are blank or repeat."""
@@ -80,7 +80,7 @@ class Demand:
         eligible = marked.filter(pl.col("removed_by").is_null(), has_cell).select("work_id", *self.columns).collect()
         self.cell_of = {work_id: tuple(cell) for work_id, *cell in eligible.rows()}
         placed = eligible.select(*self.columns, split=self.groups_of(eligible["work_id"]))
-        self._have = dict.fromkeys(self._need, 0)
+        self._have = dict.fromkeys(self.quotas, 0)
         for group, *cell, n in placed.group_by("split", *self.columns).len().rows():
             self._have[group, tuple(cell) if BALANCED[self.split.balance] else ()] += n
 

@@ -73,12 +73,26 @@ class ToRead(NamedTuple):
 
 
 class ToAsk(NamedTuple):
-    """What a build would ask of an API, and what this look has cost."""
+    """What a build would ask of an API, and what this look has cost.
+
+    Attributes:
+        per_year: how many works of each year pass the filters.
+        calls: at least, about and at most.
+        call_usd: price of a call.
+        days: in how many days the daily budget allows that, in words.
+        judged: works that stored answers of earlier runs judge; with any, their classes decide all numbers.
+        novelty_labels: at least and at most, how many works of the draw have one. None: there is no novelty.
+        asked_calls: calls of this look.
+        asked_usd: their price.
+        left_usd: rest of today's budget.
+    """
 
     per_year: Mapping[int, int]
-    calls: float
-    cost_usd: float
+    calls: tuple[float, float, float]
+    call_usd: float
     days: str
+    judged: int
+    novelty_labels: tuple[float, float] | None
     asked_calls: int
     asked_usd: float
     left_usd: float | None

@@ -184,7 +184,8 @@ def test_a_dry_run_of_the_api_costs_two_calls_and_speaks_of_the_key_at_hand(run,
     status, out, err = run(*flags)
     assert status == 0, err
     assert "this look took 2 calls, $0.0002" in out
-    assert re.search(r"calls: about [1-9][\d,]*, at 25 a second", out)
+    assert re.search(r"calls: about [1-9][\d,]*, at 25 a second .*; at least [1-9][\d,]*, at most [1-9][\d,]*", out)
+    assert "novelty labels: 0 to 75 of the 75 works; that depends on the venues of references" in out
     assert re.search(r"cost: about \$0\.\d\d; a free key, with \$1.00 a day, allows that in 1 day", out)
     assert "without a key" not in out
     status, out, _ = run(*flags)

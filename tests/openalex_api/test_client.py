@@ -53,7 +53,7 @@ COST = {"X-RateLimit-Cost-USD": "0.0001", "X-RateLimit-Remaining-USD": "0.5"}
 
 @dataclass
 class Reply:
-    """What the scripted server sends; ``fault`` is one of "", "lost", "reset", "cut", "trickle"."""
+    """What the scripted server sends; ``fault`` is one of "", "lost", "silent", "drip", "reset", "cut", "trickle"."""
 
     status: int = 200
     body: Any = field(default_factory=lambda: {"meta": {"count": 1}, "results": []})
@@ -80,6 +80,12 @@ class Scripted(Handler):
         reply = server.script(self.path, nth)
         if reply.fault == "lost":  # nothing arrives of an answer that was made, and paid for
             self.close_connection = True
+            return
+        if reply.fault in ("silent", "drip"):  # no answer, or one byte of its head at a time
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX-Head: " if reply.fault == "drip" else b"")
+            while not server.is_closing.wait(0.01):
+                self.wfile.write(b"x" if reply.fault == "drip" else b"")
+                self.wfile.flush()
             return
         content = reply.content()
         self.send_response(reply.status)
@@ -109,10 +115,14 @@ class Scripted(Handler):
 class ScriptedServer(Server):
     def __init__(self) -> None:
         super().__init__(Scripted)
-        self.lock = threading.Lock()
+        self.lock, self.is_closing = threading.Lock(), threading.Event()
         self.asked: Counter[str] = Counter()
         self.heads: list[tuple[str, dict[str, str]]] = []
         self.script: Callable[[str, int], Reply] = lambda path, nth: Reply()
+
+    def __exit__(self, *error: object) -> None:
+        self.is_closing.set()
+        super().__exit__(*error)
 
 
 @pytest.fixture(name="server")
@@ -360,7 +370,7 @@ def test_an_environment_that_allows_no_connection_is_named(store, monkeypatch, n
 
 
 def test_a_wrong_answer_is_asked_for_again_and_never_kept(server, store):
-    def check(content: dict[str, Any]) -> str | None:
+    def check(_: str, content: dict[str, Any]) -> str | None:
         return None if content["meta"]["count"] == 3 else f"count {content['meta']['count']} and not 3"
 
     server.script = lambda path, nth: Reply(body={"meta": {"count": min(nth, 3)}})
@@ -578,11 +588,36 @@ def test_without_a_key_one_warning_shows_how_to_get_one(server, store, caplog):
     assert "Authorization" not in server.heads[0][1]
 
 
-def test_an_answer_that_trickles_is_given_up_at_the_deadline(server, store):
-    server.script = lambda path, nth: Reply(fault="trickle" if nth == 0 else "")
+PACKED = {"Content-Encoding": "gzip"}
+ENDLESS = {
+    "one byte of the body at a time": lambda: Reply(fault="trickle"),
+    "one byte of the head at a time": lambda: Reply(fault="drip"),
+    "nothing": lambda: Reply(fault="silent"),
+    "a body of empty blocks": lambda: Reply(
+        headers=PACKED, blocks=itertools.chain([gzip.compress(b"")[:10]], itertools.repeat(b"\0\0\0\xff\xff" * 99))
+    ),
+    "a body of empty files": lambda: Reply(headers=PACKED, blocks=itertools.repeat(gzip.compress(b""))),
+}
+
+
+@pytest.mark.parametrize("reply", ENDLESS.values(), ids=ENDLESS)
+def test_an_answer_without_end_is_given_up_at_the_deadline(server, store, reply):
+    server.script = lambda path, nth: reply() if nth == 0 else Reply()
+    started = time.monotonic()
     with client_of(server, store, timeout_s=0.5) as (client, _):
         assert client.fetch(LIST)
     assert client.n_calls == 2
+    assert time.monotonic() - started < 5
+
+
+def test_a_server_without_end_is_one_clear_error(server, store):
+    server.script = lambda path, nth: Reply(fault="drip")
+    with (
+        client_of(server, store, timeout_s=0.2, max_attempts=2) as (client, _),
+        pytest.raises(ApiError, match=r"no answer in 2 attempts; last: the answer took longer than 0\.2 s"),
+    ):
+        client.fetch(LIST)
+    assert store.summary().n_requests == 0
 
 
 @pytest.mark.parametrize("is_packed", [False, True])
@@ -727,7 +762,7 @@ def test_a_run_that_is_killed_again_and_again_pays_for_no_kept_answer_twice(tmp_
 # Against a whole OpenAlex in small, with a fifth of all calls going wrong.
 
 
-def check_counts(content: dict[str, Any]) -> str | None:
+def check_counts(_: str, content: dict[str, Any]) -> str | None:
     """The invariants of a list: as many rows as counted, and groups that add up."""
     if "meta" not in content:
         return None

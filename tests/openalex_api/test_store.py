@@ -82,6 +82,18 @@ def test_the_first_answer_stays(store):
     assert store.summary().cost_usd == 0.0001
 
 
+def test_a_removed_answer_leaves_nothing_and_makes_room_for_another(store):
+    for key in ("a", "b", "c"):
+        store.put(key, b"shared" if key < "c" else b"own", 0.1)
+    store.remove(["a", "c", "never put"])
+    assert [store.get(key) for key in ("a", "b", "c")] == [None, b"shared", None]
+    assert (store.summary().n_requests, store.summary().n_bytes) == (1, 6)
+    assert store.put("a", b"another", 0.1) == b"another"
+    with sqlite3.connect(store.path) as database:
+        assert database.execute("SELECT count(*) FROM blobs").fetchone() == (2,)
+    database.close()
+
+
 def test_a_summary_of_some_keys_is_that_of_a_store_with_only_those(store, tmp_path):
     for i in range(9):
         store.put(f"{i}", f"body {i}".encode(), 0.1)

@@ -24,7 +24,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sciscidata.cli.main import main
-from sciscidata.config import BuildConfig
+from sciscidata.config import BuildConfig, source_request
 from sciscidata.disruption.config import COMPAT, CDConfig
 from sciscidata.disruption.index import compute_cd_index
 from sciscidata.errors import (
@@ -36,6 +36,7 @@ from sciscidata.errors import (
     SciSciDataError,
 )
 from sciscidata.label_thresholds import LabelThresholds
+from sciscidata.openalex_api.checks import check_answer, other_pages
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.config import ApiConfig
 from sciscidata.openalex_api.store import ResponseStore
@@ -53,10 +54,9 @@ from sciscidata.sources.openalex.citer_counts import (
     ReferenceRecords,
     ask_citers,
     ask_reference_citers,
-    check_answer,
     converse,
 )
-from sciscidata.sources.openalex.source import pull_openalex
+from sciscidata.sources.openalex.source import measure_openalex, open_openalex, pull_openalex
 from tests import program
 from tests.conftest import example_lines
 from tests.servers.openalex_server import FAULTS, LogEntry, OpenAlexServer
@@ -111,13 +111,18 @@ class DirectClient:
     def __init__(self, server: OpenAlexServer) -> None:
         self.server = server
 
-    def fetch_all(self, requests, check):
+    def fetch_all(self, requests, check, *, n_listed=0):
         for request in requests:
-            answer = self.server.api.answer("/works", parse_qsl(request.partition("?")[2]))
-            assert answer.status == 200
-            content = json.loads(answer.body())
-            assert check(content) is None
-            yield content
+            first = self.fetch(request, check)
+            pages = [first, *(self.fetch(other, check) for other in other_pages(request, first, n_listed))]
+            yield first | {"results": [work for page in pages for work in page.get("results", [])]}
+
+    def fetch(self, request, check):
+        answer = self.server.api.answer("/works", parse_qsl(request.partition("?")[2]))
+        assert answer.status == 200
+        content = json.loads(answer.body())
+        assert check(request, content) is None
+        return content
 
 
 @pytest.fixture(scope="module")
@@ -247,6 +252,50 @@ def test_a_slice_costs_what_was_estimated_and_few_calls_a_work(built, graph_worl
     assert (rows["cd_index"] == rows["whole"]).all()
 
 
+UZZI = LabelThresholds(novelty_rule="uzzi")
+DRAWS = {
+    "disruption": {"split": SplitConfig(n_train=24, n_test=6)},
+    "disruption in small rounds": {"split": SplitConfig(n_train=18, n_test=6), "source": SOURCE},
+    "no balance": {"split": SplitConfig(n_train=90, n_test=15, balance="none")},
+    "novelty": {"split": SplitConfig(n_train=24, n_test=6, balance="novelty"), "thresholds": UZZI},
+    "both": {"split": SplitConfig(n_train=9, n_test=0, balance="joint"), "thresholds": UZZI},
+}
+
+
+@pytest.mark.parametrize(
+    "draw", [draw if draw == "novelty" else pytest.param(draw, marks=pytest.mark.slow) for draw in DRAWS]
+)
+def test_a_dry_run_bounds_the_calls_before_a_run_and_after_a_part_of_it(server, tmp_path, draw):
+    settings = config(server, tmp_path, **{"source": ALL} | DRAWS[draw])
+    limited = dataclasses.replace(settings, api=api(server, max_cost_usd=0.04))
+    before = len(server.log)
+    planned = measure_openalex(settings.source, source_request(settings))
+    assert (planned.asked_calls, planned.judged) == (2, 0)
+    with contextlib.suppress(CostLimitError):
+        open_openalex(settings.source, source_request(limited))
+    part = len(server.log)
+    later = measure_openalex(settings.source, source_request(settings))
+    assert later.asked_calls == 0
+    assert later.judged >= 100
+    open_openalex(settings.source, source_request(settings))
+    for found, n_calls in ((planned, len(server.log) - before - 2), (later, len(server.log) - part)):
+        at_least, about, at_most = found.calls
+        assert at_least <= n_calls <= at_most
+        assert at_least <= about <= at_most
+    assert later.calls[2] < planned.calls[2]
+
+
+def test_a_dry_run_after_the_run_says_how_many_works_have_a_novelty_label(built):
+    done = measure_openalex(built.settings.source, source_request(built.settings))
+    assert (done.asked_calls, done.calls) == (1, (0, 0, 0))
+    release = built.release
+    n_labelled = sum(split["novelty_label"].is_not_null().sum() for split in (release.train, release.test))
+    fewest, most = done.novelty_labels
+    assert 0 < fewest <= n_labelled <= most < 150
+    balanced = dataclasses.replace(built.settings, split=SplitConfig(n_train=9, n_test=0, balance="novelty"))
+    assert measure_openalex(balanced.source, source_request(balanced)).novelty_labels == (9, 9)
+
+
 def test_rebuilding_offline_gives_the_same_bytes_and_asks_nothing(server, built, tmp_path):
     first, settings = built.release, built.settings
     n_calls = len(server.log)
@@ -360,24 +409,6 @@ def test_years_and_venues_of_references_are_those_of_the_records(server, graph_w
     assert (known["source_name"] == known["source_name_record"]).all()
 
 
-@pytest.mark.parametrize(
-    "answer",
-    [
-        {},
-        {"meta": {"count": "3"}},
-        {"meta": {"count": True, "groups_count": 0}, "group_by": []},
-        {"meta": {"count": 3, "groups_count": 1}, "group_by": [{"key": "2001", "count": 2}]},
-        {"meta": {"count": 3, "groups_count": 1}, "group_by": None},
-        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [{}]},
-        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [1, 2]},
-        {"meta": {"count": 2, "page": 1, "per_page": 100}, "results": [{"id": "W1"}, {"id": None}]},
-        {"meta": {"count": 101, "page": 2, "per_page": 100}, "results": []},
-    ],
-)
-def test_contradictory_answers_are_found(answer):
-    assert check_answer(answer)
-
-
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=6), inner, max_size=4),
@@ -421,7 +452,7 @@ def test_any_answer_continues_a_dialogue_or_gives_a_clear_error(answers, listed,
             for _ in range(4):
                 wanted = dialogue.send(given_)
                 given_ = [next(supply) for _ in wanted]
-                if any(check_answer(answer) for answer in given_):
+                if any(itertools.starmap(check_answer, zip(wanted, given_, strict=True))):
                     break  # the client asks again
         except (StopIteration, SciSciDataError):
             pass

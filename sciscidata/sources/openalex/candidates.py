@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -14,6 +15,7 @@ import polars as pl
 
 from sciscidata.disruption.index import CDConfig
 from sciscidata.errors import ConfigError, EmptyInputError
+from sciscidata.openalex_api.checks import check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import works_request
 from sciscidata.options.checks import Configuration
@@ -26,8 +28,6 @@ from sciscidata.sources.openalex.citer_counts import (
     MOST_REFERENCES,
     PER_PAGE,
     Work,
-    check_answer,
-    part_of,
     works_in,
 )
 
@@ -98,7 +98,7 @@ class Candidates:
     ) -> Candidates:
         """Count the works of each year that pass the filters; the counts also show the data's last year."""
         request = cls(client, config, eligibility).request(group_by="publication_year:include_unknown")
-        groups = part_of(client.fetch(request, check_answer), "group_by")
+        groups = client.fetch(request, check_answer)["group_by"]
         counts = {int(group["key"]): int(group["count"]) for group in groups if str(group["key"]).isdecimal()}
         later = None
         if eligibility.last_year is None and counts:
@@ -191,16 +191,15 @@ class Candidates:
         sample = {"sample": PER_PAGE, "seed": self.config.seed, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
         yield from works_in([self.client.fetch(self.request(years, **sample), check_answer)])
 
+    def sizes_of(self, room: float) -> dict[int, int]:
+        """Say how many works of each year a sample has, in proportion to its works."""
+        total = sum(self.per_year.values())
+        return {year: min(n, _MAX_SAMPLE, math.ceil(room * n / total)) for year, n in self.per_year.items() if n}
+
     def sample(self, round_: int, room: int) -> Iterator[Work]:
         """Sample each year in proportion to its works, with another seed in every round."""
-        total = sum(self.per_year.values())
-        requests: list[str] = []
-        for year, n in self.per_year.items():
-            size = min(n, _MAX_SAMPLE, -(-room * n // total))
-            for page in range(1, -(-size // PER_PAGE) + 1):
-                seed = self.config.seed * 1_000_003 + round_
-                sample = {"sample": size, "seed": seed, "per_page": PER_PAGE, "page": page, "select": _SELECT}
-                requests.append(self.request(year, **sample))
-        works = works_in(self.client.fetch_all(requests, check_answer))
+        params = {"seed": self.config.seed * 1_000_003 + round_, "per_page": PER_PAGE, "page": 1, "select": _SELECT}
+        requests = [self.request(year, sample=size, **params) for year, size in self.sizes_of(room).items()]
+        works = works_in(self.client.fetch_all(requests, check_answer, n_listed=_MAX_SAMPLE))
         # OpenAlex counts them itself, and may count fewer than it lists.
         yield from (work for work in works if len(work.references) <= MOST_REFERENCES)

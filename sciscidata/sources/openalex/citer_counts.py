@@ -10,7 +10,6 @@ attribute twice in a filter means both, ``|`` means any of at most 100, ``!`` me
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,7 @@ import polars as pl
 
 from sciscidata.disruption.config import CDConfig
 from sciscidata.disruption.index import add_indices
-from sciscidata.errors import ApiError
+from sciscidata.openalex_api.checks import Answer, check_answer
 from sciscidata.openalex_api.client import OpenAlexClient
 from sciscidata.openalex_api.request import works_request
 from sciscidata.records.ids import openalex_number
@@ -29,7 +28,6 @@ from sciscidata.records.json_record import PlainRecord, read_record
 from sciscidata.records.work_columns import rows_of_records, works_of
 from sciscidata.schemas import WORKS
 
-Answer: TypeAlias = dict[str, Any]
 T = TypeVar("T")
 Dialogue: TypeAlias = Generator[list[str], list[Answer], T]
 Years: TypeAlias = Counter[int]  # number of works by publication year; works without one are left out
@@ -51,40 +49,6 @@ class FocalCiters:
     shared: tuple[tuple[int, int], ...] | None
 
 
-def check_answer(answer: Answer) -> str | None:
-    """Return what is wrong with a list or a count, or None. Elasticsearch may stop early with a partial answer."""
-    meta: Any = answer.get("meta")
-    if not isinstance(meta, dict):
-        return "meta is missing"
-    count = meta.get("count")
-    if not isinstance(count, int) or isinstance(count, bool) or count < 0:
-        return "meta.count is missing"
-    if meta.get("groups_count") is not None:
-        groups = answer.get("group_by")
-        if not isinstance(groups, list) or not all(isinstance(group, dict) for group in groups):
-            return "group_by is missing"
-        sizes = [group.get("count") for group in groups]
-        if not all(isinstance(size, int) and "key" in group for size, group in zip(sizes, groups, strict=True)):
-            return "a group has no key or count"
-        return None if sum(sizes) == count else f"groups add up to {sum(sizes)} of {count} works"
-    results, page, per_page = answer.get("results"), meta.get("page"), meta.get("per_page")
-    if not isinstance(results, list) or not all(isinstance(record, dict) for record in results):
-        return "results are missing"
-    if not all(re.search(r"W\d{1,18}$", str(record.get("id"))) for record in results):
-        return "a result has no work id"
-    if not isinstance(page, int) or not isinstance(per_page, int):
-        return "meta.page or meta.per_page is missing"
-    due = max(0, min(per_page, count - (page - 1) * per_page))
-    return None if len(results) == due else f"{len(results)} results where {due} of {count} are due"
-
-
-def part_of(answer: Answer, name: str) -> list[Any]:
-    """Return the results or groups of a checked answer; an answer of the other kind is an ApiError."""
-    if not isinstance(answer.get(name), list):
-        raise ApiError(f"OpenAlex answered without {name}, but with {', '.join(answer)}. Check ApiConfig.base_url.")
-    return answer[name]
-
-
 class Work(NamedTuple):
     """A work of an answer: what its counts need, and its row."""
 
@@ -104,13 +68,13 @@ def works_in(answers: Iterable[Answer]) -> list[Work]:
 
 def _records_in(answers: Iterable[Answer]) -> Iterator[PlainRecord]:
     for answer in answers:
-        for record in part_of(answer, "results"):
+        for record in answer["results"]:
             yield read_record(msgspec.json.encode(record))
 
 
-def _dated_citers(pages: Iterable[Answer]) -> Iterator[tuple[int, int, set[int]]]:
+def _dated_citers(citers: Answer) -> Iterator[tuple[int, int, set[int]]]:
     """Read the citers that have a year: number, year and references. Making rows of a few takes longer."""
-    for record in _records_in(pages):
+    for record in _records_in([citers]):
         if record.publication_year is not None:
             references = (openalex_number(cited, "W") for cited in record.references)
             yield record.work_id, record.publication_year, {number for number in references if number is not None}
@@ -133,7 +97,8 @@ def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T
                 wanted[number] = speakers[number].send(given)  # pyright: ignore[reportArgumentType]  # None starts it
             except StopIteration as end:
                 results[number] = end.value
-        replies = client.fetch_all([request for requests in wanted.values() for request in requests], check_answer)
+        requests = [request for requests in wanted.values() for request in requests]
+        replies = client.fetch_all(requests, check_answer, n_listed=_LISTED)
         answers = {number: [next(replies) for _ in requests] for number, requests in wanted.items()}
         replies.close()
     return [results[number] for number in range(len(speakers))]
@@ -142,12 +107,9 @@ def converse(client: OpenAlexClient, dialogues: Iterable[Dialogue[T]]) -> list[T
 def ask_citers(work_id: int, references: Sequence[int], cited_by_count: int | None) -> Dialogue[FocalCiters]:
     """Count the citers of a work by year, and those that also cite a reference; ``references`` lack the work itself."""
     if (cited_by_count or 0) <= _LISTED:
-        pages = yield [_list_request(f"cites:W{work_id}", 1)]
-        count: int = pages[0]["meta"]["count"]
-        if count <= _LISTED:
-            if count > PER_PAGE:
-                pages += yield [_list_request(f"cites:W{work_id}", 2)]
-            return _match_citers(work_id, references, pages)
+        (citers,) = yield [_list_request(f"cites:W{work_id}")]
+        if citers["meta"]["count"] <= _LISTED:
+            return _match_citers(work_id, references, citers)
     alone = f"cites:W{work_id},openalex:!W{work_id}"
     answers = yield [_count_request(alone), *(_count_request(f"{alone},{text}") for text in _disjoint(references))]
     return FocalCiters(_years(answers[0]), _sum_years(answers[1:]), None)
@@ -174,11 +136,11 @@ def count_calls(n_references: int, cited_by_count: int) -> tuple[int, int]:
     return 1 + clauses, clauses
 
 
-def _match_citers(work_id: int, references: Sequence[int], pages: list[Answer]) -> FocalCiters:
+def _match_citers(work_id: int, references: Sequence[int], citers: Answer) -> FocalCiters:
     """Compare the reference lists of listed citers with those of the focal work."""
     own = frozenset(references)
     shared: dict[int, tuple[int, int]] = {}
-    for citer, year, cited in _dated_citers(pages):
+    for citer, year, cited in _dated_citers(citers):
         if citer != work_id:
             shared[citer] = (year, len((own & cited) - {citer}))
     focal = Counter(year for year, _ in shared.values())
@@ -203,8 +165,8 @@ def _disjoint(references: Sequence[int]) -> list[str]:
     ]
 
 
-def _list_request(text: str, page: int, select: str = "id,publication_year,referenced_works") -> str:
-    return works_request(filter=text, select=select, per_page=PER_PAGE, page=page, corpus="core")
+def _list_request(text: str, select: str = "id,publication_year,referenced_works") -> str:
+    return works_request(filter=text, select=select, per_page=PER_PAGE, page=1, corpus="core")
 
 
 def _count_request(text: str) -> str:
@@ -213,7 +175,7 @@ def _count_request(text: str) -> str:
 
 def _years(answer: Answer) -> Years:
     """Read a count by year, without the works that have no year."""
-    keys = ((str(group["key"]), group["count"]) for group in part_of(answer, "group_by"))
+    keys = ((str(group["key"]), group["count"]) for group in answer["group_by"])
     return Counter({int(key): count for key, count in keys if key.isdecimal()})
 
 
@@ -245,7 +207,7 @@ class ReferenceRecords:
         ids = sorted(set(work_ids) - self._asked)
         self._asked.update(ids)
         select = "id,publication_year,primary_location,referenced_works"
-        requests = [_list_request(f"openalex:{chunk}", 1, select) for chunk in _chunks(ids)]
+        requests = [_list_request(f"openalex:{chunk}", select) for chunk in _chunks(ids)]
         received = works_in(self.client.fetch_all(requests, check_answer)) if requests else []
         for work in received:
             if work.publication_year is not None and work.work_id in work.references:

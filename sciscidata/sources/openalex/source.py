@@ -13,18 +13,19 @@ from __future__ import annotations
 import itertools
 import logging
 import math
+from collections import Counter, deque
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import polars as pl
 
 from sciscidata.disruption.index import CDConfig
-from sciscidata.errors import ConfigError, NotEnoughWorksError
-from sciscidata.label_thresholds import NOVELTY_LABELS
+from sciscidata.errors import ConfigError, NotEnoughWorksError, OfflineError
+from sciscidata.label_thresholds import NOVELTY_LABELS, compute_labels
 from sciscidata.novelty.atypicality import join_atypicality
 from sciscidata.novelty.background import read_background
 from sciscidata.novelty.config import NoveltyConfig
@@ -53,6 +54,15 @@ from sciscidata.sources.openalex.citer_counts import (
     scores_of,
     works_frame,
 )
+from sciscidata.sources.openalex.estimate import (
+    DISRUPTION,
+    NOVELTY,
+    Calls,
+    bound_candidates,
+    bound_share,
+    describe_days,
+    highest_mean,
+)
 from sciscidata.sources.opened import OpenedSource, SourceRequest, ToAsk
 from sciscidata.terminal.progress import progress_bar
 
@@ -61,22 +71,6 @@ logger = logging.getLogger(__name__)
 _WAVE = 100  # candidates scored before the draw is updated
 _GROWTH = 1.1  # a draw that balances novelty is updated when the judged works have grown by this factor
 _IDLE_ROUNDS = 20  # after so many samples without a new work, the rest is too rare
-
-
-_FREE_KEY_USD_PER_DAY: Final = 1.0
-_KEYLESS_USD_PER_DAY: Final = 0.1
-#: Disruption label, labels possible before n_k is known, whether n_k is requested, share. From a corpus of 1.97M works
-#: (247,090 disruptive, 583,215 consolidating, 1,142,492 neutral). Half of the neutral ones are assumed to be decided by
-#: n_i = n_j.
-_DISRUPTION: Final = (
-    ("disruptive", ("disruptive", "neutral"), True, 0.125),
-    ("consolidating", ("consolidating", "neutral"), True, 0.296),
-    ("neutral", ("neutral",), False, 0.290),
-    ("neutral", ("consolidating", "neutral"), True, 0.289),
-)
-#: Shares of novel, balanced and conventional works by rule, from Uzzi et al. 2013 (works of the 1990s). "uzzi" uses
-#: their four cells. "margin" follows the signs of z where z is large. 41 % have z_p10 < 0, and 3 % have z_median < 0.
-_NOVELTY: Final = {"margin": (0.03, 0.38, 0.59), "uzzi": (0.26, 0.30, 0.44)}
 
 
 class Pulled(NamedTuple):
@@ -153,33 +147,6 @@ def describe_answers(client: OpenAlexClient) -> dict[str, Any]:
     }
 
 
-def describe_days(cost_usd: float, *, has_key: bool) -> str:
-    """Say in how many days the daily budget allows a cost, with the key at hand or without one.
-
-    Example:
-        >>> describe_days(0.25, has_key=True)
-        'a free key, with $1.00 a day, allows that in 1 day'
-        >>> describe_days(0.25, has_key=False)
-        'without a key, at $0.10 a day, that takes 3 days; a free key, with $1.00 a day, allows that in 1 day'
-    """
-    days = {per_day: max(1, math.ceil(cost_usd / per_day)) for per_day in (_FREE_KEY_USD_PER_DAY, _KEYLESS_USD_PER_DAY)}
-    free, keyless = (f"{n:,} day{'s' * (n > 1)}" for n in days.values())
-    with_key = f"a free key, with ${_FREE_KEY_USD_PER_DAY:.2f} a day, allows that in {free}"
-    return (
-        with_key
-        if has_key
-        else f"without a key, at ${_KEYLESS_USD_PER_DAY:.2f} a day, that takes {keyless}; {with_key}"
-    )
-
-
-def published_shares() -> dict[str, float]:
-    """Return the share of each disruption label in the corpus that the estimate goes by."""
-    shares: dict[str, float] = {}
-    for label, _, _, share in _DISRUPTION:
-        shares[label] = round(shares.get(label, 0.0) + share, 3)
-    return shares
-
-
 @dataclass
 class _Pull:
     """The state of one run: the arguments of ``pull_openalex``, and what is known so far."""
@@ -197,6 +164,7 @@ class _Pull:
     passed_over: dict[str, int] = field(default_factory=dict[str, int])
     rounds: int = 0
     estimated_at: int = 0
+    tells: bool = True
     looked_at: int = 0
 
     def __post_init__(self) -> None:
@@ -362,15 +330,19 @@ class _Pull:
 
     def _tell_cost(self) -> None:
         """Log an estimate of the calls ahead."""
-        calls = self._estimate()
-        cost = self.client.cost_usd + calls * CREDIT_USD
+        self.estimated_at = max(len(self.rows), _WAVE // 2)
+        if not self.tells:
+            return
+        calls = self.estimate()
+        cost = self.client.cost_usd + calls.about * CREDIT_USD
         days = describe_days(cost, has_key=self.client.config.api_key is not None)
-        logger.info("estimate: about %s more calls, $%.2f in all; %s", f"{calls:,.0f}", cost, days)
+        at_least, about, at_most = (f"{n:,.0f}" for n in calls)
+        told = "estimate: about %s more calls, $%.2f in all; %s; at least %s, at most %s more calls"
+        logger.info(told, about, cost, days, at_least, at_most)
         limit = self.client.config.max_cost_usd
         if limit is not None and cost > limit:
             stop = "the run will stop there, and the same command continues it"
             logger.warning("this is more than ApiConfig.max_cost_usd=%g: %s", limit, stop)
-        self.estimated_at = max(len(self.rows), _WAVE // 2)
 
     def _outcomes(self) -> Iterator[tuple[Cell | None, frozenset[Cell], bool, float]]:
         """Yield cell, possible cells, whether n_k is requested, and share: of the works so far, at first as published.
@@ -383,15 +355,61 @@ class _Pull:
             yield demand.cell_of.get(row["work_id"]), possible, row["n_k"] is not None, 1 / n_seen
         for possible in self.closed.values():
             yield None, possible, True, 1 / n_seen
-        published = () if n_seen else _DISRUPTION
-        novelty = zip(NOVELTY_LABELS, _NOVELTY[demand.thresholds.novelty_rule], strict=True)
+        published = () if n_seen else DISRUPTION
+        novelty = zip(NOVELTY_LABELS, NOVELTY[demand.thresholds.novelty_rule], strict=True)
         for (label, may_be, asks, share), (novel, of_novel) in itertools.product(published, novelty):
             labels = {"disruption_label": label, "novelty_label": novel}
             cell = tuple(labels[column] for column in demand.columns)
             yield cell, demand.cells_with(may_be), asks, share * of_novel
 
-    def _estimate(self) -> float:
-        """Estimate the calls that scoring still takes, if candidates stay as they are.
+    def estimate(self) -> Calls:
+        """Estimate the calls that the rest takes, repeated calls left out."""
+        fewest, most = self._bound_candidates()
+        per_work = [count_calls(*shape) for shape in self.shapes]
+        dearest = [sum(calls) + shape[0] / ANY_OF for calls, shape in zip(per_work, self.shapes, strict=True)]
+        n_waves = math.ceil(most / _WAVE)  # each asks for records up to three times, and the last call has room
+        about, n_candidates = self._estimate()
+        return Calls(
+            fewest + (0 if self.rounds else self._sampling_calls(1)),
+            about + self._sampling_calls(n_candidates),
+            most * highest_mean(dearest) + 3 * n_waves + self._sampling_calls(most),
+        )
+
+    def _bound_candidates(self) -> tuple[float, float]:
+        """Bound how many more candidates are scored, by the works so far; before any, each class may have any share."""
+        demand, n_seen = self.demand, len(self.rows) + len(self.closed)
+        left = max(0, self.candidates.available - n_seen - self.passed_over.get("unfit_record", 0))
+        seen = Counter(demand.cell_of.values())
+        fewest = most = 0.0
+        for group in demand.split.groups:
+            missing = {cell: n for (of_group, cell), n in demand.still_missing.items() if of_group == group and n}
+            bounds = [bound_candidates(n, seen[cell] if cell else seen.total(), n_seen) for cell, n in missing.items()]
+            fewest += max([sum(missing.values()), *(low for low, _ in bounds)])
+            most += max([0, *(high for _, high in bounds)])
+        if demand.is_met:
+            return 0.0, 0.0
+        if demand.needs_novelty and self.background is None:  # a label may change with every work
+            return max(0.0, sum(demand.split.sizes.values()) - n_seen), left
+        growth = _GROWTH if demand.needs_novelty else 1.0
+        return min(fewest, left), min(growth * most + _WAVE, left)
+
+    def _sampling_calls(self, n_more: float) -> float:
+        """Estimate the calls that sample so many more candidates than are scored; later rounds repeat works."""
+        candidates, calls = self.candidates, 0.0
+        seen = float(len(self.shapes) + self.passed_over.get("unfit_record", 0)) if self.rounds else 0.0
+        goal = min(len(self.rows) + len(self.closed) + n_more, candidates.available)
+        while seen < goal:
+            room = min(self.config.candidates_per_round, candidates.available - seen)
+            sizes = candidates.sizes_of(room).values()
+            calls += sum(-(-size // PER_PAGE) for size in sizes)
+            new = min(room, sum(sizes) * (1 - seen / sum(candidates.per_year.values())))
+            if new < 1 / _IDLE_ROUNDS:
+                break
+            seen += new
+        return calls
+
+    def _estimate(self) -> tuple[float, float]:
+        """Estimate the calls that scoring still takes, and for how many candidates, if these stay as they are.
 
         For novelty each judged work costs its references' records, otherwise only where their citers are counted.
         """
@@ -399,7 +417,7 @@ class _Pull:
         per_work = [count_calls(*shape) for shape in self.shapes]
         of_citers, of_references = (fmean(calls) for calls in zip(*per_work, strict=True))
         of_records = fmean(n_references for n_references, _ in self.shapes) / ANY_OF
-        total, left = 0.0, self.candidates.available - len(self.rows)
+        total, n_candidates, left = 0.0, 0.0, self.candidates.available - len(self.rows)
         for group in self.demand.split.groups:
             until: dict[Cell, float] = {}  # how many candidates fill a cell
             for cell in (cell for of_group, cell in missing if of_group == group):
@@ -416,18 +434,33 @@ class _Pull:
                 total += (n - n_judged) * (of_citers + counted * of_references + recorded * of_records)
                 n_judged = n
             left -= n_judged
-        return total
+            n_candidates += n_judged
+        return total, n_candidates
 
-    def estimate_from_a_look(self) -> float:
-        """Estimate the calls of the whole pull, of sampling too, before any work is scored."""
+    def look(self) -> None:
+        """See what candidates look like, from a page of all years."""
         seen = self._in_order(self.candidates.look())
         if not self._fit(seen):
             raise NotEnoughWorksError(
                 f"none of {len(seen):,} sampled works passes the filters. Relax EligibilityConfig, or widen the years."
             )
-        # Each year has its own calls.
-        sampling = max(len(self.candidates.per_year), self.config.candidates_per_round / PER_PAGE)
-        return sampling + self._estimate()
+
+    def novelty_labels(self) -> tuple[float, float] | None:
+        """Bound how many of the works that are drawn have a novelty label; None without novelty."""
+        demand, wanted = self.demand, sum(self.demand.split.sizes.values())
+        if self.novelty is None:
+            return None
+        if demand.needs_novelty or not self.rows:
+            return (wanted if demand.needs_novelty else 0), wanted
+        labelled = compute_labels(self._tables(at_end=True)[2], demand.thresholds)
+        with_label = set(labelled.filter(pl.col("novelty_label").is_not_null()).collect()["work_id"])
+        seen = Counter(demand.cell_of.values())
+        has_label = Counter(cell for work_id, cell in demand.cell_of.items() if work_id in with_label)
+        bounds = [
+            (n, *(bound_share(has_label[cell], seen[cell]) if cell else bound_share(has_label.total(), seen.total())))
+            for (_, cell), n in demand.quotas.items()
+        ]
+        return sum(n * low for n, low, _ in bounds), sum(n * high for n, _, high in bounds)
 
     def result(self) -> Pulled:
         """Collect the result and its provenance."""
@@ -472,12 +505,31 @@ def open_openalex(config: OpenAlexConfig, request: SourceRequest) -> OpenedSourc
 
 
 def measure_openalex(config: OpenAlexConfig, request: SourceRequest) -> ToAsk:
-    """Ask how many candidates there are and what some look like, and estimate the rest."""
-    with _count_candidates(config, request) as (client, candidates, demand):
-        calls = _Pull(client, candidates, request.cd, demand, request.novelty, None).estimate_from_a_look()
-        cost, has_key = calls * CREDIT_USD, request.api.api_key is not None
+    """Ask how many candidates there are and what some look like, and estimate the rest.
+
+    What an earlier run has stored is judged again, without a call: its classes are those of the candidates.
+    """
+    novelty = request.novelty if config.venues else None
+    offline = replace(request.api, offline=True)
+    with (
+        _count_candidates(config, request) as (client, candidates, demand),
+        ResponseStore(request.cache_dir / "openalex") as store,
+        OpenAlexClient(offline, store) as kept,
+    ):
+        pull = _Pull(client, candidates, request.cd, demand, novelty, request.background)
+        pull.look()
         look = client.n_calls, client.cost_usd, client.remaining_usd
-    return ToAsk(candidates.per_year, calls, cost, describe_days(cost, has_key=has_key), *look)
+        earlier = replace(candidates, client=kept)
+        again = _Pull(kept, earlier, request.cd, replace(demand), novelty, request.background, tells=False)
+        with suppress(OfflineError):
+            deque(again.waves(), maxlen=0)
+        pull = again if again.shapes else pull
+        at_least, about, at_most = pull.estimate()
+        if again.rounds:  # a part of the next wave may be stored, too
+            at_least = max(0.0, at_least - _WAVE)
+        labels, n_judged = pull.novelty_labels(), len(pull.rows)
+    days = describe_days(about * CREDIT_USD, has_key=request.api.api_key is not None)
+    return ToAsk(candidates.per_year, (at_least, about, at_most), CREDIT_USD, days, n_judged, labels, *look)
 
 
 @contextmanager
