@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata.errors import ChangedFileError
+from sciscidata.errors import ChangedFileError, ReleaseExistsError
 from sciscidata.storage.atomic import atomic_file, whole_when_done
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import one_at_a_time
@@ -27,7 +27,15 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def sealed_file(target: Path) -> Generator[Path]:
-    """Write a file as ``atomic_file`` does, and enter its SHA-256 in SHA256SUMS, beside the old one until the end."""
+    """Write a file as ``atomic_file`` does, and enter its SHA-256 in SHA256SUMS, beside the old one until the end.
+
+    A file that is there already is replaced if SHA256SUMS lists it, or if lines are added to it before it is sealed.
+    """
+    if target.exists() and target.suffix != ".jsonl" and not is_listed(target):
+        raise ReleaseExistsError(
+            f"{target} already exists, and {SUMS} beside it does not list it. Choose another folder, or remove it "
+            "yourself."
+        )
     with atomic_file(target) as unfinished:
         yield unfinished
         written = hash_file(unfinished)

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata.storage import atomic_file, path_inside
-from sciscidata.storage.sums import read_json
+from sciscidata.storage import path_inside
+from sciscidata.storage.sums import read_json, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
@@ -103,7 +103,7 @@ def compare_files(
 
         write_json(path_inside(out, "comparison.json", stated_by="a comparison"), comparison.to_json())
         for metric in COMPARED:
-            with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
+            with sealed_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
                 pairs = {f"{pair.left} \u2212 {pair.right}": pair.differences[metric] for pair in comparison.pairs}
                 path.write_bytes(plot_estimates({f"difference in {metric}": pairs}, is_share=False))
     return comparison
