@@ -210,7 +210,7 @@ def diagnose_corpus(folder: Path, cache_dir: Path, *, picture: Path | None = Non
     from sciscidata.plots.figure import check_picture
 
     if picture is not None:
-        check_picture(picture)
+        check_picture(Path(picture))
     works, citations, _ = scan_corpus(folder)
     checks = diagnose(works, citations, cache_dir=cache_dir)
     print_lines(f"{level:8} {text}" for level, text in checks.select("level", "text").rows())
