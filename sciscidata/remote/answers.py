@@ -34,15 +34,24 @@ class TooLargeError(AnswerError):
 
 @contextmanager
 def ask(
-    url: str, *, key: Mapping[str, str], headers: Mapping[str, str] | None = None, trust_env: bool = True
+    url: str,
+    *,
+    key: Mapping[str, str],
+    headers: Mapping[str, str] | None = None,
+    trust_env: bool = True,
+    patience_s: float | None = None,
 ) -> Generator[httpx.Response]:
-    """Send a GET and follow redirects. The headers in ``key`` go only to the scheme, host and port of ``url``."""
+    """Send a GET and follow redirects. The headers in ``key`` go only to the scheme, host and port of ``url``.
+
+    ``patience_s``: how long a server may take until its headers have come, 30 seconds if None.
+    """
     address = home = httpx.URL(url)
-    with httpx.Client(timeout=_SPAN_S, trust_env=trust_env) as client:
+    patience_s = _SPAN_S if patience_s is None else patience_s
+    with httpx.Client(timeout=patience_s, trust_env=trust_env) as client:
         for _ in range(_MOST_REDIRECTS + 1):
             own = key if origin(address) == origin(home) else {}
             sent = {"Accept-Encoding": "identity", **(headers or {}), **own}
-            answer = _send(client, client.build_request("GET", address, headers=sent))
+            answer = _send(client, client.build_request("GET", address, headers=sent), patience_s)
             try:
                 if not answer.has_redirect_location:
                     yield answer
@@ -60,7 +69,7 @@ def origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port or {"http": 80, "https": 443}.get(url.scheme)
 
 
-def _send(client: httpx.Client, request: httpx.Request) -> httpx.Response:
+def _send(client: httpx.Client, request: httpx.Request, patience_s: float) -> httpx.Response:
     """Return an answer as soon as its headers are there. httpx bounds each read, but not how many there are."""
     is_late = threading.Event()
 
@@ -68,7 +77,7 @@ def _send(client: httpx.Client, request: httpx.Request) -> httpx.Response:
         is_late.set()
         client.close()
 
-    watch = threading.Timer(_SPAN_S, give_up)
+    watch = threading.Timer(patience_s, give_up)
     watch.daemon = True
     watch.start()
     try:
