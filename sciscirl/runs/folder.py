@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -25,6 +26,7 @@ from sciscidata.storage import path_inside, real_path, refuse_special
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.paths import remove_folder
+from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, is_listed, read_json, seal_file, sealed_file
 from sciscirl.errors import RunFolderError, SciSciRLError
@@ -184,7 +186,7 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
-    manifest = read_whole(release / MANIFEST)
+    manifest = read_steadily(release, partial(read_whole, release / MANIFEST))
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),
