@@ -15,7 +15,6 @@ import httpx
 
 from sciscidata.errors import CorruptRecordError
 from sciscidata.storage.decompression import decompress_gzip
-from sciscidata.terminal.messages import printable
 
 #: A server has to send so many bytes in each span of so many seconds, and its headers within one span.
 _SPAN_S: Final = 30.0
@@ -95,7 +94,7 @@ def read_body(answer: httpx.Response, most_bytes: int) -> Iterator[bytes]:
     coding = answer.headers.get("Content-Encoding", "identity").strip().lower()
     raw = _in_time(answer.iter_raw(), most_bytes + most_bytes // 8 + (64 << 10))  # gzip of noise is a little larger
     if coding not in ("", "identity", "gzip"):
-        raise AnswerError(f"is packed as {printable(coding)[:40]}, which was not asked for")
+        raise AnswerError(f"is packed as {coding[:40]!r}, which was not asked for")
     n_bytes = 0
     try:
         for piece in decompress_gzip(raw) if coding == "gzip" else raw:
