@@ -117,10 +117,9 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
     What a killed run left there is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes
     to the disk.
     """
+    if not target.is_symlink():
+        refuse_special(target)
     unfinished = target.with_name(f".{target.name}.tmp")
-    for path in (target, unfinished):
-        if not path.is_symlink():
-            refuse_special(path)
     remove_folder(unfinished)
     unfinished.unlink(missing_ok=True)
     yield unfinished
