@@ -17,15 +17,12 @@ from sciscidata.diagnostics.labels import diagnose_labels
 from sciscidata.disruption.label_confidence import compute_label_confidence
 from sciscidata.engines.engine import Engine
 from sciscidata.errors import (
-    BackgroundError,
     ConfigError,
     EmptyInputError,
-    InputNotFoundError,
     NotEnoughWorksError,
-    ReleaseExistsError,
 )
 from sciscidata.label_thresholds import VOCABULARIES, LabelThresholds, count_labels
-from sciscidata.novelty.background import Background, read_background, write_null_model
+from sciscidata.novelty.background import Background, check_replaceable, read_background, write_null_model
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.novelty.label_confidence import score_novelty_confidence
 from sciscidata.novelty.venue_pairs import venue_numbers
@@ -371,7 +368,7 @@ def write_background(
     refuse_url(path, "path")
     path = Path(path)
     require_parquet_name(path, "a background is")
-    _check_replaceable(path, overwrite=overwrite)
+    check_replaceable(path, overwrite=overwrite)
     refuse_unwritable(path)
     cache_dir = default_cache_dir() if cache_dir is None else Path(cache_dir)
     with open_source(source, SourceRequest(cache_dir=cache_dir, only_corpus=True)) as opened:
@@ -379,16 +376,3 @@ def write_background(
         places: dict[str, Any] = {"cache_dir": cache_dir, "overwrite": overwrite}
         write_null_model(works, citations, path, config, **places, engine=engine)
         return read_background(path)
-
-
-def _check_replaceable(path: Path, *, overwrite: bool) -> None:
-    if not path.exists():
-        return
-    if not overwrite:
-        raise ReleaseExistsError(f"{path} already exists. Choose another file, or replace it: overwrite=True.")
-    try:
-        read_background(path)
-    except (InputNotFoundError, BackgroundError) as error:  # a mistyped path must not cost anyone a file
-        raise ReleaseExistsError(
-            f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
-        ) from error

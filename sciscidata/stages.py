@@ -317,12 +317,15 @@ def write_cd_sweep(
         convention and window, sorted by work_id, then in the order in which they were given.
     """
     from sciscidata.plots.disruption import plot_cd_sweep
+    from sciscidata.plots.figure import check_picture
 
     configs = _sweep_configs(windows, conventions)
     if n_draws is not None:
         check_draws("rewired", n_draws, seed)
     stated = {"windows": [*windows], "conventions": [*conventions], "n_draws": n_draws, "seed": seed}
     facts = state_facts("cd_sweep", folder, stated)
+    refuse_url(out, "out")
+    check_picture(picture := Path(out).with_suffix(".png"))
     home = _tasks_folder(cache_dir, facts, out)
 
     def score(graph: CitationGraph) -> Iterator[pl.DataFrame]:
@@ -338,7 +341,7 @@ def write_cd_sweep(
     file = _score_to_file(facts, score, folder, out, cache_dir=cache_dir, overwrite=overwrite)
     remove_folder(home)
     with suppress(EmptyInputError):  # no work has an index
-        plot_cd_sweep(pl.scan_parquet(file, glob=False), path=file.with_suffix(".png"))
+        plot_cd_sweep(pl.scan_parquet(file, glob=False), path=picture)
     return file
 
 

@@ -207,10 +207,10 @@ def diagnose_corpus(folder: Path, cache_dir: Path, *, picture: Path | None = Non
     from sciscidata.corpus.folder import scan_corpus
     from sciscidata.diagnostics.checks import diagnose
     from sciscidata.diagnostics.picture import plot_diagnostics
-    from sciscidata.plots.figure import check_format
+    from sciscidata.plots.figure import check_picture
 
     if picture is not None:
-        check_format(Path(picture))  # before a corpus of hours is read
+        check_picture(Path(picture))
     works, citations, _ = scan_corpus(folder)
     checks = diagnose(works, citations, cache_dir=cache_dir)
     print_lines(f"{level:8} {text}" for level, text in checks.select("level", "text").rows())

@@ -6,6 +6,7 @@ import base64
 import glob
 import io
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -18,7 +19,7 @@ from sciscidata._support.quantiles import counted_quantiles
 from sciscidata.cli.summary import Part, print_lines, print_path, shown
 from sciscidata.corpus.folder import scan_corpus
 from sciscidata.corpus.scores import read_score_facts
-from sciscidata.errors import EmptyInputError, ReleaseExistsError
+from sciscidata.errors import EmptyInputError
 from sciscidata.label_thresholds import VOCABULARIES, compute_disruption_labels
 from sciscidata.own_label import stated_label
 from sciscidata.records.ids import ORIGINAL_ID
@@ -27,7 +28,7 @@ from sciscidata.release.manifest import PICTURES
 from sciscidata.release.release import read_release
 from sciscidata.release.verify import kind_of
 from sciscidata.schemas import EXAMPLE
-from sciscidata.storage import atomic_file, real_path
+from sciscidata.storage import atomic_file, check_file
 from sciscidata.terminal.messages import printable
 
 if TYPE_CHECKING:
@@ -68,7 +69,8 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
     if html is None:
         print_path(path)
         return
-    _check_target(html, overwrite=overwrite)
+    check = partial(check_file, html, _GENERATOR.encode(), "page of `describe`", overwrite=overwrite)
+    check()
     told, files = _report(print_path(path))
     title = _text(f"{kind_of(path).capitalize()} {path.resolve().name}")
     page = f"""<!DOCTYPE html>
@@ -78,19 +80,9 @@ def describe_path(path: Path, *, html: Path | None = None, overwrite: bool = Fal
 <title>{title}</title><style>{_STYLE}</style></head>
 <body><h1>{title}</h1>{told}{_sections(path)}{files}</body></html>
 """
-    with atomic_file(html, recheck=lambda: _check_target(html, overwrite=overwrite)) as new:
+    with atomic_file(html, recheck=check) as new:
         new.write_text(page, encoding="utf-8")
     print_lines([f"page: {shown(html)} ({html.stat().st_size:,} bytes)"])
-
-
-def _check_target(html: Path, *, overwrite: bool) -> None:
-    target = real_path(html)
-    if target.is_dir():
-        raise ReleaseExistsError(f"{html} is a folder. Name a file to write, for example {html / 'page.html'}.")
-    if target.exists() and not overwrite and not (target.is_file() and _GENERATOR.encode() in target.read_bytes()):
-        raise ReleaseExistsError(
-            f"{html} already exists, and is no page of `describe`. Choose another file, or replace it: overwrite=True."
-        )
 
 
 def _report(parts: Sequence[Part]) -> tuple[str, str]:

@@ -5,15 +5,20 @@ from __future__ import annotations
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
 
 import httpx
 
-from sciscidata.errors import ConfigError, HubError, import_extra
+from sciscidata.errors import ConfigError, HubError, SciSciDataError, VerificationError, import_extra
 from sciscidata.remote import retries
+from sciscidata.remote.answers import AnswerError, TooLargeError, ask, origin, read_body
 from sciscidata.remote.urls import check_address
+from sciscidata.storage.small_files import REPORT_BYTES, parse_json
+from sciscidata.terminal.messages import printable
 
 logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -28,6 +33,7 @@ _FIRST_ATTEMPTS: Final = 3  # without a connection: the network or the address i
 _FIRST_WAIT_S: Final = 0.25
 _LONGEST_WAIT_S: Final = 60.0
 _LONGEST_SHOWN: Final = 300
+_UPLOAD_S: Final = 600.0  # of silence, while a hub takes what was sent
 
 
 class HubName(NamedTuple):
@@ -83,69 +89,124 @@ class _TryAgainError(Exception):
 
 
 class Hub:
-    """A connection to the Hugging Face Hub by huggingface_hub; every call is repeated after a fault."""
+    """A connection to the Hugging Face Hub: writes by huggingface_hub, reads within bounds; faults are tried again."""
 
     def __init__(self, access: Access) -> None:
+        self.access = access
+        for name in ("httpx", "httpcore"):  # they log addresses at INFO, and headers at DEBUG
+            logging.getLogger(name).setLevel(logging.WARNING)
+
+    def send(self, name: str, files: Mapping[str, Path | bytes], message: str, *, private: bool) -> str:
+        """Make the repository if need be, send changed files in one commit, and return the commit."""
         import_extra("huggingface_hub", "hub", "the Hugging Face Hub")
-        from huggingface_hub import HfApi
+        from huggingface_hub import CommitOperationAdd, HfApi, set_client_factory
         from huggingface_hub.utils import disable_progress_bars
         from huggingface_hub.utils.logging import disable_propagation
 
         disable_progress_bars()
         disable_propagation()  # it prints its warnings by itself
-        for name in ("httpx", "httpcore"):  # they log addresses at INFO, and headers at DEBUG
-            logging.getLogger(name).setLevel(logging.WARNING)
-        self.access = access
+        set_client_factory(self._make_client)
         # A token that is False is none: one that lies in the user's home is not used.
-        self._api = HfApi(endpoint=access.url, token=access.token or False)
-
-    def send(self, name: str, files: Mapping[str, Path | bytes], message: str, *, private: bool) -> str:
-        """Make the repository if need be, send changed files in one commit, and return the commit."""
-        from huggingface_hub import CommitOperationAdd
+        api = HfApi(endpoint=self.access.url, token=self.access.token or False)
 
         def act() -> str:
-            self._api.create_repo(name, repo_type="dataset", private=private, exist_ok=True)
+            api.create_repo(name, repo_type="dataset", private=private, exist_ok=True)
             operations = [CommitOperationAdd(file, content) for file, content in sorted(files.items())]
-            commit: Any = self._api.create_commit(name, operations, commit_message=message, repo_type="dataset")
+            commit: Any = api.create_commit(name, operations, commit_message=message, repo_type="dataset")
             return str(commit.oid)
 
         return self._keep_trying(act, f"take {name}")
 
+    def _make_client(self) -> httpx.Client:
+        """Make what huggingface_hub asks by: it sends the token wherever the hub says that an upload is checked."""
+
+        def keep_token(request: httpx.Request) -> None:
+            is_elsewhere = origin(request.url) != origin(httpx.URL(self.access.url))
+            if is_elsewhere and (self.access.token or " ") in request.headers.get("Authorization", ""):
+                del request.headers["Authorization"]
+
+        return httpx.Client(follow_redirects=True, timeout=_UPLOAD_S, event_hooks={"request": [keep_token]})
+
     def find_commit(self, name: str, revision: str | None) -> tuple[str, list[str]]:
         """Return the commit that a revision names, and the files in it; a HubError for a commit that is none."""
-        info: Any = self._keep_trying(lambda: self._api.dataset_info(name, revision=revision), f"find {name}")
-        if not isinstance(info.sha, str) or not _COMMIT.fullmatch(info.sha):  # it names a folder
-            shown = self.access.mask(repr(info.sha))
-            raise HubError(
-                f"{self.access.url} says that {name} is at commit {shown}, needs 40 hexadecimal digits. Check "
-                "HF_ENDPOINT."
-            )
-        return info.sha, [file.rfilename for file in info.siblings or ()]
+        at = "" if revision is None else f"/revision/{quote(revision, safe='')}"
+        url = f"{self.access.url}/api/datasets/{name}{at}"
 
-    def download(self, name: str, file: str, commit: str, *, anew: bool) -> Path:
-        """Return a file of a commit in the cache of huggingface_hub; download it if it is not there, or ``anew``."""
-        options: dict[str, Any] = {"repo_type": "dataset", "revision": commit, "force_download": anew}
-        api: Any = self._api  # its overloads know options one by one
-        return Path(self._keep_trying(lambda: str(api.hf_hub_download(name, file, **options)), f"give out {file}"))
+        def act() -> bytes:
+            with self._ask(url) as answer:
+                return b"".join(read_body(answer, REPORT_BYTES))
+
+        content = self._keep_trying(act, f"find {name}")
+        try:
+            info: Any = parse_json(content)
+            sha, files = info["sha"], [str(file["rfilename"]) for file in info.get("siblings") or ()]
+        except (ValueError, LookupError, TypeError, AttributeError):
+            shown = self.access.mask(printable(content[:60].decode("utf-8", "replace")))
+            raise HubError(f"{url} gives no facts of a data set, but {shown!r}. Check HF_ENDPOINT.") from None
+        if not isinstance(sha, str) or not _COMMIT.fullmatch(sha):  # it names a folder
+            raise HubError(
+                f"{self.access.url} says that {name} is at commit {self.access.mask(repr(sha))}, needs 40 hexadecimal "
+                "digits. Check HF_ENDPOINT."
+            )
+        return sha, files
+
+    def address(self, name: str, commit: str) -> str:
+        """Return where the files of a commit are; their names come behind."""
+        return f"{self.access.url}/datasets/{name}/resolve/{commit}"
+
+    def download(self, url: str, target: Path, most_bytes: int) -> None:
+        """Download a file of at most so many bytes; after a fault go on from its end. A larger one is removed."""
+
+        def act() -> None:
+            have = target.stat().st_size if target.is_file() else 0
+            with self._ask(url, {"Range": f"bytes={have}-"} if have else {}) as answer:
+                have = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
+                try:
+                    with target.open("ab" if have else "wb") as file:
+                        for piece in read_body(answer, most_bytes - have):
+                            file.write(piece)
+                except TooLargeError:
+                    raise VerificationError(
+                        f"{url} is larger than {most_bytes:,} bytes, which is all that it may have. Ask its owner."
+                    ) from None
+
+        try:
+            self._keep_trying(act, f"give out {url.rpartition('/')[2]}")
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+    @contextmanager
+    def _ask(self, url: str, headers: Mapping[str, str] | None = None) -> Generator[httpx.Response]:
+        key = {"Authorization": f"Bearer {self.access.token}"} if self.access.token else {}
+        with ask(url, key=key, headers=headers) as answer:
+            if not answer.is_success:
+                answer.raise_for_status()
+            yield answer
 
     def _keep_trying(self, act: Callable[[], _Result], what: str) -> _Result:
         """Do what may be done twice without harm until it works: the hub may act and lose its answer."""
-        from huggingface_hub.errors import HfHubHTTPError
-
         url, mask = self.access.url, self.access.mask
 
         def attempt() -> _Result:
             try:
                 return act()
-            except HfHubHTTPError as error:
-                status = error.response.status_code
-                if status not in _MAY_PASS and status < 500:
-                    raise ConfigError(
-                        f"{url} refused to {what} ({mask(error)}). Check the name and HF_TOKEN, and what this token "
-                        "may do."
-                    ) from None
-                raise _TryAgainError(mask(error), wait_s=retries.asked_wait_s(error.response)) from None
+            except SciSciDataError:
+                raise
+            except AnswerError as error:
+                raise HubError(
+                    f"{url} fails to {what}: the answer {mask(error)}. Check HF_ENDPOINT and the network. Run the "
+                    "same command later: it goes on where it stopped."
+                ) from None
             except Exception as error:  # a cut connection comes as one of many
+                answer = getattr(error, "response", None)
+                if isinstance(answer, httpx.Response):
+                    if answer.status_code not in _MAY_PASS and answer.status_code < 500:
+                        raise ConfigError(
+                            f"{url} refused to {what} ({mask(error)}). Check the name and HF_TOKEN, and what this "
+                            "token may do."
+                        ) from None
+                    raise _TryAgainError(mask(error), wait_s=retries.asked_wait_s(answer)) from None
                 if isinstance(error, OSError) and error.errno and not isinstance(error, ConnectionError):
                     raise  # the disk
                 cause = error.__cause__ or error  # huggingface_hub names the file alone

@@ -12,7 +12,7 @@ import json
 from collections.abc import Generator, Iterator
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from sciscidata._kernels.arrays import Float64Array, Int32Array, Int64Array
 from sciscidata._support.parallel import map_in_order
 from sciscidata.engines.engine import Engine
 from sciscidata.engines.task import hash_array, task
-from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError
 from sciscidata.graph.graph import CitationGraph, build_graph, content_hash, open_in_task
 from sciscidata.novelty import venue_pairs as pairs
 from sciscidata.novelty.config import NoveltyConfig
@@ -33,7 +33,7 @@ from sciscidata.novelty.null_model import pair_moments
 from sciscidata.novelty.year_tasks import take_years
 from sciscidata.options.checks import check_threads, checked_config, require_parquet_name
 from sciscidata.schemas import PAIR_STATISTICS
-from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, seal, storage_error
+from sciscidata.storage import BLANK_SEAL, atomic_file, is_sealed, refuse_special, seal, storage_error
 from sciscidata.storage.parquet import CHECKED, ROWS_PER_GROUP, read_parquet, write_parquet
 from sciscidata.storage.paths import remove_folder
 from sciscidata.storage.small_files import parse_json
@@ -138,6 +138,21 @@ def read_background(path: str | Path) -> Background:
     raise BackgroundError(f"{path} {problem}. Write it anew with write_background.")
 
 
+def check_replaceable(path: Path, *, overwrite: bool) -> None:
+    """Raise before any work unless a background may be written there: ``overwrite`` replaces backgrounds only."""
+    refuse_special(path)
+    if not path.exists():
+        return
+    if not overwrite:
+        raise ReleaseExistsError(f"{path} already exists. Choose another file, or replace it: overwrite=True.")
+    try:
+        read_background(path)
+    except (InputNotFoundError, BackgroundError) as error:  # a mistyped path must not cost anyone a file
+        raise ReleaseExistsError(
+            f"{path} is no background of this version, so it is not replaced. Choose another file, or remove it."
+        ) from error
+
+
 def _damaged(path: Path, error: Exception) -> BackgroundError:
     reason = str(error).strip().splitlines()[0].rstrip(".")
     return BackgroundError(f"{path} is no Parquet file, or damaged: {reason}. Write it anew with write_background.")
@@ -167,6 +182,7 @@ def write_null_model(
     require_parquet_name(path, "a background is")
     if path.is_dir():
         raise storage_error(IsADirectoryError(errno.EISDIR, "a folder"), path)
+    check_replaceable(path, overwrite=overwrite)
     graph = build_graph(works, citations, cache_dir=cache_dir)
     corpus = _YearPairs(graph, pairs.venue_numbers(graph, works), pairs.venue_ids(works), config)
     all_years: list[int] = graph.years.tolist()
@@ -182,7 +198,7 @@ def write_null_model(
     schema = pl.DataFrame(schema=PAIR_STATISTICS).to_arrow().schema
     years: list[dict[str, int]] = []
     with (
-        atomic_file(path, overwrite=overwrite) as file,
+        atomic_file(path, overwrite=overwrite, recheck=partial(check_replaceable, path, overwrite=overwrite)) as file,
         pq.ParquetWriter(file, schema, **CHECKED) as writer,
         closing(found),
     ):

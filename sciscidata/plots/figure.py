@@ -7,6 +7,7 @@ import threading
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict
 
@@ -18,7 +19,7 @@ from sciscidata.options.did_you_mean import suggest
 from sciscidata.release.documents import SOURCE_NAMES
 from sciscidata.release.release import Release
 from sciscidata.schemas import Corpus
-from sciscidata.storage import atomic_file
+from sciscidata.storage import atomic_file, check_file
 from sciscidata.terminal.messages import counted, printable
 
 if TYPE_CHECKING:
@@ -170,16 +171,17 @@ def _check(look: Look, n_panels: int) -> tuple[Path | None, float]:
     if given and len(given) != n_panels:
         raise ConfigError(f"ax holds {len(given)} Axes, this picture has {n_panels} panels. Give a list of {n_panels}.")
     if path is not None:
-        check_format(Path(path))
+        check_picture(Path(path))
     return None if path is None else Path(path), _COLUMNS_MM[width]
 
 
-def check_format(path: Path) -> None:
-    """Refuse the name of a picture that could not be written."""
+def check_picture(path: Path) -> None:
+    """Raise before any work unless a picture may be written there; what Matplotlib has drawn may be replaced."""
     if path.suffix.lower() not in _FORMATS:
         raise ConfigError(
             f"a picture is written as PNG, SVG or PDF, got {path.name!r}. Let its name end in .png, .svg or .pdf."
         )
+    check_file(path, b"Matplotlib", "picture that Matplotlib has drawn")
 
 
 def axes_of(look: Look) -> list[Axes]:
@@ -228,19 +230,21 @@ def save(figure: Figure, path: str | Path, *, title: str = "", dpi: int = 130) -
 
     Raises:
         ConfigError: the name has another suffix.
+        ReleaseExistsError: a file is there that is no picture of Matplotlib.
         StorageError: the file cannot be written.
     """
     from matplotlib import rc_context
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     path = Path(path)
-    check_format(path)
+    check_picture(path)
     kind = path.suffix.lower().removeprefix(".")
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     FigureCanvasAgg(figure)
-    with _LOCK, rc_context({name: _STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}), atomic_file(path) as new:
+    with _LOCK, rc_context({name: _STYLE[name] for name in ("svg.hashsalt", "pdf.fonttype")}):
         metadata = {**dates.get(kind, {}), **({"Title": title} if title else {})}
-        figure.savefig(new, dpi=dpi, format=kind, metadata=metadata)
+        with atomic_file(path, recheck=partial(check_picture, path)) as new:
+            figure.savefig(new, dpi=dpi, format=kind, metadata=metadata)
 
 
 def tick_numbers(axis: Axis, n: int | None = None, *, is_whole: bool = True) -> None:

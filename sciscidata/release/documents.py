@@ -50,6 +50,12 @@ _HUB_TYPES: Final[Mapping[pl.DataType, str]] = {
 }
 #: What may begin markup of Markdown, a formula or a link; at the beginning of a line, a list or a rule too.
 _MARKUP: Final = re.compile(r"[\\`*<>\[\]&|$#~@]|(?<!\w)_|_(?!\w)|(?<=\b(?i:www))\.|:(?=//)|^[-+=]|(?<=^\d)[.)]")
+#: BibTeX counts braces, also behind a backslash, so each is written as a command.
+_TEX: Final = str.maketrans(
+    {"\\": r"\textbackslash{}", "{": r"\textbraceleft{}", "}": r"\textbraceright{}", "~": r"\textasciitilde{}"}
+    | {"^": r"\textasciicircum{}"}
+    | {sign: f"\\{sign}" for sign in "%#$&_"}
+)
 _KEYWORDS: Final = ("science of science", "CD index", "disruption")
 _TAGS: Final = ("science-of-science", "scientometrics", "bibliometrics", "cd-index", "disruption")
 
@@ -289,11 +295,11 @@ class _About:
     def _bibtex(self) -> list[str]:
         facts, year = self.publication, (self.publication.date or "")[:4]
         fields = {
-            "title": f"{{{self.title}}}",
-            "author": " and ".join(facts.creators) or f"{{{_MAKER}}}",
+            "title": f"{{{self.title.translate(_TEX)}}}",
+            "author": " and ".join(facts.creators).translate(_TEX) or f"{{{_MAKER}}}",
             "year": year,
-            "url": facts.url or "",
-            "note": f"made with sciscidata {self._version()}",
+            "url": (facts.url or "").translate({ord(sign): f"%{ord(sign):X}" for sign in "{}\\"}),
+            "note": f"made with sciscidata {self._version().translate(_TEX)}",
         }
         return [
             "@misc{sciscidata_release,",

@@ -21,6 +21,7 @@ from sciscidata.errors import (
     ConfigError,
     InputNotFoundError,
     ReleaseExistsError,
+    SciSciDataError,
     VerificationError,
     WorkIdError,
 )
@@ -47,6 +48,7 @@ from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.schemas import EXAMPLE, SCORES, WORKS, require_columns
 from sciscidata.storage import atomic_folder, clear_leftovers, real_path, storage_error
 from sciscidata.storage.parquet import ROWS_PER_GROUP
+from sciscidata.storage.replaced import read_steadily
 from sciscidata.terminal.messages import counted
 
 _FROM_WORKS: Final = ("title", "abstract", "publication_year", "cited_by_count", "primary_field", "concepts")
@@ -159,6 +161,22 @@ class Release:
         return rows.select("openalex_id", "split").hstack(found.head(len(rows)).drop(counts))
 
     def _read(self, split: str) -> pl.DataFrame:
+        try:
+            return read_steadily(self.folder, partial(self._read_now, split))
+        except (InputNotFoundError, VerificationError):
+            if self._is_replaced():
+                raise VerificationError(
+                    f"{self.folder} was replaced by another release after it was opened. Open it again."
+                ) from None
+            raise
+
+    def _is_replaced(self) -> bool:
+        try:
+            return read_release(self.folder).manifest != self.manifest
+        except SciSciDataError:
+            return False
+
+    def _read_now(self, split: str) -> pl.DataFrame:
         path = self.folder / f"{split}.parquet"
         try:
             content = path.read_bytes()
@@ -282,7 +300,10 @@ def read_release(folder: str | Path) -> Release:
         sciscidata.errors.InputNotFoundError: no-such-slice is not a release: no such folder is there. Check
         the path, or build one: sciscidata build.
     """
-    folder = Path(folder)
+    return read_steadily(Path(folder), partial(_open, Path(folder)))
+
+
+def _open(folder: Path) -> Release:
     manifest = read_manifest(folder)
     missing = [name for name in list_data_files(manifest) if not (folder / name).is_file()]
     if missing:

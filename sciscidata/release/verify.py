@@ -6,6 +6,7 @@ Every ordinary read compares the SHA-256 of its file, too: ``Release`` in ``rele
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import combinations, zip_longest
 from pathlib import Path
 from typing import Any, Final, Literal, NamedTuple, TypeAlias, cast
@@ -53,6 +54,7 @@ from sciscidata.sampling.split import BOTH, SplitConfig, balanced_columns, divid
 from sciscidata.schemas import SCORES
 from sciscidata.storage import is_whole_folder
 from sciscidata.storage.parquet import is_parquet
+from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.sums import SUMS, find_changed
 from sciscidata.terminal.messages import counted
 
@@ -64,7 +66,10 @@ def verify_release(folder: str | Path) -> Release:
     balance, the draw follows from all eligible works, which a release does not hold. With ``scores.parquet``, the CD
     index follows from its counts, and sigmoids and Uzzi's labels from its z; ranks have the order of z.
     """
-    folder = Path(folder)
+    return read_steadily(Path(folder), partial(_verify_release, Path(folder)))
+
+
+def _verify_release(folder: Path) -> Release:
     release = Release(folder, read_manifest(folder))
     with of_a_stranger(folder):
         differences = list(_differences(release))
@@ -350,7 +355,10 @@ class Verified(NamedTuple):
 
 def kind_of(path: str | Path) -> Kind:
     """Tell what lies at a path, from the names in a folder, or the first bytes and metadata of a file."""
-    path = Path(path)
+    return read_steadily(Path(path), partial(_kind_of, Path(path)))
+
+
+def _kind_of(path: Path) -> Kind:
     if path.is_dir():
         for mark, kind in _MARKS.items():
             if (path / mark).is_file():
@@ -414,13 +422,19 @@ def verify(path: str | Path) -> Verified:
         >>> verified.kind, verified.counts["pairs"] > 0
         ('background', True)
     """
-    path = Path(path)
-    kind = kind_of(path)
+    return read_steadily(Path(path), partial(_verify, Path(path)))
+
+
+def _verify(path: Path) -> Verified:
+    kind = _kind_of(path)
     if kind != "release":
         return Verified(kind, path, _CHECKS[kind](path))
     release = verify_release(path)
     counts = {split: facts["rows"] for split, facts in release.manifest["sides"].items()}
-    return Verified(kind, path, counts, list_recomputed(release.manifest), tuple(list_changed(release)))
+    changed = tuple(list_changed(release))
+    if changed and read_manifest(path) != release.manifest:
+        raise VerificationError(f"{path} was replaced by another release while it was read. Verify it again.")
+    return Verified(kind, path, counts, list_recomputed(release.manifest), changed)
 
 
 def _verify_corpus(path: Path) -> dict[str, int]:

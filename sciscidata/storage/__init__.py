@@ -27,3 +27,5 @@ from sciscidata.storage.paths import hash_file as hash_file
 from sciscidata.storage.paths import path_inside as path_inside
 from sciscidata.storage.paths import real_path as real_path
 from sciscidata.storage.paths import refuse_link as refuse_link
+from sciscidata.storage.targets import check_file as check_file
+from sciscidata.storage.targets import refuse_special as refuse_special

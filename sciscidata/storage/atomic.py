@@ -23,6 +23,7 @@ from sciscidata.errors import StorageError
 from sciscidata.storage.disk_errors import errors_about, storage_error
 from sciscidata.storage.lock import one_at_a_time, open_lock, try_lock
 from sciscidata.storage.paths import real_path, remove_folder
+from sciscidata.storage.targets import refuse_special
 
 ABOUT_TMPDIR: Final = " Temporary files lie where TMPDIR says."
 LOCK: Final = "lock"
@@ -49,6 +50,7 @@ def atomic_folder(
         flush_tree(new)
         with one_at_a_time(target.parent):
             if overwrite and target.exists():
+                refuse_special(target)
                 if recheck is not None:
                     recheck()
                 target.rename(workspace / _OLD)
@@ -58,6 +60,7 @@ def atomic_folder(
 
 def refuse_unwritable(target: Path) -> None:
     """Raise StorageError before any work if nothing could be written where ``target`` is to lie."""
+    refuse_special(target)
     target = real_path(target)
     try:
         above = next(folder for folder in target.parents if folder.exists())
@@ -100,6 +103,7 @@ def atomic_file(
         with one_at_a_time(target.parent):
             if not overwrite and os.path.lexists(target):
                 raise _appeared(target)
+            refuse_special(target)
             if recheck is not None and os.path.lexists(target):
                 recheck()
             new.replace(target)
@@ -113,6 +117,8 @@ def whole_when_done(target: Path, *, lasting: bool = True) -> Generator[Path]:
     What a killed run left there is removed first. A link at ``target`` is replaced, never followed. ``lasting`` flushes
     to the disk.
     """
+    if not target.is_symlink():
+        refuse_special(target)
     unfinished = target.with_name(f".{target.name}.tmp")
     remove_folder(unfinished)
     unfinished.unlink(missing_ok=True)
@@ -159,6 +165,7 @@ def flush(path: Path) -> None:
 @contextmanager
 def _workspace_beside(target: Path) -> Generator[Path]:
     """Make a hidden folder for this run on the disk of ``target``; clear away what killed runs left there."""
+    refuse_special(target)
     with ExitStack() as stack:
         try:
             target.parent.mkdir(parents=True, exist_ok=True)

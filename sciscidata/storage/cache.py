@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
-from sciscidata.errors import StorageError
+from sciscidata.errors import ResumableError, StorageError
 from sciscidata.storage.atomic import LOCK, atomic_folder, clear_leftovers, flush, flush_tree, take_place
 from sciscidata.storage.disk_errors import errors_about, storage_error
 from sciscidata.storage.lock import open_lock, try_lock
@@ -36,7 +36,8 @@ class _NoFileError(OSError):
 def resumable_folder(target: Path) -> Generator[Path]:
     """Give a folder to fill like ``atomic_folder``, with the files that a killed run has finished.
 
-    It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed or whose disk is full leaves it.
+    It lies in ``.{target.name}.unfinished`` beside ``target``. A run that is killed, whose disk is full, or that can go
+    on later (ResumableError) leaves it.
     Files that ``note_finished`` noted stay if their SHA-256 is the same; the rest is removed. Where another run is at
     work on the same target, or the disk knows no locks, it is an ``atomic_folder``.
     """
@@ -70,7 +71,7 @@ def resumable_folder(target: Path) -> Generator[Path]:
                 flush_tree(new)
                 take_place(new, target)
                 flush(target.parent)
-        except StorageError:
+        except (StorageError, ResumableError):
             if target.exists():  # of another run, in whose way it would be
                 remove_folder(workspace)
             raise

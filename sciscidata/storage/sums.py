@@ -10,13 +10,14 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from sciscidata.errors import ChangedFileError
+from sciscidata.errors import ChangedFileError, ReleaseExistsError
 from sciscidata.storage.atomic import atomic_file, whole_when_done
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import one_at_a_time
 from sciscidata.storage.paths import hash_file
 from sciscidata.storage.small_files import is_special, read_whole
 from sciscidata.storage.small_files import read_json as read_any_json
+from sciscidata.storage.targets import refuse_special
 
 #: The list, as ``sha256sum -c`` reads it.
 SUMS: Final = "SHA256SUMS"
@@ -27,7 +28,12 @@ _log = logging.getLogger(__name__)
 
 @contextmanager
 def sealed_file(target: Path) -> Generator[Path]:
-    """Write a file as ``atomic_file`` does, and enter its SHA-256 in SHA256SUMS, beside the old one until the end."""
+    """Write a file as ``atomic_file`` does, and enter its SHA-256 in SHA256SUMS, beside the old one until the end.
+
+    A file that is there already is replaced if SHA256SUMS lists it, or if lines are added to it before it is sealed.
+    """
+    if target.suffix != ".jsonl":
+        check_ours(target)
     with atomic_file(target) as unfinished:
         yield unfinished
         written = hash_file(unfinished)
@@ -38,6 +44,17 @@ def sealed_file(target: Path) -> Generator[Path]:
             _enter(target, written)
     if older:
         _enter(target, written)
+
+
+def check_ours(*targets: Path) -> None:
+    """Raise before any work if something lies at one of the targets that SHA256SUMS does not list."""
+    for target in targets:
+        refuse_special(target)
+        if target.exists() and not is_listed(target):
+            raise ReleaseExistsError(
+                f"{target} already exists, and {SUMS} beside it does not list it. Choose another folder, or remove it "
+                "yourself."
+            )
 
 
 def seal_file(path: Path) -> None:

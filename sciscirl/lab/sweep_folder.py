@@ -10,11 +10,12 @@ import polars as pl
 
 from sciscidata.storage import path_inside
 from sciscidata.storage.parquet import write_parquet
-from sciscidata.storage.sums import read_json, sealed_file
+from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.runs.folder import RUN_FILE, say_changed, write_json
 
 SWEEP_FILE: Final = "sweep.json"
+_TABLES: Final = ("parquet", "csv")
 
 
 def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str] = ()) -> None:
@@ -22,6 +23,7 @@ def begin_sweep(folder: Path, facts: Mapping[str, Any], *, free: Collection[str]
     settings: Mapping[str, Any] = facts["settings"]
     if (folder / SWEEP_FILE).exists() and check_sweep(folder, settings, free=free) == settings:
         return
+    check_ours(*(folder / f"sweep.{kind}" for kind in _TABLES))
     write_json(folder / SWEEP_FILE, facts)
 
 

@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -21,10 +22,11 @@ import msgspec
 from sciscidata.errors import StorageError
 from sciscidata.options.checks import is_whole, show_value
 from sciscidata.release.release import MANIFEST
-from sciscidata.storage import path_inside, real_path
+from sciscidata.storage import path_inside, real_path, refuse_special
 from sciscidata.storage.disk_errors import errors_about
 from sciscidata.storage.lock import hold_folder
 from sciscidata.storage.paths import remove_folder
+from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import check_sealed, is_listed, read_json, seal_file, sealed_file
 from sciscirl.errors import RunFolderError, SciSciRLError
@@ -74,17 +76,20 @@ def locked_folder(
             folder.mkdir(parents=True, exist_ok=True)
             _refuse_links(folder, option, error)
             stack.enter_context(hold_folder(folder, error(in_use)))
+        except StorageError:
+            raise
         except OSError as caught:
             raise error(_no_place(folder, caught, option)) from caught
         yield
 
 
 def _refuse_links(folder: Path, option: str, error: type[SciSciRLError]) -> None:
-    """Refuse a folder with links out of it, as deep as anything is written there."""
+    """Refuse a folder with links out of it, pipes or devices, as deep as anything is written there."""
     home = real_path(folder)
     for place, folders, files in os.walk(folder):
         for name in (*folders, *files):
             path = Path(place, name)
+            refuse_special(path)
             if path.is_symlink() and not real_path(path).is_relative_to(home):
                 raise error(
                     f"{path} is a link that leads out of {folder}, so that what is written there would land elsewhere. "
@@ -181,7 +186,7 @@ def say_changed(name: str, older: object, newer: object) -> str:
 
 def describe_run(release: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
     """Describe a run in JSON types: settings, plugins, the release's SHA-256, the day, commit and versions."""
-    manifest = read_whole(release / MANIFEST)
+    manifest = read_steadily(release, partial(read_whole, release / MANIFEST))
     return {
         "settings": dict(settings),
         **({"plugins": PLUGINS.copy()} if PLUGINS else {}),

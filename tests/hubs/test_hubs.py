@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import logging
 import os
@@ -11,8 +12,10 @@ import subprocess
 import sys
 import time
 from collections.abc import Generator
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import yaml
@@ -23,8 +26,10 @@ from sciscidata.hubs import fetch, hugging_face, publish
 from sciscidata.hubs.hugging_face import read_hub_name
 from sciscidata.release.manifest import DOCUMENTS, hash_manifest
 from sciscidata.release.verify import verify
+from sciscidata.remote import answers
 from tests.release.test_release import write
 from tests.servers.hub_server import HubServer
+from tests.servers.serving import Handler
 
 #: Of what huggingface_hub calls to send a large file.
 pytestmark = pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")
@@ -188,16 +193,6 @@ def test_a_damaged_or_hostile_repository_is_refused_and_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice"}
 
 
-def test_a_file_damaged_in_the_cache_of_the_hub_is_fetched_again(
-    release: Path, server: HubServer, tmp_path: Path
-) -> None:
-    publish(release, to=NAME)
-    fetch(NAME, out=tmp_path / "first")
-    for path in (tmp_path / "home").rglob("train.parquet"):
-        path.write_bytes(b"PAR1")
-    assert content_of(fetch(NAME, out=tmp_path / "second")) == server.commits[0][1]
-
-
 @pytest.mark.parametrize("sha", ["x/../../../escaped", "0" * 39, 7])
 def test_a_commit_that_is_none_becomes_no_folder(release: Path, server: HubServer, tmp_path: Path, sha: object) -> None:
     publish(release, to=NAME)
@@ -207,13 +202,131 @@ def test_a_commit_that_is_none_becomes_no_folder(release: Path, server: HubServe
     assert not [path for path in tmp_path.rglob("manifest.json") if path.parent != release]
 
 
-def test_the_token_goes_to_no_other_host(release: Path, server: HubServer, tmp_path: Path) -> None:
-    publish(release, to=NAME)
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_the_token_goes_to_no_other_port_or_host(release: Path, server: HubServer, tmp_path: Path, host: str) -> None:
     with HubServer(TOKEN) as other:
-        other.commits, server.leads_to = server.commits, other.url.replace("127.0.0.1", "localhost")
-        with pytest.raises(HubError, match=r"failed to give out manifest\.json"):
-            fetch(NAME, out=tmp_path / "fetched")
+        server.checks_at = other.url.replace("127.0.0.1", host)
+        publish(release, to=NAME)
+        assert "POST /checked" in other.requests
+        other.commits, server.leads_to = server.commits, other.url.replace("127.0.0.1", host)
+        fetch(NAME, out=tmp_path / "fetched")  # which is checked, wherever it comes from
+        assert len(other.requests) > 5
         assert {*other.keys} == {None}
+    assert {*server.keys} == {f"Bearer {TOKEN}"} | {None}  # None: where a large file is sent to
+
+
+@cache
+def packed(n_bytes: int = 500 << 20) -> bytes:
+    return gzip.compress(bytes(n_bytes))
+
+
+def bomb(handler: Handler) -> None:
+    """Answer by some MB of gzip, which become half a GB."""
+    handler.send(200, packed(), {"Content-Encoding": "gzip"})
+
+
+def flood(handler: Handler) -> None:
+    """Answer without end, and without saying how much there is."""
+    handler.send_response(200)
+    handler.end_headers()
+    while True:
+        handler.wfile.write(bytes(1 << 16))
+
+
+def flood_of_nothing(handler: Handler) -> None:
+    """Answer by members of gzip that are empty, without end."""
+    handler.send_response(200)
+    handler.send_header("Content-Encoding", "gzip")
+    handler.end_headers()
+    while True:
+        handler.wfile.write(gzip.compress(b"") * 1_000)
+
+
+@pytest.mark.parametrize(
+    ("give", "file"),
+    [
+        (bomb, "README.md"),
+        (bomb, "train.parquet"),
+        (flood, "manifest.json"),
+        (flood, "train.parquet"),
+        (flood_of_nothing, "train.parquet"),
+    ],
+)
+def test_a_body_larger_than_it_may_be_ends_the_download_and_leaves_nothing(
+    release: Path, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give: Any, file: str
+) -> None:
+    publish(release, to=NAME)
+    server.gives[file] = give
+    kept: list[int] = []
+    unlink = Path.unlink
+
+    def note(path: Path, **options: bool) -> None:
+        kept.append(path.stat().st_size if path.is_file() else 0)
+        unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", note)
+    with pytest.raises(VerificationError, match=rf"resolve/[0-9a-f]{{40}}/{file} is larger than [0-9,]+ bytes"):
+        fetch(NAME, out=tmp_path / "fetched")
+    limit = {"manifest.json": 64 << 20, "README.md": 4 << 20, "train.parquet": 0}[file]
+    assert max(kept) <= max(limit, (release / file).stat().st_size)
+    assert {path.name for path in tmp_path.iterdir()} - {"home", "cache"} == {"slice"}
+
+
+def test_a_data_set_described_without_end_ends(server: HubServer) -> None:
+    server.gives["/api/datasets/ada/slices"] = bomb
+    with pytest.raises(HubError, match="larger than"):
+        fetch(NAME)
+
+
+def drip_headers(handler: Handler) -> None:
+    handler.wfile.write(b"HTTP/1.1 200 OK\r\nX-Slow: ")
+    while True:
+        time.sleep(0.1)
+        handler.wfile.write(b"a")
+
+
+def drip_body(handler: Handler) -> None:
+    handler.send_response(200)
+    handler.end_headers()
+    while True:
+        time.sleep(0.1)
+        handler.wfile.write(b"a")
+
+
+@pytest.mark.parametrize("give", [drip_headers, drip_body])
+@pytest.mark.parametrize("what", ["/api/datasets/ada/slices", "manifest.json", "test.parquet"])
+def test_a_hub_that_drips_ends_in_a_clear_error_and_the_same_command_goes_on(
+    release: Path, server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, give: Any, what: str
+) -> None:
+    publish(release, to=NAME)
+    monkeypatch.setattr(answers, "_SPAN_S", 0.5)
+    server.gives[what] = give
+    began = time.monotonic()
+    with pytest.raises(HubError, match=rf"{server.url} fails to (find|give out) .* less than 1 KB a second"):
+        fetch(NAME, out=tmp_path / "fetched")
+    assert time.monotonic() - began < 5
+    server.gives.clear()
+    n_arrived = len(server.arrived)
+    assert content_of(fetch(NAME, out=tmp_path / "fetched")) == server.commits[0][1]
+    assert ("test.jsonl" in server.arrived[n_arrived:]) == (what != "test.parquet")  # what had arrived is kept
+
+
+@pytest.mark.parametrize("page", [b"<!doctype html><title>Log in</title>", b"", b"[1]", b'{"sha": 7}', b"\xff\xfe{"])
+def test_an_answer_that_is_not_what_was_asked_is_named_by_its_address(
+    release: Path, server: HubServer, tmp_path: Path, page: bytes
+) -> None:
+    publish(release, to=NAME)
+    commit = server.commits[0][0]
+    for what in ("manifest.json", "train.jsonl", "/api/datasets/ada/slices"):
+        server.gives = {what: lambda handler: handler.send(200, page, {"Content-Type": "text/html"})}
+        with pytest.raises((HubError, VerificationError)) as refused:
+            fetch(NAME, out=tmp_path / "fetched")
+        assert str(tmp_path) not in str(refused.value)
+        if what == "manifest.json":
+            assert f"{server.url}/datasets/ada/slices/resolve/{commit}/manifest.json" in str(refused.value)
+        else:
+            assert (server.url if what.startswith("/api") else what) in str(refused.value)
+    assert not (tmp_path / "fetched").exists()
 
 
 def test_refusals_say_what_is_needed_and_never_the_token(

@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, SciSciDataError
+from sciscidata.errors import BackgroundError, ConfigError, InputNotFoundError, ReleaseExistsError, SciSciDataError
 from sciscidata.graph.graph import build_graph
 from sciscidata.novelty import background as novelty_background
 from sciscidata.novelty.atypicality import compute_atypicality, score_atypicality
@@ -193,6 +193,9 @@ def test_a_file_that_is_no_background_is_refused_in_words(file):
     assert "no Parquet file, or damaged" in refusal()
     pl.DataFrame(schema=PAIR_STATISTICS).write_parquet(file)
     assert "is a Parquet file, but no background" in refusal()
+    with pytest.raises(ReleaseExistsError, match="is no background of this version, so it is not replaced"):
+        write_null_model(works, citations, file)
+    file.unlink()
     write_null_model(works, citations, file)
     rows = pq.read_table(file)
     facts = json.loads(pq.read_metadata(file).metadata[b"sciscidata_background"])

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 import pytest
 import yaml
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from sciscidata import BuildConfig, OwnLabel, SplitConfig, SyntheticConfig, build, verify
 from sciscidata.errors import ReleaseExistsError, VerificationError
@@ -147,3 +150,20 @@ def test_what_hubs_add_or_change_is_accepted_and_changed_data_are_not(copy: Path
         lines.write("{}\n")
     with pytest.raises(VerificationError, match=r"train\.jsonl: sha256"):
         verify(copy)
+
+
+@given(text=st.text(st.sampled_from('{}\\%$&_~^"#@,= ab'), max_size=12))
+@example(text="1}, url = {http://a.example")
+def test_no_sign_in_a_manifest_or_a_name_breaks_the_bibtex_of_a_card(release: Release, text: str) -> None:
+    manifest = {**release.manifest, "versions": {"sciscidata": text}}
+    publication = Publication((f"Lovelace, Ada {text}",), "2026-11-28", f"https://a.example/{text}")
+    card = render_documents(manifest, publication)["README.md"].decode()
+    first, *fields, last = card.partition("```bibtex\n")[2].partition("\n```")[0].splitlines()
+    assert (first, last) == ("@misc{sciscidata_release,", "}")
+    assert [field.split()[0] for field in fields] == ["title", "author", "year", "url", "note"]
+    for field in fields:
+        value = field.partition(" = {")[2].removesuffix("},")
+        depths = list(accumulate({"{": 1, "}": -1}.get(sign, 0) for sign in value))
+        assert min(depths, default=0) >= 0
+        assert depths[-1:] in ([0], [])
+        assert not value.endswith("\\")

@@ -9,7 +9,9 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -33,11 +35,12 @@ from sciscidata.novelty.atypicality import add_scores
 from sciscidata.novelty.config import NoveltyConfig
 from sciscidata.release.manifest import DATA_FILES, DOCUMENTS, PICTURES, SCORES_FILE, hash_manifest, list_data_files
 from sciscidata.release.release import check_target, read_release, write_release
-from sciscidata.release.verify import verify_release
+from sciscidata.release.verify import kind_of, verify, verify_release
 from sciscidata.release.write_json_lines import render_jsonl
 from sciscidata.sampling.filter import EligibilityConfig
 from sciscidata.sampling.split import SplitConfig, draw_split, split_keys
 from sciscidata.schemas import EXAMPLE, WORKS
+from sciscidata.storage import atomic_folder
 
 REPOSITORY = Path(__file__).parents[2]
 SPLIT = SplitConfig(n_train=60, n_test=15)
@@ -110,6 +113,55 @@ def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copy(original: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(original, tmp_path / "copy"))
+
+
+def test_readers_of_a_release_being_replaced_read_the_old_or_the_new_one(original: Path, tmp_path: Path) -> None:
+    other = write(tmp_path / "other", manifest=manifest() | {"remark": "other"}).folder
+    target = Path(shutil.copytree(original, tmp_path / "slice"))
+    is_over = threading.Event()
+    wrong: list[str] = []
+
+    def read(act: Callable[[], object]) -> int:
+        n = 0
+        while not is_over.is_set():
+            n += 1
+            try:
+                act()
+            except VerificationError as error:
+                if "was replaced by another release" not in str(error):
+                    wrong.append(str(error))
+            except InputNotFoundError as error:
+                wrong.append(str(error))
+        return n
+
+    def open_and_read() -> None:
+        release = read_release(target)
+        assert (release.train.height, release.test.height) == (60, 15)
+
+    with ThreadPoolExecutor() as pool:
+        reads = [pool.submit(read, act) for act in (open_and_read, open_and_read, lambda: kind_of(target))]
+        verified = pool.submit(read, lambda: verify(target))
+        for n in range(40):
+            with atomic_folder(target, overwrite=True) as new:
+                shutil.copytree((original, other)[n // 2 % 2], new, dirs_exist_ok=True)
+        is_over.set()
+    assert wrong == []
+    assert min(one.result() for one in reads) > 5
+    assert verified.result() > 1
+
+
+def test_a_release_that_was_replaced_after_it_was_opened_says_so(original: Path, copy: Path, tmp_path: Path) -> None:
+    opened = read_release(copy)
+    shutil.rmtree(copy)
+    shutil.copytree(original, copy)  # the same one, built again
+    assert opened.train.height == 60
+    split = SplitConfig(n_train=30, n_test=9)
+    works = make_works()
+    other = write_release(draw(works, split), works, tmp_path / "other", manifest=manifest(split))
+    shutil.rmtree(copy)
+    shutil.copytree(other.folder, copy)
+    with pytest.raises(VerificationError, match="was replaced by another release after it was opened"):
+        _ = opened.test
 
 
 def test_a_release_holds_what_was_drawn(original: Path) -> None:

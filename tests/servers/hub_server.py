@@ -13,6 +13,8 @@ import random
 import re
 import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -43,6 +45,8 @@ class HubServer(Server):
         # What a hostile hub does: another commit, another address for all it gives out.
         self.sha: object = None
         self.leads_to = ""
+        self.gives: dict[str, Callable[[_Handler], None]] = {}  # how it answers what ends so
+        self.checks_at = ""  # where it says that an upload is to be checked
 
 
 class _Handler(Handler):
@@ -63,6 +67,13 @@ class _Handler(Handler):
                 return self._stall()
             here.requests.append(f"{self.command} {self.path}")
             here.keys.append(self.headers.get("Authorization"))
+            give = next((give for end, give in here.gives.items() if self.path.endswith(end)), None)
+        if give is not None:
+            self.close_connection = True
+            with suppress(OSError):  # the client has had enough
+                give(self)
+            return None
+        with here.lock:
             if here.leads_to and self.command in ("GET", "HEAD"):
                 return self.send(307, b"", {"Location": here.leads_to + self.path})
             if here.n_busy:
@@ -106,7 +117,7 @@ class _Handler(Handler):
             is_new = name not in here.repositories
             here.repositories.add(name)
             return (200 if is_new else 409), {"url": f"{here.url}/datasets/{name}", "name": name, "id": name}
-        if path == "/api/validate-yaml":
+        if path in ("/api/validate-yaml", "/checked"):
             return 200, {"errors": [], "warnings": []}
         if found := re.fullmatch(r"/api/datasets/ada/slices/preupload/main", path):
             files = json.loads(body)["files"]
@@ -122,7 +133,7 @@ class _Handler(Handler):
             return 200, {"files": modes}
         if path.endswith(".git/info/lfs/objects/batch"):
             objects = [
-                {**one, "actions": {"upload": {"href": f"{here.url}/lfs/{one['oid']}"}}}
+                {**one, "actions": {"upload": {"href": f"{here.url}/lfs/{one['oid']}"}} | self._check()}
                 if one["oid"] not in here.stored
                 else one
                 for one in json.loads(body)["objects"]
@@ -163,6 +174,9 @@ class _Handler(Handler):
             start = int((self.headers.get("Range") or "bytes=0-")[6:].partition("-")[0])
             return (206 if start else 200), content[start:], {"ETag": etag, "X-Repo-Commit": commit[0]}
         return 404, {"error": f"nothing at {path}"}, {"X-Error-Code": "RepoNotFound"}
+
+    def _check(self) -> dict[str, Any]:
+        return {"verify": {"href": f"{self.server.checks_at}/checked"}} if self.server.checks_at else {}
 
     def _find(self, revision: str | None) -> tuple[str, dict[str, bytes]] | None:
         if revision in (None, "main"):

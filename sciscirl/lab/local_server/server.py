@@ -88,9 +88,11 @@ class LocalServer:
 @contextmanager
 def serve(config: LocalServerConfig, python: Path) -> Generator[LocalServer]:
     """Run the server by its interpreter while the block runs; it begins when the model is loaded."""
+    log, ready = config.state / "server.log", config.state / "ready"
+    if (log.exists() or ready.exists()) and not (config.state / ".lock").exists():
+        raise LocalServerError(f"{config.state} is no folder of this server. Choose another: LocalServerConfig.state.")
     with locked_folder(config.state, user="server", option="folder: LocalServerConfig.state", error=LocalServerError):
         port = _choose_port(config.port)
-        log, ready = config.state / "server.log", config.state / "ready"
         ready.unlink(missing_ok=True)
         with log.open("wb") as output:
             # Standard input is a pipe without a writer: it closes when this process ends, however it ends.

@@ -8,8 +8,8 @@ from typing import Any, Final, cast
 
 import polars as pl
 
-from sciscidata.storage import atomic_file, path_inside
-from sciscidata.storage.sums import read_json
+from sciscidata.storage import path_inside
+from sciscidata.storage.sums import check_ours, read_json, sealed_file
 from sciscidata.terminal.messages import align_columns, printable
 from sciscirl.errors import PredictionsError
 from sciscirl.lab.analysis.compare import MEASURED, CompareConfig, Comparison, compare_predictions, list_asked
@@ -19,6 +19,7 @@ from sciscirl.metrics.metrics import COMPARED
 from sciscirl.metrics.predictions import read_predictions
 from sciscirl.runs.folder import RUN_FILE, find_ceiling, find_eval_split, list_evaluations, refuse_release, write_json
 
+_COMPARISON: Final = "comparison.json"
 _ONE: Final = "predictions.parquet"
 
 
@@ -83,8 +84,10 @@ def compare_files(
 
     With their ``release``, baselines judge the papers of the first table, too.
     """
+    names = {metric: f"difference_{metric}.png" for metric in COMPARED}
     if out is not None:
         refuse_release(out, "folder: out=...", PredictionsError)
+        check_ours(*(out / name for name in (_COMPARISON, *names.values())))
     tables, known = read_named(words)
     if release is not None:
         from sciscirl.lab.analysis.baselines import run_baselines
@@ -101,9 +104,9 @@ def compare_files(
     if out is not None:
         from sciscirl.lab.report.figures import plot_estimates
 
-        write_json(path_inside(out, "comparison.json", stated_by="a comparison"), comparison.to_json())
-        for metric in COMPARED:
-            with atomic_file(path_inside(out, f"difference_{metric}.png", stated_by="a comparison")) as path:
+        write_json(path_inside(out, _COMPARISON, stated_by="a comparison"), comparison.to_json())
+        for metric, name in names.items():
+            with sealed_file(path_inside(out, name, stated_by="a comparison")) as path:
                 pairs = {f"{pair.left} \u2212 {pair.right}": pair.differences[metric] for pair in comparison.pairs}
                 path.write_bytes(plot_estimates({f"difference in {metric}": pairs}, is_share=False))
     return comparison

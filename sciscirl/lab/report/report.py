@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -13,7 +14,7 @@ from markupsafe import Markup, escape
 from msgspec import Meta
 
 from sciscidata.options.checks import check_fields
-from sciscidata.storage import atomic_file
+from sciscidata.storage import atomic_file, check_file
 from sciscirl.errors import SciSciRLError
 from sciscirl.lab.report.answer import group_runs, view_answer
 from sciscirl.lab.report.layout import Section
@@ -21,6 +22,7 @@ from sciscirl.lab.report.runs import Run, read_runs
 from sciscirl.lab.report.views import view_answers, view_classes, view_cost, view_curves, view_examples, view_runs
 from sciscirl.task.papers import OwnTarget
 
+_GENERATOR: Final = '<meta name="generator" content="sciscirl report">'
 _TEMPLATE: Final = Path(__file__).with_name("report.html.jinja")
 
 
@@ -63,15 +65,18 @@ def write_report(config: ReportConfig) -> Path:
     Raises:
         RunFolderError: if a folder is missing or given twice, or no folder holds a run that can be read.
         ReleaseError: if ``release`` is no release, or was altered.
+        ReleaseExistsError: if ``out`` is a file, but no report.
         StorageError: if the report cannot be written.
     """
+    check = partial(check_file, config.out, _GENERATOR.encode(), "report")
+    check()
     runs = read_runs(config.runs)
     # Keep the whole name of an own label: "part", without its ending, would mislead.
     targets = [run.target for run in runs if run.kind != "unreadable"]
     names = [target.label.name if type(target) is OwnTarget else target for target in targets]
     title = config.title or f"Training on {' and '.join(dict.fromkeys(names))}"
     html = render_report(make_sections(runs, config), title)
-    with atomic_file(config.out) as path:
+    with atomic_file(config.out, recheck=check) as path:
         path.write_text(html, "utf-8")
     return config.out
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Final, Literal, TypeVar, cast, get_args
 
@@ -16,6 +17,7 @@ import polars as pl
 
 from sciscidata.errors import ChangedFileError, SciSciDataError
 from sciscidata.release.release import MANIFEST
+from sciscidata.storage.replaced import read_steadily
 from sciscidata.storage.small_files import parse_json, read_whole
 from sciscidata.storage.sums import read_json
 from sciscidata.terminal.messages import counted
@@ -265,7 +267,7 @@ def judge_baselines(release: Path, run: Run) -> dict[str, pl.DataFrame]:
 def hash_release(release: Path) -> str:
     """Return the SHA-256 of the manifest of a release, by which runs name it (ReleaseError: it is none)."""
     try:
-        return hashlib.sha256(read_whole(release / MANIFEST)).hexdigest()
+        return hashlib.sha256(read_steadily(release, partial(read_whole, release / MANIFEST))).hexdigest()
     except OSError as error:
         read_split(release, "test", needs=())  # says what is the matter with it
         raise ReleaseError(f"{release / MANIFEST} cannot be read: {error.strerror}.") from error

@@ -5,25 +5,18 @@ From top to bottom: the merging, the download of an adapter from a Tinker server
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import json
 import logging
-import os
-import tarfile
 import tempfile
-import zlib
 from collections.abc import Iterable
 from pathlib import Path, PurePath
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
-
-import httpx
 
 from sciscidata.storage import atomic_folder
 from sciscidata.storage.small_files import read_whole
 from sciscirl.errors import RunFolderError, SciSciRLError
+from sciscirl.lab.models.adapter_archive import download_archive
 from sciscirl.lab.models.adapter_files import find_adapter, find_base_model
 from sciscirl.lab.models.local_model import load_local_model
 from sciscirl.options import Precision
@@ -53,7 +46,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 _CARD = "README.md"
 _HALVES = (".lora_A.weight", ".lora_B.weight")
-_SECONDS: Final = 300.0  # that a download may take
 #: The metrics of the card.
 _SHOWN: Final = (
     "n", "label_match", "macro_f1", "balanced_accuracy", "min_class_recall", "parse_ok", "format_strict_ok", "invalid",
@@ -179,7 +171,7 @@ def download_adapter(record: CheckpointRecord, folder: Path, base_url: str | Non
         _export(path, folder, base_url)
     else:
         with clear_errors(base_url):
-            _download_archive(url, path, folder)
+            download_archive(url, path, folder)
     if missing := [name for name in ADAPTER_FILES if not (folder / name).is_file()]:
         raise SciSciRLError(
             f"what {url} gave out as {path} has no {missing[0]}. Download it again, or choose another step."
@@ -198,34 +190,6 @@ def _export(path: str, folder: Path, base_url: str | None) -> None:
         raise SciSciRLError(
             f"{path} could not be downloaded: {reason}. Check the key and that Tinker still keeps this checkpoint."
         ) from error
-
-
-def _download_archive(url: str, path: str, folder: Path) -> None:
-    model, *_, name = path.removeprefix("tinker://").split("/")  # with sampler_weights between them, or not (SkyRL)
-    asked = httpx.URL(f"{url}/api/v1/training_runs/{quote(model)}/checkpoints/{quote(name)}/archive")
-    key = {"X-API-Key": os.environ.get("TINKER_API_KEY", "")}
-    try:
-        # A proxy has no way back to this machine.
-        with httpx.Client(timeout=_SECONDS, trust_env=asked.scheme != "http") as client:
-            answer = client.get(asked, headers=key)
-            if answer.has_redirect_location:  # the key stays here
-                answer = client.get(asked.join(answer.headers["Location"]), follow_redirects=True)
-            answer.raise_for_status()
-        with gzip.open(io.BytesIO(answer.content)) as unpacked:
-            with tarfile.open(fileobj=unpacked, mode="r:") as packed:
-                for member in filter(tarfile.TarInfo.isfile, packed):
-                    file, kept = packed.extractfile(member), member.name.removeprefix("./")
-                    if file is not None and kept in ADAPTER_FILES:
-                        (folder / kept).write_bytes(file.read())
-            unpacked.read()  # to the end, where the checksum is
-    except (httpx.HTTPError, httpx.InvalidURL) as error:
-        said = f"it answered {error.response.status_code}" if isinstance(error, httpx.HTTPStatusError) else error
-        raise SciSciRLError(
-            f"{url} gives out no archive of {path} ({said}). Check TINKER_BASE_URL, that the server keeps this "
-            "checkpoint, and that it serves archives as SkyRL does."
-        ) from error
-    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError) as error:
-        raise SciSciRLError(f"the archive of {path} from {url} is damaged ({error}). Download it again.") from error
 
 
 def render_card(run: Path, *, step: int | None, weights: str, dtype: str) -> str:

@@ -4,8 +4,10 @@ import base64
 import io
 import json
 import math
+import os
 import re
 import shutil
+import stat
 from types import SimpleNamespace
 
 import matplotlib as mpl
@@ -15,13 +17,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from sciscidata.errors import StorageError
-from sciscidata.storage.sums import seal_file
+from sciscidata.errors import ReleaseExistsError, StorageError
+from sciscidata.storage.sums import find_changed, seal_file
 from sciscirl.cli.main import run as run_command
 from sciscirl.errors import ReleaseError, RunFolderError, SciSciRLError
-from sciscirl.lab.analysis.compare import Estimate, compare_predictions
+from sciscirl.lab.analysis.compare import CompareConfig, Estimate, compare_predictions
 from sciscirl.lab.report import figures
 from sciscirl.lab.report.answer import group_runs, judge_training, view_answer
+from sciscirl.lab.report.comparison import compare_files
 from sciscirl.lab.report.figures import Series, plot_estimates, plot_lines
 from sciscirl.lab.report.layout import Example, Picture, Section, Table
 from sciscirl.lab.report.report import ReportConfig, render_report, write_report
@@ -29,6 +32,7 @@ from sciscirl.lab.report.runs import find_repeated, name_folders, read_run, read
 from sciscirl.lab.report.views import say_signs, view_answers, view_cost, view_curves, view_examples, view_runs
 from sciscirl.metrics.metrics import measure_predictions
 from sciscirl.presets import find_preset
+from sciscirl.runs.folder import locked_folder
 from tests.sciscirl.made_runs import make_evaluation, make_predictions, make_run, write_facts
 from tests.web_pages import Page
 
@@ -587,3 +591,53 @@ def test_the_script_writes_the_page_and_a_mistake_is_one_line(home, tmp_path, ca
     done = script_here("report.py", tmp_path)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
     assert done.stderr.startswith(f"error: {tmp_path} is not the folder of a run")
+
+
+def test_a_report_replaces_a_report_and_no_other_file(home, tmp_path):
+    out = tmp_path / "report.html"
+    config = ReportConfig(runs=(home / "begun",), out=out)
+    write_report(config)
+    first = out.read_bytes()
+    write_report(config)
+    assert out.read_bytes() == first
+    thesis = tmp_path / "thesis"
+    out.unlink()
+    for place in (out, thesis):
+        out.unlink(missing_ok=True)
+        if place == thesis:
+            out.symlink_to(thesis)
+        place.write_text('<h1>mine</h1><meta name="generator" content="another">')
+        with pytest.raises(ReleaseExistsError, match=r"report\.html already exists, and is no report"):
+            write_report(config)
+        assert place.read_text().startswith("<h1>mine</h1>")
+    out.unlink()
+    os.mkfifo(out)
+    with pytest.raises(StorageError, match="it is a pipe, which is never replaced"):
+        write_report(config)
+    out.unlink()
+    out.symlink_to("/dev/null")
+    with pytest.raises(StorageError, match="it is a device, which is never replaced"):
+        write_report(config)
+    assert stat.S_ISCHR(out.stat().st_mode)
+
+
+def test_a_comparison_replaces_its_own_files_and_no_others(tmp_path):
+    runs = [str(make_evaluation(tmp_path / name, answers(skill), {})) for name, skill in (("a", 0.2), ("b", 0.9))]
+    out = tmp_path / "compared"
+    for _ in range(2):
+        compare_files(runs, CompareConfig(), out)
+    assert find_changed(out) == []
+    for name in ("comparison.json", "difference_macro_f1.png"):
+        other = tmp_path / name.partition(".")[0]
+        other.mkdir()
+        (other / name).write_text("mine")
+        with pytest.raises(ReleaseExistsError, match=rf"{name} already exists"):
+            compare_files(runs, CompareConfig(), other)
+        assert (other / name).read_text() == "mine"
+        assert [path.name for path in other.iterdir()] == [name]
+
+
+def test_a_folder_with_a_device_or_a_pipe_gets_no_run(tmp_path):
+    os.mkfifo(tmp_path / "metrics.jsonl")
+    with pytest.raises(StorageError, match=r"metrics\.jsonl: it is a pipe"), locked_folder(tmp_path):
+        raise AssertionError

@@ -5,7 +5,8 @@ from __future__ import annotations
 import io
 import json
 import tarfile
-from contextlib import contextmanager
+import time
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from safetensors.torch import load, load_file, save
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from sciscidata.remote import answers
 from sciscirl.errors import RunFolderError, SciSciRLError
 from sciscirl.lab.sft.merge import merge_adapter
 from sciscirl.presets import describe, find_preset
@@ -167,7 +169,9 @@ def test_what_cannot_be_merged_says_why_and_leaves_nothing(run, tmp_path):
                 merge_adapter(run, out, base_url=server.url, **options)
     for content, message in (
         (b"no archive", r"archive of .* is damaged"),
-        (pack({"../escaped": b"x"}, **{"adapter_config.json": "/etc/passwd"}), r"has no adapter_config\.json"),
+        (pack({"../escaped": b"x"}), r"holds '\.\./escaped', which is"),
+        (pack({"/tmp/escaped": b"x"}), r"holds '/tmp/escaped', which is"),
+        (pack({}, **{"adapter_config.json": "/etc/passwd"}), r"holds 'adapter_config\.json', which is a link"),
         (pack({"adapter_config.json": b"{}"}), r"has no adapter_model\.safetensors"),
     ):
         with archives(content) as server, pytest.raises(SciSciRLError, match=message):
@@ -216,6 +220,66 @@ def test_a_damaged_archive_or_a_strange_tensor_is_refused(run, tmp_path, damage)
     with archives(DAMAGED[damage]()) as server, pytest.raises(SciSciRLError, match=r"is damaged|could not be loaded"):
         merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
     assert not (tmp_path / "merged").exists()
+
+
+def bomb() -> bytes:
+    """Pack 100 MB of zeros as weights, in some 100 KB."""
+    head = json.dumps({"w": {"dtype": "U8", "shape": [100 << 20], "data_offsets": [0, 100 << 20]}}).encode()
+    weights = len(head).to_bytes(8, "little") + head + bytes(100 << 20)
+    return pack({"adapter_config.json": b"{}", "adapter_model.safetensors": weights})
+
+
+def sparse() -> bytes:
+    """Pack a file that states 300 GB and holds nothing."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", format=tarfile.PAX_FORMAT) as archive:
+        member = tarfile.TarInfo("adapter_model.safetensors")
+        member.size = 512
+        member.pax_headers = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(300 << 30)}
+        archive.addfile(member, io.BytesIO(b"0\n".ljust(512, b"\0")))
+    return packed.getvalue()
+
+
+def device() -> bytes:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz") as archive:
+        member = tarfile.TarInfo("adapter_model.safetensors")
+        member.type, member.devmajor, member.devminor = tarfile.CHRTYPE, 1, 3
+        archive.addfile(member)
+    return packed.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (bomb, r"unpacks to more than 16,777,216 bytes"),
+        (sparse, r"holds 'adapter_model\.safetensors', which is"),
+        (device, r"holds 'adapter_model\.safetensors', which is"),
+        (lambda: pack({f"{number}": b"" for number in range(1_001)}), "more than 1,000 files"),
+        (lambda: pack({"adapter_config.json": bytes(2 << 20)}), r"adapter_config\.json has 2,097,152 bytes"),
+    ],
+)
+def test_an_archive_that_is_more_than_an_adapter_needs_is_refused_before_it_fills_the_disk(run, tmp_path, make, says):
+    content = make()
+    assert len(content) < 400_000
+    with archives(content) as server, pytest.raises(SciSciRLError, match=says):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
+    assert not [path for path in tmp_path.iterdir() if "merged" in path.name]
+
+
+def test_an_archive_that_drips_ends_in_a_clear_error(run, tmp_path, monkeypatch):
+    class Drip(Handler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.end_headers()
+            with suppress(OSError):
+                while True:
+                    time.sleep(0.1)
+                    self.wfile.write(b"a")
+
+    monkeypatch.setattr(answers, "_SPAN_S", 0.5)
+    with Server(Drip) as server, pytest.raises(SciSciRLError, match=r"gives out no archive .* less than 1 KB a second"):
+        merge_adapter(run, tmp_path / "merged", step=2, base_url=server.url)
 
 
 def test_from_tinker_the_state_is_exported_because_its_sdk_has_no_archives(run, tmp_path, monkeypatch):
