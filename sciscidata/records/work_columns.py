@@ -19,7 +19,8 @@ from sciscidata._kernels.arrays import BoolArray, Float64Array, Int64Array
 from sciscidata._kernels.strings import is_text, is_utf8
 from sciscidata.errors import CorruptRecordError
 from sciscidata.records.abstracts import decode_inverted_indexes, decode_spans
-from sciscidata.records.ids import BLANKS, MISSING, bare_dois, openalex_numbers
+from sciscidata.records.dois import BLANKS, bare_dois
+from sciscidata.records.ids import MISSING, openalex_numbers
 from sciscidata.records.json_record import TEXTS, PlainRecord, read_records
 from sciscidata.records.plain_text import clean_text
 from sciscidata.schemas import CITATIONS, DATES, WORKS

@@ -37,15 +37,8 @@ from sciscidata.label_thresholds import (
 )
 from sciscidata.options.checks import Configuration
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.records.ids import (
-    MISSING,
-    ORIGINAL_ID,
-    bare_dois,
-    number_ids,
-    plain_ids,
-    refuse_shared_numbers,
-    without_missing,
-)
+from sciscidata.records.dois import bare_dois
+from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, refuse_shared_numbers, without_missing
 from sciscidata.release.export import LINES
 from sciscidata.release.manifest import MANIFEST, NOVELTY_COLUMNS
 from sciscidata.sampling.filter import EligibilityConfig

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 import logging
+from html import escape
+from urllib.parse import quote
 
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import sciscidata as ssd
 from sciscidata.errors import SchemaMismatchError
-from sciscidata.records.ids import MISSING, bare_dois, number_ids
+from sciscidata.records.dois import bare_dois, read_dois
+from sciscidata.records.ids import MISSING, number_ids
 from sciscidata.records.work_columns import SPARE, rows_of_lines
 from sciscidata.sources.label_files import read_label_files
 from sciscidata.sources.labelled import read_labelled_files
@@ -41,7 +46,13 @@ FORMS = {
 DOI_FORMS = [
     "10.1/a{}", "10.1/A{}", "https://doi.org/10.1/a{}", "HTTP://DX.DOI.ORG/10.1/a{}", "www.doi.org/10.1/a{}",
     "doi: 10.1/a{}", " 10.1/a{} ", "10.1/a{}.", "https://doi.org/10.1/a{}/", "https://doi.org/doi:10.1/a{}",
+    "info:doi/10.1/a{}", "urn:doi:10.1/a{}", "DOI 10.1/a{}", "10.1/a{};", "10.1/a{})", "<https://doi.org/10.1/a{}>",
+    "10.1%2FA{}", "10.1%252fa{}", "https%3A%2F%2Fdoi.org%2F10.1%2Fa{}", "10.1&#47;a{}", "10.1/a{} [doi]", "“10.1/a{}”",
+    "https://doi.org/10.1/a{}?utm_source=x&b=c", "http://dx.doi.org/10.1/a{}#page=2", "\uff11\uff10.1/a{}",
+    "10.1/a{}\u200b", "\xa010.1/a{}\xa0", "https://doi-org.proxy.edu/10.1/a{}", "http://proxy.edu/login?url=https://doi.org/10.1/a{}",
 ]  # fmt: skip
+#: The DOI of an article of Wiley, whose signs are written in many ways.
+SICI = "10.1002/(sici)1096-9861(1996)365:1<1::aid-cne9>3.0.co;2-#"
 
 
 def from_files(kind):
@@ -108,6 +119,58 @@ def test_a_doi_is_one_value_and_one_id_in_every_form(form):
     record = json.dumps({"id": "https://openalex.org/W1", "doi": form.format(1)}).encode()
     assert parsed(record)["doi"].item() == rows_of_lines(record + SPARE, 1)[0]["doi"].item() == "10.1/a1"
     assert pl.DataFrame({"doi": [form.format(1)]}).select(bare_dois(pl.col("doi"))).item() == "10.1/a1"
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        quote(SICI),
+        quote(quote(SICI.upper(), safe="")).lower(),
+        f"https://doi.org/{SICI}",
+        f"https://doi.org/{quote(SICI, safe='/():;')}#abstract",
+        escape(SICI),
+        escape(escape(SICI)).upper(),
+        SICI.replace("<", "&#60;").replace(">", "&#x3E;") + ";",
+        *(SICI.replace("-", dash) for dash in "\u2010\u2011\u2012\u2013\u2014\u2212"),
+        SICI.replace("sici", "si\xadci"),
+        f"(doi:{SICI}).",
+    ],
+)
+def test_signs_inside_of_a_doi_count_however_they_are_encoded(written, caplog):
+    works = pl.DataFrame({"work_id": [SICI, "b"], "publication_year": [2000, 2001], "doi": [written, SICI]})
+    cites = pl.DataFrame({"citing_id": ["b"], "cited_id": [written]})
+    if written.startswith("("):  # as an id that is a list
+        cites = cites.with_columns(cited_id=pl.lit(written.strip("(.)")))
+    with caplog.at_level(logging.WARNING):
+        corpus = ssd.from_tables(works, cites)
+    assert corpus.works.collect()["doi"].to_list() == [SICI, SICI]
+    assert corpus.citations.collect()["cited_id"].item() == number_ids(pl.Series([SICI])).item()
+    n_changed = corpus.provenance.get("changed_dois", 0)
+    assert n_changed == (0 if written.endswith(SICI) else 1 if written.startswith("(") else 2)
+    assert (f"{n_changed} DOI" in caplog.text) == bool(n_changed)
+
+
+@pytest.mark.parametrize(
+    "doi",
+    [
+        *(SICI, "10.1/a#1", "10.1/a#b", "10.1641/0006-3568(2000)050[0053:e]2.3.co;2", "10.1016/s0140-6736(05)"),
+        *("10.1/a;b", "10.1/a,b", "10.1/a&b", "10.1/100%", "10.1/a?b", "10.1/[x]", "10.1/a<b", "10.1000.10/a"),
+    ],
+)
+def test_a_plain_doi_is_not_cut(doi):
+    assert read_dois(pl.Series([doi, None]))[0].to_list() == [doi, None]
+    assert read_dois(pl.Series([doi]))[1].to_list() == [False]
+    assert number_ids(pl.Series([doi, doi.upper(), f"doi:{doi}", quote(doi)])).n_unique() == 1
+
+
+@given(st.lists(st.text(min_size=1) | st.text("10./aZ()<>[]%23Ff&lt;;:?#-\u2010 doi.org", min_size=1), min_size=1))
+def test_a_doi_in_its_one_form_stays_as_it_is_and_has_one_number(endings):
+    written = pl.Series([f"10.1/a{ending}" for ending in endings])
+    dois, _ = read_dois(written)
+    again, is_changed = read_dois(dois)
+    assert again.to_list() == dois.to_list()
+    assert not is_changed.any()
+    assert number_ids(written).to_list() == number_ids(dois).to_list()
 
 
 @pytest.mark.parametrize(
