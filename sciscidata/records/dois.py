@@ -10,6 +10,8 @@ from urllib.parse import unquote
 
 import polars as pl
 
+from sciscidata.terminal.messages import counted
+
 #: What str.strip removes.
 BLANKS: Final = "".join(sign for sign in map(chr, range(0x3001)) if sign.isspace())
 #: What stands before a DOI: the address of a resolver, also through a library's proxy, or the name of the scheme.
@@ -60,6 +62,11 @@ def read_dois(texts: pl.Series) -> tuple[pl.Series, pl.Series]:
     is_changed = (dois != bare).fill_null(value=False)
     empty = (dois.str.len_bytes() == 0).arg_true()
     return (dois.scatter(empty, None) if len(empty) else dois), is_changed
+
+
+def describe_changed(n: int) -> str:
+    """Say how many DOIs were changed, for a log."""
+    return f"{counted(n, 'DOI was', 'DOIs were')} encoded, or had other signs around (now as 10.1234/abc)"
 
 
 def _read(doi: str) -> str:

@@ -19,7 +19,7 @@ from sciscidata._kernels.arrays import Int64Array
 from sciscidata._kernels.strings import string_buffers
 from sciscidata.errors import ONE_ROW_EACH, SchemaMismatchError, WorkIdError
 from sciscidata.records.dois import BLANKS, CHANGED_DOIS, PLAIN_START, read_dois
-from sciscidata.terminal.messages import counted
+from sciscidata.terminal.messages import counted, shorten
 
 #: The column of WORKS and of scores that holds the ids of the source itself, where they are not OpenAlex's.
 ORIGINAL_ID: Final = "original_id"
@@ -95,8 +95,7 @@ def _plain_forms(ids: pl.Series, letter: Literal["W", "S"]) -> tuple[pl.Series, 
         ("several", "several ids in one. Give one id in each row; lists belong into a column of references"),
     ):
         if (wrong := ids.filter(forms[problem])).len():
-            shown = wrong[0] if len(wrong[0]) <= 80 else wrong[0][:77] + "..."
-            raise SchemaMismatchError(f"{ids.name!r} holds {shown!r}, {what}.")
+            raise SchemaMismatchError(f"{ids.name!r} holds {shorten(wrong[0])!r}, {what}.")
     return forms["plain"], int((is_changed & is_doi).sum())
 
 

@@ -20,6 +20,7 @@ from sciscidata.records.work_columns import SPARE, rows_of_lines
 from sciscidata.sources.label_files import read_label_files
 from sciscidata.sources.labelled import read_labelled_files
 from sciscidata.sources.opened import LabelFiles
+from sciscidata.sources.records import pull_records
 from sciscidata.sources.tables.columns import split_references
 from sciscidata.sources.tables.source import TablesConfig, ingest_tables
 from tests.records.test_work import parsed
@@ -161,6 +162,21 @@ def test_a_plain_doi_is_not_cut(doi):
     assert read_dois(pl.Series([doi, None]))[0].to_list() == [doi, None]
     assert read_dois(pl.Series([doi]))[1].to_list() == [False]
     assert number_ids(pl.Series([doi, doi.upper(), f"doi:{doi}", quote(doi)])).n_unique() == 1
+
+
+def test_records_and_labelled_files_say_how_many_dois_were_changed(tmp_path, caplog):
+    dois = {"W1": SICI, "W2": f"https://doi.org/{quote(SICI)}", "W3": "10.1/a;"}
+    rows = [{"id": id, "openalex_id": id, "cd_index": 0.5, "title": id, "doi": doi} for id, doi in dois.items()]
+    for row in rows:
+        row["publication_year"] = 2000
+    pl.DataFrame(rows).write_ndjson(tmp_path / "rows.jsonl")
+    inputs = (str(tmp_path / "rows.jsonl"),)
+    with caplog.at_level(logging.WARNING):
+        report = read_labelled_files(ssd.LabelledConfig(inputs=inputs), tmp_path / "cache").report
+        of_records = pull_records(ssd.RecordsConfig(inputs=inputs), tmp_path / "records")
+    assert report["changed_dois"] == of_records.provenance["changed_dois"] == 2
+    assert of_records.works.sort("work_id").collect()["doi"].to_list() == [SICI, SICI, "10.1/a"]
+    assert [message.split(" DOIs")[0] for message in caplog.messages] == ["labelled files: 2", "records: 2"]
 
 
 @given(st.lists(st.text(min_size=1) | st.text("10./aZ()<>[]%23Ff&lt;;:?#-\u2010 doi.org", min_size=1), min_size=1))

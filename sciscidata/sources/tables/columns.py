@@ -12,10 +12,10 @@ import polars as pl
 
 from sciscidata.errors import ConfigError, SchemaMismatchError, WorkIdError
 from sciscidata.options.did_you_mean import suggest
-from sciscidata.records.dois import BLANKS, CHANGED_DOIS, DOI_START, read_dois
+from sciscidata.records.dois import BLANKS, CHANGED_DOIS, DOI_START, describe_changed, read_dois
 from sciscidata.records.ids import MISSING, ORIGINAL_ID, number_ids, plain_ids, without_missing
 from sciscidata.schemas import CITATIONS, DATES, WORKS
-from sciscidata.terminal.messages import counted, list_names
+from sciscidata.terminal.messages import counted, list_names, shorten
 
 logger = logging.getLogger(__name__)
 
@@ -75,8 +75,8 @@ def find_columns(
         elif is_needed or isinstance(name, str):
             if len(there) == 1 and re.search(r"\w[|:~^ ]\w", there[0]):
                 raise SchemaMismatchError(
-                    f"{table} has one column, {there[0]!r}: is there another delimiter? Save it with commas, tabs or "
-                    "semicolons."
+                    f"{table} has one column, {shorten(there[0])!r}: is there another delimiter? Save it with commas, "
+                    "tabs or semicolons."
                 )
             raise SchemaMismatchError(
                 f"{table} has no column {' or '.join(map(repr, listed or [own]))}; it has {list_names(there)}."
@@ -296,9 +296,9 @@ def warn_of_gaps(tally: Mapping[str, int], stage: str, example: str = "") -> Non
         ),
         "citations_without_id": (("citation lacks one of its", "citations lack one of their"), "ids (left out)"),
         "missing_values": (("value is", "values are"), "NA or another word for a missing value (now null)"),
-        CHANGED_DOIS: (("DOI was", "DOIs were"), "encoded, or had other signs around (now as 10.1234/abc)"),
     }
     gaps = [f"{counted(tally[name], *words)} {text}" for name, (words, text) in texts.items() if tally.get(name)]
+    gaps += [describe_changed(n)] if (n := tally.get(CHANGED_DOIS, 0)) else []
     if gaps:
         logger.warning("%s: %s", stage, "; ".join(gaps))
 
