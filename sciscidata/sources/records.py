@@ -293,7 +293,6 @@ def _ingest(
         by_citing.add(citations_of(rows))
     report = reading.report() | ({"dates": True} if config.dates else {})
     if not reading.seen:
-        _log_skipped(report)
         raise _no_work(files, report)
     _write_sorted(by_id, folder / "works.parquet", config.columns, _PART_WORKS)
     _write_sorted(by_citing, folder / "citations.parquet", CITATIONS, 16 * _PART_WORKS)
@@ -307,6 +306,7 @@ def _no_work(files: Sequence[Path], report: Mapping[str, Any]) -> EmptyInputErro
             f"{table} is a table (CSV, TSV or Parquet), and RecordsConfig.inputs are OpenAlex works in JSON. Name "
             "it with TablesConfig.works, or with LabelledConfig.inputs if it has scores or labels."
         )
+    _log_skipped(report)
     problems = report["first_corrupt_lines"]
     first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in problems[:1])
     return EmptyInputError(
@@ -317,9 +317,9 @@ def _no_work(files: Sequence[Path], report: Mapping[str, Any]) -> EmptyInputErro
 
 def _log_and_check(files: Sequence[Path], report: Mapping[str, Any]) -> None:
     """Log what a scan skipped; raise EmptyInputError if that is all."""
-    _log_skipped(report)
     if report["corrupt"] and not report["works"]:
         raise _no_work(files, report)
+    _log_skipped(report)
 
 
 def _is_table(file: Path) -> bool:
