@@ -306,11 +306,11 @@ def _no_work(files: Sequence[Path], report: Mapping[str, Any]) -> EmptyInputErro
             f"{table} is a table (CSV, TSV or Parquet), and RecordsConfig.inputs are OpenAlex works in JSON. Name "
             "it with TablesConfig.works, or with LabelledConfig.inputs if it has scores or labels."
         )
-    _log_skipped(report)
     problems = report["first_corrupt_lines"]
+    named = printable_name(files[0]) if len(files) == 1 else counted(len(files), "file")
     first = "".join(" The first: {file}, line {line:,}: {reason}.".format(**one) for one in problems[:1])
     return EmptyInputError(
-        f"no OpenAlex work in {counted(len(files), 'file')}, {counted(report['lines'], 'line')} read, "
+        f"no OpenAlex work in {named}, {counted(report['lines'], 'line')} read, "
         f"{report['corrupt']:,} corrupt.{first} Write one work on each line (jq -c .)."
     )
 
