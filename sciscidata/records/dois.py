@@ -20,7 +20,7 @@ _BEFORE: Final = (
     r"(?:urn:|info:)?doi(?:\s*[:/=]\s*|\s+))\s*)"
 )
 #: The beginning of a DOI, in any form.
-DOI_START: Final = rf"(?i:{_BEFORE}*10\.[0-9.]+(?:/|%(?:25)*2f))"
+DOI_START: Final = rf"(?i:[<\"']?{_BEFORE}*10\.[0-9.]+(?:/|%(?:25)*2f))"
 #: The same of one in its plain form.
 PLAIN_START: Final = r"^10\.[0-9.]+/"
 #: The name of the count of changed DOIs, in what is stated of a source.

@@ -255,6 +255,9 @@ def test_the_list_of_missing_values_can_be_changed():
         (["P2, P1", "P2"], [["P2", "P1"], ["P2"]]),
         (["Roe, X; Wade", "Roe, X"], [["Roe, X", "Wade"], ["Roe, X"]]),
         (["a;b|c", "d;e"], [["a;b", "c"], ["d;e"]]),
+        (["10.1/a&lt;2>;b; 10.1%2Fc", "<info:doi/10.1/d>, <doi:10.1/e>"], [
+            ["10.1/a&lt;2>;b", "10.1%2Fc"], ["<info:doi/10.1/d>", "<doi:10.1/e>"],
+        ]),
         (["10.1/a;2-b, doi:10.1/c", "10.1/d,e"], [["10.1/a;2-b", "doi:10.1/c"], ["10.1/d,e"]]),
     ],
 )  # fmt: skip

@@ -289,7 +289,7 @@ def test_a_file_without_works_scans_to_empty_frames_and_is_refused_by_a_pull(tmp
     file = write(tmp_path / "w.jsonl", content=b"\n\n")
     corpus = scan(file)
     assert (corpus.works.collect().schema, corpus.citations.collect().schema) == (WORKS, CITATIONS)
-    with pytest.raises(EmptyInputError, match="no OpenAlex work in w.jsonl"):
+    with pytest.raises(EmptyInputError, match=r"no OpenAlex work in w.jsonl"):
         pull(tmp_path / "cache", file)
     with pytest.raises(EmptyInputError, match=r"t.csv is a table .*TablesConfig.works"):
         pull(tmp_path / "cache", write(tmp_path / "t.csv", content=b"title,text\nA,b\n"))
